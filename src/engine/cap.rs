@@ -1,7 +1,7 @@
 //! A job's cap: exactly the number of nshares it could use now, were resources unbounded.
 //!
-//! Starts from the largest number that means anything and whittles it down, one rule at a time,
-//! remembering which rule bound last, so that "why is my job held at 4" has an answer.
+//! Starts from the largest useful number and lowers it rule by rule. The last rule that lowered it
+//! is remembered, so that "why is my job held at 4" has an answer.
 //!
 //! Design: "`calcJobCaps()`". Where the design and the original differ, decision D9: work is rounded
 //! up, and prediction only lowers.
@@ -15,10 +15,10 @@ use crate::model::{
     CapRules, JobId, JobKind, Millis, NShares, ProcessLimit, ceil_div, count, floor_div,
 };
 
-/// What a job wants, and how much of that it could use now.
+/// Work left of a job, and how much of it the job could use now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Demand {
-    /// Its work left, up to its maximum: what it would use without any rule that paces growth.
+    /// Processes for the work left, up to the job's maximum, without any rule that slows growth.
     pub wanted: NShares,
     /// The most it could use now.
     pub cap: Cap,
@@ -35,7 +35,8 @@ pub(super) fn promised(snapshot: &Snapshot) -> BTreeMap<JobId, u64> {
 
 /// The demand of `job`, which holds so many nshares, while so many are `promised` to it.
 ///
-/// No rule that paces growth takes back what is held or promised: others have made room for it.
+/// Rules that slow growth never lower the cap below what is held plus promised: other jobs have
+/// already made space for it.
 pub(super) fn demand(snapshot: &Snapshot, job: &Job, held: u64, promised: u64) -> Demand {
     if job.kind != JobKind::Job {
         return demand_of_one(job, held);
@@ -76,8 +77,8 @@ pub(super) fn maximum(job: &Job) -> Option<u64> {
     }
 }
 
-/// Services, arbitrary processes and reservations are one process each, and get no second one when
-/// the first is gone: whoever owns them decides that.
+/// The demand of a service, an arbitrary process or a reservation: a single process. After that
+/// process has ended the job gets no second process; its owner decides about a new job.
 fn demand_of_one(job: &Job, held: u64) -> Demand {
     let (nshares, bound) = match (job.facts.is_completing, job.is_spent) {
         (true, _) => (held, CapBound::Completing),
@@ -140,8 +141,8 @@ impl Pace {
         lower(cap, limit.max(kept), bound)
     }
 
-    /// How many processes the work would need that is still left after `horizon` at the present
-    /// rate; what is held if none would be left.
+    /// Processes needed for the work that is left after `horizon` at the present rate. Returns the
+    /// processes held if no work would be left.
     fn projected(&self, remaining: u64, time_per_item: NonZeroU64, horizon: Millis) -> u64 {
         let threads_at_work = self.held.saturating_mul(self.threads.get());
         let done = rounded_ratio(horizon.saturating_mul(threads_at_work), time_per_item);
@@ -191,7 +192,7 @@ mod tests {
         ResourceClass, Settings, ShareFacts, ShareId, SharePhase, Topology, UserIx,
     };
 
-    /// As MODEL section 6 has it: two before initialization, doubling, prediction 120 s ahead,
+    /// The values of MODEL section 6: two before initialization, doubling, prediction 120 s ahead,
     /// publications every 10 s.
     const RULES: CapRules = CapRules {
         initialization_cap: 2,
@@ -236,7 +237,8 @@ mod tests {
         }
     }
 
-    /// A running job with so many initialized processes of one thread, one minute to initialize.
+    /// A running job with `held` initialized processes of a single thread each; each took a minute
+    /// to initialize.
     fn job(held: u64, remaining: u64, time_per_item: Millis) -> Job {
         let facts = ShareFacts { is_initialized: true, initialization: 60_000, investment: 0 };
         let share = |id| Share {
@@ -310,9 +312,9 @@ mod tests {
         // 10 processes finish 190 items of 10 s in 190 s; of 200 then 10 are left.
         check(unhurried, &job(10, 200, 10_000), 10, CapBound::Prediction);
         check(unhurried, &job(10, 215, 10_000), 25, CapBound::Prediction);
-        // Nothing would be left: it keeps what it has.
+        // No work would be left: the job keeps what it has.
         check(unhurried, &job(10, 150, 10_000), 10, CapBound::Prediction);
-        // So much is left that doubling is the tighter rule.
+        // Enough work is left that doubling is the tighter rule.
         check(RULES, &job(10, 1000, 10_000), 20, CapBound::Doubling);
     }
 
@@ -328,7 +330,7 @@ mod tests {
         check(unlimited, &waiting, 1000, CapBound::WorkLeft);
     }
 
-    /// Who could use no more anyway is not held up by a rule.
+    /// A rule that does not lower the cap is not reported as its bound.
     #[test]
     fn a_limit_that_is_not_lower_is_not_the_reason() {
         check(RULES, &job(4, 8, 3_600_000), 8, CapBound::WorkLeft);

@@ -1,7 +1,7 @@
 //! The schedule in the making: the only thing a cycle mutates.
 //!
-//! Every act of a phase goes through one of its verbs ([`Draft::expand`], [`Draft::preempt`],
-//! [`Draft::promise`], …), which keep rooms, holdings and the outcome in step.
+//! Each act of a phase is a method ([`Draft::expand`], [`Draft::preempt`], [`Draft::promise`], …)
+//! that keeps free space, holdings and the outcome consistent.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::RangeInclusive;
@@ -22,10 +22,10 @@ use crate::model::{
     ClassPolicy, JobId, JobKind, MachineIx, NShares, Order, PoolIx, QShares, ResourceClass,
 };
 
-/// So many jobs are fetched at a time.
+/// Jobs fetched from memory at a time.
 const SIDE_BY_SIDE: usize = 16;
 
-/// One cycle's work in progress.
+/// Working state of a cycle.
 #[derive(Debug)]
 pub(super) struct Draft<'a> {
     pub snapshot: &'a Snapshot,
@@ -33,78 +33,78 @@ pub(super) struct Draft<'a> {
     pub entities: Arc<Entities>,
     pub rooms: Rooms,
     pub shares: Shares,
-    /// One for each job of the snapshot.
+    /// State of each job, in the order of the snapshot.
     pub jobs: Vec<JobDraft>,
-    /// What every entity was counted, in qshares.
+    /// Target of each entity, in qshares.
     pub given: Amounts,
-    /// What every entity holds, promises included and what is leaving not, in qshares.
+    /// Amount that each entity holds, in qshares: promises included, terminating shares excluded.
     pub held: Amounts,
     pub expansions: Vec<Expansion>,
     pub preemptions: Vec<Preemption>,
     pub promises: Vec<Promise>,
     /// The machines that hold fixed-share work, by the service it is an instance of.
     pub services: BTreeMap<u64, BTreeSet<MachineIx>>,
-    /// Who took from whom: lately, and in this cycle.
+    /// Preemptions by donor and beneficiary: recent ones, and those of this cycle.
     pub takings: Takings,
     /// The jobs that list the only machines they may use, oldest first.
     pub confined: Vec<usize>,
     /// The jobs for which room is to be searched in the next cycle first.
     pub put_off: Vec<JobId>,
-    /// How far this has come.
+    /// Progress of this cycle.
     pub effort: Effort,
     /// The places of the jobs in the snapshot, by number.
     by_number: Vec<usize>,
 }
 
-/// What is known of one job so far.
+/// State of a job in this cycle.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct JobDraft {
-    /// Its number.
+    /// Job number.
     pub id: JobId,
-    /// The size of one nshare of it.
+    /// Size of an nshare of the job.
     pub order: Order,
-    /// What kind of work it is.
+    /// Kind of the job.
     pub kind: JobKind,
-    /// Whether it lists the only machines that it may use.
+    /// True if the job lists the only nodes that it may use.
     pub is_confined: bool,
     pub demand: Demand,
-    /// How many nshares it may keep: those beyond its declared maximum are taken back.
+    /// Most nshares that the job may keep. Shares beyond its declared maximum are preempted.
     pub may_keep: u64,
-    /// What How Much counted for it, in nshares.
+    /// Target computed by How Much, in nshares.
     pub given: u64,
-    /// What it has on machines, in nshares, without what is leaving.
+    /// Processes on nodes, in nshares, terminating shares excluded.
     pub held: u64,
     /// Room promised to it, in nshares.
     pub promised: u64,
-    /// Whether a first process is owed to it.
+    /// True if a first process is owed to the job.
     pub is_owed: bool,
-    /// What it deserves before bonus shares, in qshares.
+    /// Fair share before bonus shares, in qshares.
     pub pure_fair_share: u64,
     /// The largest machine a reservation may have, as far as its user's allotment goes.
     pub largest_machine: u64,
-    /// Why How Much counted less than its cap, where fairness is not the reason.
+    /// Reason why the target is below the cap, if fairness is not the reason.
     pub refusal: Option<CountRefusal>,
-    /// Why it takes nothing from others, though some plan would be legal.
+    /// Reason why the job preempts nothing, though some plan would be legal.
     pub held_back: Option<HeldBack>,
 }
 
-/// Why nothing more was counted for a job, other than that others deserve it.
+/// Reason, other than fairness, why the target of a job is no higher.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum CountRefusal {
-    /// Its user's allotment is used up.
+    /// The allotment of the job's user is used up.
     OverAllotment { allotment: QShares, held: QShares, asks: QShares },
-    /// What better priorities left has no piece large enough.
+    /// No piece that higher priorities left is large enough.
     NothingLeft { left: QShares },
 }
 
 impl<'a> Draft<'a> {
-    /// What there is, with as much effort as a cycle may make.
+    /// Builds the state at the start of a cycle, with the default effort.
     #[cfg(test)]
     pub(super) fn new(snapshot: &'a Snapshot) -> Draft<'a> {
         Draft::with(snapshot, &Effort::default())
     }
 
-    /// What there is.
+    /// Builds the state at the start of a cycle.
     pub(super) fn with(snapshot: &'a Snapshot, effort: &Effort) -> Draft<'a> {
         let promised = cap::promised(snapshot);
         let mut shares = Shares::with_room_for(&snapshot.jobs);
@@ -203,7 +203,7 @@ impl<'a> Draft<'a> {
         &self.snapshot.topology.classes[self.entities.class_of(ix).0]
     }
 
-    /// Whether the job at `ix` may use `machine`, as far as its own list goes.
+    /// True if the node list of the job at `ix`, if any, contains `machine`.
     pub(super) fn may_use(&self, ix: usize, machine: MachineIx) -> bool {
         !self.jobs[ix].is_confined || self.job(ix).may_use(machine)
     }
@@ -229,39 +229,40 @@ impl<'a> Draft<'a> {
         &self.snapshot.jobs[holding.job].shares[holding.share]
     }
 
-    /// What `job` has, in nshares, promised room included.
+    /// Nshares of `job`: held plus promised.
     pub(super) fn has(&self, job: usize) -> u64 {
         self.jobs[job].held + self.jobs[job].promised
     }
 
-    /// How many nshares `job` is below its count.
+    /// Nshares that `job` is below its target.
     pub(super) fn shortfall(&self, job: usize) -> u64 {
         self.below(job, self.jobs[job].given)
     }
 
-    /// Whether `job` has nothing, though a first process is owed to it and it could use one.
+    /// True if `job` has nothing, though a first process is owed to it and its cap allows a
+    /// process.
     pub(super) fn is_starved(&self, job: usize) -> bool {
         self.jobs[job].is_owed && self.has(job) == 0 && 0 < self.below_cap(job)
     }
 
-    /// How many nshares `job` is below its count and below the threshold under which it is needy.
+    /// Nshares that `job` is below both its target and the threshold under which a job is needy.
     pub(super) fn shortfall_while_needy(&self, job: usize) -> u64 {
         let threshold = self.snapshot.topology.settings.fragmentation_threshold;
         self.shortfall(job).min(threshold.saturating_sub(self.has(job)))
     }
 
-    /// How many nshares `job` is below its cap.
+    /// Nshares that `job` is below its cap.
     pub(super) fn below_cap(&self, job: usize) -> u64 {
         self.below(job, self.jobs[job].demand.cap.nshares.0)
     }
 
-    /// Whether anybody is below its count or its cap: if nobody is, no room needs to be made.
+    /// True if some job is below its target or its cap. Otherwise no space needs to be made.
     pub(super) fn is_anybody_short(&self) -> bool {
         (0..self.jobs.len()).any(|job| self.shortfall(job) > 0 || self.below_cap(job) > 0)
     }
 
-    /// Whether there is room that could be given or taken: some that is free, or will be, or a share
-    /// that may be taken back. Where all that is taken stays for good, nobody who waits need be asked.
+    /// True if some space is free, becoming free, or held by a share that may be preempted. If
+    /// false, no waiting job can get any space in this cycle.
     pub(super) fn is_room_to_be_had(&self) -> bool {
         let mut classes = self.snapshot.topology.classes.iter().zip(&self.held.classes);
         let mut pools = (0..self.snapshot.topology.pools.len()).map(PoolIx);
@@ -269,8 +270,8 @@ impl<'a> Draft<'a> {
             || pools.any(|pool| self.rooms.has_any(pool))
     }
 
-    /// How many nshares `job` may get until it has `nshares`. Work that is ending gets none, not
-    /// even for what was taken from it in this cycle.
+    /// Nshares that `job` may get until it has `nshares`. A job that is ending gets none, not even
+    /// for shares preempted from it in this cycle.
     fn below(&self, job: usize, nshares: u64) -> u64 {
         let draft = &self.jobs[job];
         match draft.demand.cap.bound {
@@ -286,8 +287,8 @@ impl<'a> Draft<'a> {
         }
     }
 
-    /// Whether `job` is needy: below what it deserves, below the threshold, and counted for more.
-    /// Work that cannot be preempted deserves exactly what was counted for it.
+    /// True if `job` is needy: below its target, its fair share and the threshold. The fair share
+    /// of a job that cannot be preempted is its target.
     ///
     /// Design: "Defragmentation", decision D4: at the threshold is not needy.
     pub(super) fn is_needy(&self, job: usize) -> bool {
@@ -300,14 +301,14 @@ impl<'a> Draft<'a> {
         self.would_be_needy_with(job, self.has(job))
     }
 
-    /// Whether `job` would be below what it deserves and below the threshold with so many nshares.
+    /// True if `job` with `nshares` nshares would be below its fair share and below the threshold.
     pub(super) fn would_be_needy_with(&self, job: usize, nshares: u64) -> bool {
         let amount = NShares(nshares).of_order(self.jobs[job].order).0;
         nshares < self.snapshot.topology.settings.fragmentation_threshold
             && amount < self.jobs[job].pure_fair_share
     }
 
-    /// Whether `job` would be needy if it were left with so many nshares.
+    /// True if `job` would be needy if only `nshares` nshares were left to it.
     pub(super) fn becomes_needy_with(&self, job: usize, nshares: u64) -> bool {
         nshares < self.jobs[job].given && self.would_be_needy_with(job, nshares)
     }
@@ -323,7 +324,7 @@ impl<'a> Draft<'a> {
         self.expansions.push(Expansion { job: self.jobs[job].id, machine, order });
     }
 
-    /// Earmarks room on `machine` for one nshare of `job`, which counts as held from now on.
+    /// Promises space on `machine` to `job`: a single nshare, which counts as held from now on.
     pub(super) fn promise(&mut self, job: usize, machine: MachineIx, order: Order) {
         self.rooms.promise(machine, order.qshares());
         self.jobs[job].promised += 1;
@@ -415,7 +416,7 @@ impl JobDraft {
     }
 }
 
-/// Where the job of that number is among `jobs`, of which the places are given by number.
+/// Index in `jobs` of the job with that number. `by_number` lists the indices sorted by job number.
 fn place_in(jobs: &[JobDraft], by_number: &[usize], job: JobId) -> Option<usize> {
     let place = by_number.binary_search_by_key(&job, |&ix| jobs[ix].id).ok()?;
     Some(by_number[place])
@@ -449,11 +450,11 @@ mod tests {
         }
     }
 
-    /// What it deserves is in qshares, and the threshold in nshares. To have reached either is
-    /// enough: whoever is needy takes from others, and who would be does not give.
+    /// The fair share is in qshares, the threshold in nshares. A job that has reached either is not
+    /// needy: it may not take as a needy job, and may give.
     #[test]
     fn a_job_with_what_it_deserves_or_at_the_threshold_is_not_needy() {
-        // How many processes of 2 it has, how much it deserves, and whether it is needy.
+        // Columns: processes of size 2, fair share, and if the job is needy.
         let cases = [
             (1, 3, true),
             (1, 2, false),

@@ -1,4 +1,4 @@
-//! How far the plan of a cycle has come, and how much of it may be search.
+//! Progress of a cycle's plan, and the limit of its searches.
 //!
 //! All other phases cost as much as there are jobs and nodes. To search for room may cost their
 //! product, so that it has a limit, in steps and not in time: equal cycles end at the same step.
@@ -7,20 +7,19 @@ use std::cell::Cell;
 
 use crate::model::Steps;
 
-/// So many steps one cycle searches for room: a second or two, and more than any cycle took that was
-/// seen in a real log.
+/// Most search steps of a cycle: a second or two, and more than any cycle in a real log took.
 const SEARCH_LIMIT: u64 = 4_000_000;
 
-/// So many jobs, nodes and steps of a search are one step for a watcher.
+/// Jobs, nodes and search steps for each reported step.
 const TOLD_EVERY: u64 = 256;
 
-/// What one cycle may do.
+/// Work limit and step counters of a cycle.
 #[derive(Clone, Debug)]
 pub struct Effort {
     steps: Steps,
     limit: u64,
     searched: Cell<u64>,
-    /// What was done, searching apart.
+    /// Steps other than search steps.
     done: Cell<u64>,
 }
 
@@ -31,7 +30,7 @@ impl Default for Effort {
 }
 
 impl Effort {
-    /// As much as a cycle may do, told as it is done.
+    /// The default limit; progress is reported to `steps`.
     pub fn told(steps: Steps) -> Effort {
         Effort { steps, limit: SEARCH_LIMIT, searched: Cell::new(0), done: Cell::new(0) }
     }
@@ -42,8 +41,9 @@ impl Effort {
         Effort { limit, ..self }
     }
 
-    /// The same after so many cycles without any news of work. Each may search twice as much as the one
-    /// before: nobody waits for its outcome, and once one has searched for all, the cluster is settled.
+    /// Doubles the search limit for each of `cycles` idle cycles, in which no job had any news. In
+    /// an idle cluster no job waits for the outcome. Once a cycle has searched for every job, the
+    /// cluster is settled.
     #[must_use]
     pub(super) fn at_rest(&self, cycles: u64) -> Effort {
         let times = u32::try_from(cycles).ok().and_then(|cycles| 1_u64.checked_shl(cycles));
@@ -73,7 +73,7 @@ impl Effort {
         }
     }
 
-    /// Whether no more may be searched for in this cycle.
+    /// True if the search limit of this cycle is reached.
     pub(super) fn is_spent(&self) -> bool {
         self.limit <= self.searched.get()
     }

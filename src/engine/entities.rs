@@ -8,7 +8,7 @@ use std::ops::Range;
 use super::snapshot::Snapshot;
 use crate::model::{ClassIx, UserIx};
 
-/// Who belongs where, and what each class weighs.
+/// Class and user of each job, and the weight of each class.
 #[derive(Debug)]
 pub(super) struct Entities {
     /// For each job of the snapshot, its class.
@@ -19,7 +19,7 @@ pub(super) struct Entities {
     groups: Vec<(ClassIx, UserIx)>,
     /// The jobs, group by group, oldest first.
     members: Vec<usize>,
-    /// Where the jobs of each group are in that list.
+    /// Range of each group in `members`.
     member_ranges: Vec<Range<usize>>,
     /// The weight of each class.
     weights: Vec<u64>,
@@ -37,7 +37,7 @@ impl Level {
     /// All levels, the outermost first.
     pub(super) const ALL: [Level; 3] = [Level::Class, Level::User, Level::Job];
 
-    /// Its place among all levels.
+    /// Index of the level, from the outermost.
     pub(super) fn place(self) -> usize {
         match self {
             Level::Class => 0,
@@ -47,7 +47,7 @@ impl Level {
     }
 }
 
-/// One amount of qshares for every entity at every level.
+/// Amount in qshares of every entity at every level.
 #[derive(Clone, Debug)]
 pub(super) struct Amounts {
     pub classes: Vec<u64>,
@@ -56,7 +56,7 @@ pub(super) struct Amounts {
 }
 
 impl Entities {
-    /// Those of `snapshot`, of whose jobs `keys` says to which class and user each belongs.
+    /// Builds the entities of `snapshot`. `keys` holds the class and user of each job.
     pub(super) fn new(snapshot: &Snapshot, keys: Vec<(ClassIx, UserIx)>) -> Entities {
         let jobs: Vec<usize> = (0..keys.len()).collect();
         let by_user = sorted_by(&jobs, snapshot.users.len(), |job| keys[job].1.0);
@@ -89,7 +89,7 @@ impl Entities {
         }
     }
 
-    /// Nothing for anybody.
+    /// Zero for every entity.
     pub(super) fn no_amounts(&self) -> Amounts {
         Amounts {
             classes: vec![0; self.weights.len()],
@@ -128,7 +128,7 @@ impl Entities {
         self.weights[class.0]
     }
 
-    /// Where `one` and `other` part.
+    /// The dividing level of two jobs.
     pub(super) fn dividing_level(&self, one: usize, other: usize) -> Level {
         if self.class_of[one] != self.class_of[other] {
             Level::Class
@@ -139,7 +139,7 @@ impl Entities {
         }
     }
 
-    /// How many entities there are at `level`.
+    /// Number of entities at `level`.
     pub(super) fn sides(&self, level: Level) -> usize {
         match level {
             Level::Class => self.weights.len(),
@@ -198,7 +198,7 @@ impl Entities {
     }
 }
 
-/// `jobs` by their keys, which are below `keys`; those of the same key as they were.
+/// Sorts `jobs` by key, all keys being below `keys`. Jobs of the same key keep their order.
 fn sorted_by(jobs: &[usize], keys: usize, key: impl Fn(usize) -> usize) -> Vec<usize> {
     let mut ends = vec![0; keys + 1];
     for &job in jobs {

@@ -1,7 +1,7 @@
 //! The inner layer: a pure function from what is to what should be.
 //!
-//! [`plan`] reads one [`Snapshot`] and returns one [`Schedule`]. It never awaits, reads a clock,
-//! touches storage or fails; whatever it could not do is a line in the schedule's report.
+//! [`plan`] reads a [`Snapshot`] and returns a [`Schedule`]. It never awaits, reads a clock,
+//! touches storage or fails; work that it could not do is a line in the schedule's report.
 #![doc = include_str!("README.md")]
 
 pub mod audit;
@@ -32,7 +32,7 @@ pub use report::{
 pub use schedule::{Considered, Expansion, Preemption, PreemptionRule, RunnerUp, Schedule};
 pub use snapshot::{Calm, Job, Machine, Promise, Share, Snapshot, Taking};
 
-/// Plans one cycle.
+/// Plans a cycle.
 ///
 /// Reads like the design: count, place what fits, make room for the rest, use what is left over.
 pub fn plan(snapshot: &Snapshot) -> Schedule {

@@ -1,5 +1,5 @@
-//! A cycle, phase by phase: [`plan`](super::plan) goes through all of them; whoever times one goes as far as
-//! that.
+//! A cycle, phase by phase. [`plan`](super::plan) runs all phases; a benchmark runs them up to the
+//! phase that it times.
 
 use super::draft::Draft;
 use super::effort::Effort;
@@ -36,18 +36,20 @@ impl<'a> Planning<'a> {
         Planning(Draft::with(snapshot, effort))
     }
 
-    /// How Much: counts what each job is to have.
+    /// How Much: computes the target of each job.
     pub fn count(&mut self) {
         how_much(&mut self.0);
     }
 
-    /// What Of: has those leave that are too many for their jobs, and places what fits now.
+    /// What Of: preempts processes beyond the declared maximum of their jobs, and places what fits
+    /// now.
     pub fn place(&mut self) {
         shed_beyond_maximum(&mut self.0);
         what_of(&mut self.0);
     }
 
-    /// Makes room for the rest, where anybody needs and has any, and uses what is left over.
+    /// Makes space for jobs that still lack some, if there is any to free, and uses the free space
+    /// that is left.
     pub fn make_room(&mut self) {
         let draft = &mut self.0;
         if draft.is_anybody_short() && draft.is_room_to_be_had() {
@@ -74,15 +76,16 @@ impl<'a> Planning<'a> {
 }
 
 impl IdealCluster<'_, '_> {
-    /// For each order that is asked for, ascending, how many nshares there would be if nobody had any other.
+    /// For each requested order, ascending: the nshares that the cluster would hold if it held no
+    /// other order.
     ///
     /// Design: "`NodePool`", `nSharesByOrder`.
     pub fn nshares(&self) -> Vec<(Order, u64)> {
         self.orders().map(|order| (order, self.space.nshares(order))).collect()
     }
 
-    /// Carves nshares of the orders that are asked for out of it, one of each in turn, the largest first, until
-    /// no hole is left for any. Returns how many there were.
+    /// Carves nshares of the requested orders out of the cluster until no free space fits any of
+    /// them. Takes an nshare of each order in turn, the largest first. Returns the number carved.
     ///
     /// Design: "Virtual Machines".
     pub fn carve(mut self) -> u64 {
@@ -116,8 +119,8 @@ mod tests {
     use crate::engine::audit::tests::{ANN, BOB, FAIR, FIXED, Scene};
     use crate::engine::plan;
 
-    /// Whole machines of 1, 1, 3 and four of 4; one with 1 left and two with 2, the rest of which cannot be
-    /// preempted: the example of the design.
+    /// The example of the design. Whole nodes of 1, 1, 3 and four of 4. Three more nodes have 1, 2
+    /// and 2 left; the rest of them cannot be preempted.
     fn scene() -> Scene {
         let mut scene = Scene::new(&[1, 1, 3, 4, 4, 4, 4, 4, 3, 3]);
         scene.running((ANN, FIXED), 3, 1, 7);
@@ -139,7 +142,7 @@ mod tests {
         assert_eq!(nshares, [(1, 26), (2, 11), (3, 5), (4, 4)]);
     }
 
-    /// Twice one each of 4, 3, 2 and 1; then another 4 and a 1, and at last a 1: all 26 qshares.
+    /// Orders 4, 3, 2 and 1 twice each; then a 4 and a 1, and at last a 1: all 26 qshares.
     #[test]
     fn all_is_carved_that_there_is() {
         let scene = scene();
@@ -148,7 +151,7 @@ mod tests {
         assert_eq!(planning.ideal_cluster().carve(), 11, "a copy was carved up");
     }
 
-    /// One phase after the other comes to the same as all at once.
+    /// Running the phases separately gives the same schedule as running the whole cycle.
     #[test]
     fn a_cycle_is_its_phases() {
         let scene = scene();

@@ -1,8 +1,8 @@
-//! Why each job has less than it wants: the report, from a finished draft.
+//! The report of a finished draft: the reason why each job has less than it wants.
 //!
-//! Reasons are looked for in the order in which they would have to be cured: what can never start,
-//! what no machine is up for, what an allotment forbids, what is only waiting for exits, what its
-//! own cap holds back, what belongs to others, and what is in pieces.
+//! Reasons are tested in the order in which they would have to be cured: the job can never start;
+//! no suitable node is up; the allotment forbids it; exits are awaited; the cap binds; the space
+//! belongs to other jobs; the free space is fragmented.
 //!
 //! Most work lists no machines. What machines there are for it, and what is free on them, is then
 //! the same for all of its class, kind and order, and is found out once.
@@ -47,7 +47,7 @@ pub(super) fn report(draft: &Draft<'_>) -> Report {
     }
 }
 
-/// What is promised to each entity.
+/// Promised qshares of each entity.
 fn promised_amounts(draft: &Draft<'_>) -> Amounts {
     let mut amounts = draft.entities.no_amounts();
     for promise in &draft.promises {
@@ -57,12 +57,12 @@ fn promised_amounts(draft: &Draft<'_>) -> Amounts {
     amounts
 }
 
-/// What holds for all work that lists no machines.
+/// Cached results for all jobs that list no nodes.
 #[derive(Default)]
 struct Verdicts {
-    /// Why no machine could hold one process, by what decides that.
+    /// Reason why no node could hold a process, by class, kind and order.
     no_machine: BTreeMap<(ClassIx, JobKind, Order), Option<Reason>>,
-    /// What may be given away to work of a class, and on one machine.
+    /// Usable space for jobs of a class: in all, and the most on a single node.
     usable: BTreeMap<ClassIx, (QShares, QShares)>,
 }
 
@@ -151,7 +151,7 @@ fn reason(draft: &Draft<'_>, verdicts: &mut Verdicts, ix: usize) -> Reason {
     Reason::Fragmented { given: NShares(given), free, largest_hole, asks: order }
 }
 
-/// What may be given away on the machines that the job at `ix` may use, and on the one of them with the most.
+/// Usable space on the nodes that the job at `ix` may use: in all, and the most on a single node.
 fn usable_for(draft: &Draft<'_>, ix: usize) -> (QShares, QShares) {
     if draft.jobs[ix].is_confined {
         let rooms = || machines_for(draft, ix).filter(|(_, room)| room.state.is_schedulable());
@@ -164,14 +164,15 @@ fn usable_for(draft: &Draft<'_>, ix: usize) -> (QShares, QShares) {
     (usable().map(|(all, _)| all).sum(), largest.unwrap_or_default())
 }
 
-/// Why no machine could hold one process of the job at `ix`, if none could.
+/// Returns the reason why no node could hold a process of the job at `ix`; `None` if some node
+/// could.
 fn no_machine(draft: &Draft<'_>, ix: usize) -> Option<Reason> {
     let asks = draft.jobs[ix].order;
     let suits = |machine: &Machine| match draft.class_of(ix).policy {
         ClassPolicy::FairShare { .. } | ClassPolicy::FixedShare => asks.qshares() <= machine.order,
         ClassPolicy::Reserve => orders_that_suit(draft, ix).contains(&machine.order.0),
     };
-    // Of a machine that has not reported yet nobody knows the size.
+    // The size of a node that has not reported yet is unknown.
     let may_suit = |machine: &Machine| machine.state.is_awaited || suits(machine);
     let suitable = || machines_for(draft, ix).filter(|(_, machine)| may_suit(machine));
     if suitable().any(|(_, machine)| machine.state.is_schedulable()) {
@@ -195,7 +196,7 @@ fn no_machine(draft: &Draft<'_>, ix: usize) -> Option<Reason> {
     }
 }
 
-/// The machines that the job at `ix` may use, up or not, whatever is on them.
+/// The nodes that the job at `ix` may use, up or not, occupied or not.
 fn machines_for<'d>(
     draft: &'d Draft<'_>,
     ix: usize,
@@ -222,15 +223,16 @@ mod tests {
     use crate::engine::plan;
     use crate::model::Order;
 
-    /// More is wanted than a machine of 4 could hold, and others have all of it. How much of it is
-    /// counted for fixed work, and whether it may take it, is a matter of priority.
+    /// The job wants more than a node of 4 could hold, and other jobs have all of it. The priority
+    /// decides its target, and if it may preempt.
     #[test]
     fn fixed_work_that_was_counted_more_than_it_has_is_not_told_that_nothing_is_left() {
         let asks = Order::new(1).unwrap();
         let nothing = QShares(0);
         let cases = [
             (5, Reason::WaitingForExits { promised: NShares(4) }),
-            // It is counted before its peers, but does not take from them.
+            // The target of the job is set before those of its peers, but the job does not preempt
+            // them.
             (
                 10,
                 Reason::Fragmented {

@@ -1,40 +1,40 @@
-//! What one cycle saw, did, and could not do: the reasons, as data.
+//! Report of a cycle: its input, its decisions, and the reasons of unmet demand, as data.
 
 use std::fmt;
 use std::num::NonZeroU64;
 
 use crate::model::{JobId, Millis, NShares, Order, QShares, counted, floor_div};
 
-/// One second, as milliseconds.
+/// Milliseconds in a second.
 const SECOND: NonZeroU64 = NonZeroU64::new(1000).expect("not zero");
 
-/// The arithmetic of one cycle, for people who ask why.
+/// Figures and reasons of a cycle, for users who ask why.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Report {
-    /// One line a job, in the snapshot's order.
+    /// Line of each job, in the snapshot's order.
     pub jobs: Vec<JobReport>,
-    /// One line a class, in the topology's order.
+    /// Line of each class, in the topology's order.
     pub classes: Vec<Account>,
-    /// One line for each user in each class of fair-share work, by class and user.
+    /// Line of each user in each fair-share class, by class and user.
     pub users: Vec<UserAccount>,
-    /// How many jobs the safety net held back.
+    /// Number of jobs that the safety net held back.
     pub net_strikes: u64,
 }
 
-/// What a class or user wanted, deserves, was counted and holds; amounts in qshares.
+/// Demand, fair share, target and holdings of a class or user, in qshares.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Account {
     /// The sum of its jobs' caps.
     pub wanted: QShares,
-    /// Its pure fair share: what it would have if everybody could use their part.
+    /// Pure fair share: the amount if every class, user and job could use its part.
     pub deserved: QShares,
-    /// What How Much counted for it.
+    /// Target computed by How Much.
     pub given: QShares,
-    /// What it holds after this cycle, without what is leaving.
+    /// Amount held after this cycle, terminating shares excluded.
     pub held: QShares,
 }
 
-/// A user's account within one class.
+/// Account of a user within a class.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UserAccount {
     /// The class.
@@ -45,44 +45,45 @@ pub struct UserAccount {
     pub account: Account,
 }
 
-/// What a job wanted and got.
+/// Demand and outcome of a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct JobReport {
-    /// Which job.
+    /// Job number.
     pub job: JobId,
-    /// What it could use without any rule that slows its growth: its work left, up to its maximum.
+    /// Processes that the job could use without any rule that slows growth: its work left, up to
+    /// its maximum.
     pub wanted: NShares,
     /// The most it could use now.
     pub cap: Cap,
-    /// What it deserves before bonus shares. Zero for work that is not fair-share.
+    /// Fair share before bonus shares. Zero for work that is not fair-share.
     pub pure_fair_share: QShares,
-    /// What How Much counted for it.
+    /// Target computed by How Much.
     pub given: NShares,
-    /// What it holds after this cycle, without what is leaving.
+    /// Processes held after this cycle, terminating shares excluded.
     pub held: NShares,
     /// Room promised to it, still occupied by shares that are leaving.
     pub promised: NShares,
-    /// Why it took no room from others that it had a right to; `None` if it had none to take, or
-    /// took it.
+    /// Reason why the job preempted nothing, though it had a right to. `None` if it had no such
+    /// right, or used it.
     pub held_back: Option<HeldBack>,
-    /// Whether it is below both its pure fair share and the fragmentation threshold.
+    /// True if the job is below both its pure fair share and the fragmentation threshold.
     pub is_needy: bool,
-    /// Why it has less than it wants; `None` if it does not.
+    /// Reason why the job has less than it wants; `None` if it has all it wants.
     pub reason: Option<Reason>,
 }
 
-/// Why a job leaves others what it might take.
+/// Reason why a job does not preempt shares that it might take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HeldBack {
-    /// More work of others would be lost than it is worth.
+    /// Preempting would lose more work than the new process is worth.
     TooDear {
         /// No less would be lost, in thread time.
         loss: Millis,
-        /// What it may cost: what its waiting has cost so far, or its class's loss limit.
+        /// Highest acceptable loss: the cost of its waiting so far, or its class's loss limit.
         limit: Millis,
     },
-    /// Its work is nearly done: more processes would hardly come in time, so that it takes free
-    /// room only.
+    /// The job is nearly done. More processes would hardly come in time, so it takes free space
+    /// only.
     TooLate,
     /// Neither demand nor supply has changed for so long that only work which has nothing takes
     /// from its peers: the safety net struck.
@@ -90,7 +91,8 @@ pub enum HeldBack {
         /// For so many cycles or more.
         cycles: u64,
     },
-    /// The search for room for others took as long as one cycle may search: its turn comes in the next.
+    /// Searching space for other jobs reached the search limit of the cycle: this job's turn comes
+    /// in the next cycle.
     NextCycle,
 }
 
@@ -99,46 +101,46 @@ pub enum HeldBack {
 pub struct Cap {
     /// The most nshares the job could use now, were resources unbounded.
     pub nshares: NShares,
-    /// Which rule made it so.
+    /// Rule that set the cap.
     pub bound: CapBound,
 }
 
 /// The rule that holds a job's cap where it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum CapBound {
-    /// Its work left does not need more.
+    /// The work left needs no more.
     WorkLeft,
-    /// Its declared maximum.
+    /// The declared maximum of the job.
     Maximum,
-    /// It may not grow any more.
+    /// The job may not grow any more.
     Frozen,
     /// No process of it has initialized yet.
     Initialization,
-    /// How long an item takes is unknown: the cap is that of work that initializes.
+    /// The time per item is unknown: the cap is that of a job that initializes.
     UnknownPace,
     /// Every process of it is gone: it starts over with the cap of work that initializes.
     StartsOver,
-    /// It may at most double in one cycle.
+    /// The job may at most double in a cycle.
     Doubling,
     /// New processes would come too late to help.
     Prediction,
-    /// It is ending and gets nothing more.
+    /// The job is ending and gets nothing more.
     Completing,
-    /// It had its one process, which is gone.
+    /// The single process of the job has ended.
     Spent,
 }
 
-/// Why a job has less than it wants, with the numbers that decided. A closed list.
+/// Reason why a job has less than it wants, with the numbers that decided. A closed list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reason {
-    /// No machine it may use could ever hold one process of it.
+    /// No node that the job may use could ever hold a process of it.
     Impossible {
-        /// What one process needs.
+        /// Size of a process.
         asks: Order,
         /// The largest machine there is for it, up or not.
         largest: QShares,
     },
-    /// It needs a whole machine, and none that it may use has the size it asks for.
+    /// The job needs a whole node, and no node that it may use has the requested size.
     NoSuchSize {
         /// The size it asks for.
         asks: Order,
@@ -149,41 +151,41 @@ pub enum Reason {
     },
     /// Machines large enough exist, but none of them is up.
     NoMachineUp {
-        /// What one process needs.
+        /// Size of a process.
         asks: Order,
-        /// How many machines would do.
+        /// Number of nodes that are large enough.
         suitable: u64,
     },
-    /// Its user would exceed the allotment of non-preemptable memory.
+    /// The user of the job would exceed the allotment of non-preemptable memory.
     OverAllotment {
-        /// What the user may hold.
+        /// Allotment of the user.
         allotment: QShares,
-        /// What the user holds or was granted before this job.
+        /// Amount that the user holds or was granted before this job.
         held: QShares,
-        /// What this job asks for.
+        /// Amount that this job asks for.
         asks: QShares,
     },
     /// A rule that paces growth holds it.
     Capped {
         /// The rule.
         bound: CapBound,
-        /// What it allows.
+        /// Cap that the rule sets.
         cap: NShares,
     },
-    /// It has all that is counted for it; the rest of what it could use belongs to others.
+    /// The job has its whole target; the rest of its demand belongs to other jobs.
     FairShareUsed {
-        /// What was counted for it.
+        /// Target of the job.
         given: NShares,
-        /// What it could use.
+        /// Cap of the job.
         cap: NShares,
-        /// What it deserves before bonus shares.
+        /// Fair share before bonus shares.
         deserved: QShares,
     },
     /// Work of better priority, or work that cannot be preempted, leaves nothing for it.
     NothingLeft {
-        /// What is left for its priority.
+        /// Amount left for the job's priority.
         left: QShares,
-        /// What one process needs.
+        /// Size of a process.
         asks: Order,
     },
     /// Room was made for it and is still occupied by shares that are leaving.
@@ -191,18 +193,18 @@ pub enum Reason {
         /// For so many processes of it.
         promised: NShares,
     },
-    /// It could take more from others, but does not.
+    /// The job could preempt more, but does not.
     HeldBack(HeldBack),
-    /// It is counted for more than it has, but no machine has enough room in one piece, and
-    /// clearing one would leave somebody worse off than it is.
+    /// The job is below its target, but no node has enough free space in a single piece. Clearing a
+    /// node would leave another job worse off than this job is.
     Fragmented {
-        /// What is counted for it.
+        /// Target of the job.
         given: NShares,
         /// Free memory on machines it may use.
         free: QShares,
         /// The largest piece of it.
         largest_hole: QShares,
-        /// What one process needs.
+        /// Size of a process.
         asks: Order,
     },
 }
@@ -316,7 +318,7 @@ fn are(amount: QShares) -> String {
 }
 
 impl fmt::Display for Reason {
-    /// One sentence, in qshares and processes; the outer layers add memory where they know the
+    /// Writes a sentence in qshares and processes; the outer layers add memory where they know the
     /// quantum.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

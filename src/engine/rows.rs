@@ -1,11 +1,10 @@
-//! Many short lists in one piece of memory, one after the other: whoever goes through all of them is not to
-//! fetch each from somewhere else.
+//! Many short lists in a single allocation (compressed sparse rows), for fast sequential access.
 
 /// Lists of `T`, by number.
 #[derive(Clone, Debug)]
 pub(super) struct Rows<T> {
     items: Vec<T>,
-    /// Where each list ends.
+    /// End of each list in `items`.
     ends: Vec<usize>,
 }
 
@@ -15,12 +14,12 @@ impl<T> Rows<T> {
         Rows { items: Vec::with_capacity(items), ends: Vec::with_capacity(rows) }
     }
 
-    /// How many there are.
+    /// Number of lists.
     pub(super) fn len(&self) -> usize {
         self.ends.len()
     }
 
-    /// Adds the next one.
+    /// Appends a list.
     pub(super) fn push(&mut self, row: impl IntoIterator<Item = T>) {
         self.items.extend(row);
         self.ends.push(self.items.len());
@@ -47,7 +46,7 @@ impl<T> Rows<T> {
         number.checked_sub(1).map_or(0, |before| self.ends[before])
     }
 
-    /// What is on all lists, one after the other.
+    /// Items of all lists, list by list.
     pub(super) fn items(&self) -> &[T] {
         &self.items
     }
@@ -60,7 +59,7 @@ impl Rows<usize> {
         numbers: usize,
         number: impl Fn(&T) -> usize,
     ) -> Rows<usize> {
-        // Where the next one goes; in the end, where each list ends.
+        // Position of each list's next item; at the end of the function, the end of each list.
         let mut ends = vec![0; numbers + 1];
         for item in &rows.items {
             ends[number(item) + 1] += 1;

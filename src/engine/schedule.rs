@@ -1,10 +1,10 @@
-//! What one cycle decided.
+//! Decisions of a cycle.
 
 use super::report::Report;
 use super::snapshot::Promise;
 use crate::model::{JobId, MachineIx, Millis, Order, ShareId};
 
-/// The outcome of one cycle: what begins, what ends, what is promised, and why.
+/// The outcome of a cycle: shares that begin, shares that end, promises, and the reasons.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Schedule {
     /// Shares to create, in the order in which they get their numbers.
@@ -13,85 +13,85 @@ pub struct Schedule {
     pub preemptions: Vec<Preemption>,
     /// Room that stays earmarked; replaces the snapshot's promises.
     pub promises: Vec<Promise>,
-    /// The jobs for which room is to be searched in the next cycle first, as this one searched enough.
+    /// Jobs that the next cycle searches space for first, as this cycle reached its search limit.
     pub put_off: Vec<JobId>,
-    /// What was seen, done, and could not be done.
+    /// Figures, decisions and reasons of unmet demand.
     pub report: Report,
 }
 
 /// A new share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Expansion {
-    /// Whose it is.
+    /// Job of the share.
     pub job: JobId,
-    /// Where it is.
+    /// Node of the share.
     pub machine: MachineIx,
-    /// Its size: the job's order, or for a reservation the order of the whole machine.
+    /// Size of the share: the job's order, or for a reservation the order of the whole node.
     pub order: Order,
 }
 
 /// A share taken back, with the receipt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Preemption {
-    /// Which share.
+    /// Number of the share.
     pub share: ShareId,
-    /// Whose it was.
+    /// Job that held the share.
     pub job: JobId,
-    /// Where it is until its exit is confirmed.
+    /// Node that the share occupies until its exit is confirmed.
     pub machine: MachineIx,
-    /// For whom; nobody, where its job may not hold it any more.
+    /// Job that the space is for; `None` if the share's job may not hold it any more.
     pub beneficiary: Option<JobId>,
     /// Under which rule.
     pub rule: PreemptionRule,
     /// Work lost with it: what was invested, and the time it took to initialize.
     pub loss: Millis,
-    /// What else could have been done for the beneficiary.
+    /// Alternatives that were examined for the beneficiary.
     pub considered: Considered,
 }
 
-/// What else was considered before room was made for one nshare: all zero where there is no
+/// Alternatives that were examined before space was made for an nshare. All zero if there is no
 /// beneficiary and thus no choice.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Considered {
     /// Machines that the beneficiary may use and that are large enough.
     pub machines: u64,
-    /// For how many of them a plan was made, the chosen one included: of those with the cheapest
-    /// shares, and not where it was seen that it would be none of the best two.
+    /// Nodes for which a plan was made, the chosen node included. Only nodes with the cheapest
+    /// shares get a plan, and only as long as it may be among the best two.
     pub plans: u64,
-    /// The best of the others.
+    /// The best plan that was not chosen.
     pub runner_up: Option<RunnerUp>,
 }
 
 /// A way to make room that was not taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RunnerUp {
-    /// Where.
+    /// Node of the plan.
     pub machine: MachineIx,
-    /// How many shares would have gone.
+    /// Number of shares that would have been preempted.
     pub victims: u64,
     /// The work that would have been lost.
     pub loss: Millis,
 }
 
-/// Why a share may be taken back.
+/// Reason why a share may be preempted or evicted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum PreemptionRule {
-    /// Its job may no longer hold it: its maximum fell, its node left its pool, or the machine may
-    /// not run it any more.
+    /// The job may no longer hold the share: its maximum fell, the node left its pool, or the node
+    /// may not run the job any more.
     NoLongerAllowed,
     /// Work of a better priority needs the room.
     Priority,
-    /// Its job, user or class holds more than was counted for it, and somebody worse off needs the
-    /// room.
+    /// The share's job, user or class holds more than its target, and a job that is worse off needs
+    /// the space.
     FairShare,
-    /// A needy job takes from somebody who is strictly better off even afterwards.
+    /// A needy job preempts a job that is strictly better off even afterwards.
     Defragmentation,
-    /// Its beneficiary has nothing, though a process was counted for it; its own job and side keep
-    /// all that was counted for them. Where no arrangement gives everybody something, this is how
-    /// the count decides who goes without.
+    /// The beneficiary has nothing, though its target is at least a process. The share's job and
+    /// its side keep their whole targets. If no arrangement gives every job a process, targets thus
+    /// decide which jobs go without.
     FirstShare,
-    /// In a cluster at rest: even after giving one nshare, of the larger of the two orders, its
-    /// side is still better off, whatever was counted.
+    /// In an idle cluster: the share's side is still better off after giving an nshare of the
+    /// larger of the two orders, whatever the targets.
     Envy,
     /// In a cluster at rest: its beneficiary has nothing, though a process was counted for it, and
     /// no machine can be cleared by the other rules alone. It is moved: its job gets as much
@@ -113,8 +113,8 @@ impl PreemptionRule {
         }
     }
 
-    /// Whether it takes something from the share's job for its beneficiary. What is moved was not
-    /// taken: its job has as much as before, so there is nothing that it might take back.
+    /// True if the rule takes something from the share's job for its beneficiary. A moved share is
+    /// not taken: its job has as much as before, so there is nothing to take back.
     pub fn is_taking(self) -> bool {
         match self {
             PreemptionRule::NoLongerAllowed | PreemptionRule::Relocation => false,

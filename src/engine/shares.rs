@@ -1,5 +1,5 @@
-//! All shares in one piece of memory, job by job, with what a plan needs to know of each: whoever looks
-//! at many is not to fetch them from wherever their jobs were frozen.
+//! All shares in a single allocation, job by job, with the facts that a plan needs. Scans of many
+//! shares thus read memory in sequence and not through their jobs.
 
 use std::sync::Arc;
 
@@ -16,23 +16,24 @@ pub(super) struct Holding {
     pub share: usize,
 }
 
-/// What a plan needs to know of a share.
+/// Facts of a share that a plan needs.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Brief {
-    /// Its number.
+    /// Share number.
     pub id: ShareId,
     /// The work that is lost with it.
     pub loss: Millis,
     /// The time at stake: its initialization so far, or what was invested once it has initialized.
     pub at_stake: Millis,
-    /// Its size.
+    /// Size of the share.
     pub order: Order,
     machine: u32,
-    /// Whether its process has initialized.
+    /// True if its process has initialized.
     pub is_initialized: bool,
-    /// Whether it is not on its way out, since before the cycle or in it.
+    /// True unless the share is terminating, since before the cycle or in it.
     pub is_held: bool,
-    /// Whether it is in the pool of its job's class. Known once [`Rooms`](super::nodepool::Rooms) are.
+    /// True if the share is in the pool of its job's class. Set when
+    /// [`Rooms`](super::nodepool::Rooms) are built.
     pub is_resident: bool,
 }
 
@@ -51,7 +52,7 @@ impl Brief {
         }
     }
 
-    /// Where it is.
+    /// Node of the share.
     pub(super) fn machine(&self) -> MachineIx {
         MachineIx(large(self.machine))
     }
@@ -72,7 +73,7 @@ pub(super) fn large(place: u32) -> usize {
 pub(super) struct Shares(Rows<Brief>);
 
 impl Shares {
-    /// None yet, and room for those of `jobs`.
+    /// An empty table with capacity for the shares of `jobs`.
     pub(super) fn with_room_for(jobs: &[Arc<Job>]) -> Shares {
         let shares = jobs.iter().map(|job| job.shares.len()).sum();
         Shares(Rows::with_capacity(jobs.len(), shares))
@@ -83,7 +84,7 @@ impl Shares {
         self.0.push(job.shares.iter().map(Brief::of));
     }
 
-    /// The shares of the job at place `job` of the snapshot, those that are leaving included.
+    /// The shares of the job at place `job` of the snapshot, terminating shares included.
     pub(super) fn of_job(&self, job: usize) -> &[Brief] {
         self.0.row(job)
     }
@@ -93,7 +94,7 @@ impl Shares {
         self.0.row_mut(job)
     }
 
-    /// Those of them that are not.
+    /// The shares of `job` that are not terminating.
     pub(super) fn held_by(&self, job: usize) -> impl Iterator<Item = (Holding, &Brief)> {
         let shares = self.of_job(job).iter().enumerate().filter(|(_, share)| share.is_held);
         shares.map(move |(share, brief)| (Holding { job, share }, brief))

@@ -1,4 +1,4 @@
-//! All that one cycle may look at.
+//! Input of a cycle.
 
 use std::sync::Arc;
 
@@ -9,14 +9,14 @@ use crate::model::{
 
 /// The cluster as the books have it when a cycle begins.
 ///
-/// Every list has one order that follows from its content alone, so that two books that agree give
-/// equal snapshots, however they came about. Nothing but [`Snapshot::cycle`] and [`Calm`] changes by
-/// the passing of time: the lists of a cycle in which nothing happened are those of the one before.
+/// The content of a list alone decides its order, so equal states give equal snapshots, however
+/// they came about. Only [`Snapshot::cycle`] and [`Calm`] change with time: a cycle in which
+/// nothing happened has the lists of the cycle before.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Snapshot {
     /// The number of the cycle.
     pub cycle: u64,
-    /// What is configured.
+    /// Configured classes, pools and settings.
     pub topology: Arc<Topology>,
     /// Every machine ever seen, by name.
     pub machines: Arc<Vec<Machine>>,
@@ -41,8 +41,8 @@ pub struct Calm {
     pub quiet_cycles: u64,
     /// Cycles since there was any news of any work, progress included.
     pub rest_cycles: u64,
-    /// Who took room from whom since the cluster has been quiet for [`MEMORY_AFTER`] cycles, each
-    /// pair once, in order.
+    /// Preemptions, as pairs of jobs, since the cluster has been quiet for [`MEMORY_AFTER`] cycles;
+    /// each pair once, in order.
     ///
     /// [`MEMORY_AFTER`]: crate::engine::MEMORY_AFTER
     pub takings: Vec<Taking>,
@@ -52,81 +52,81 @@ pub struct Calm {
 const REST_AFTER: u64 = 2;
 
 impl Calm {
-    /// Whether there has been no news of any work for long enough that what is held counts, and not
-    /// what was counted.
+    /// True if the cluster is idle: no news of any job for so long that holdings decide, and not
+    /// targets.
     pub(super) fn is_at_rest(&self) -> bool {
         REST_AFTER <= self.rest_cycles
     }
 }
 
-/// Room that one job lost to another.
+/// Space that a job lost to another job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Taking {
-    /// Who had it.
+    /// Job that had the space.
     pub from: JobId,
-    /// Who took it.
+    /// Job that took the space.
     pub by: JobId,
 }
 
 /// A machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Machine {
-    /// Its node's name.
+    /// Name of the node.
     pub name: Name,
-    /// The size it is scheduled by. Zero if it is smaller than one quantum.
+    /// Size that the scheduler uses. Zero if the node is smaller than a quantum.
     pub order: QShares,
     /// The pool it is in.
     pub pool: PoolIx,
-    /// Whether it may get work, and if not, why.
+    /// State of the node: it may get processes, or the reason why not.
     pub state: MachineState,
-    /// Space taken by shares whose class is gone: counted, so that nobody is put on top of them.
+    /// Space of shares whose class no longer exists. Treated as occupied.
     pub limbo: QShares,
 }
 
 /// A request for work.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Job {
-    /// Its number.
+    /// Job number.
     pub id: JobId,
-    /// Who submitted it.
+    /// User who submitted the job.
     pub user: UserIx,
     /// The class it was admitted to.
     pub class: ClassIx,
-    /// What kind of work it is.
+    /// Kind of the job.
     pub kind: JobKind,
-    /// The size of one nshare of it; for a reservation, of the machine it asks for.
+    /// Size of an nshare of the job; for a reservation, size of the requested node.
     pub order: Order,
-    /// When it was submitted.
+    /// Time of submission.
     pub submitted: Millis,
     /// Work items per process at a time. At least 1.
     pub threads: u64,
-    /// What service it is an instance of; 0 if none.
+    /// Service that the job is an instance of; 0 if none.
     pub service: u64,
     /// The only machines it may use, ascending; `None` means any.
     pub machines: Option<Vec<MachineIx>>,
-    /// What changes about it.
+    /// Facts that change while the job runs.
     pub facts: JobFacts,
     /// Since which cycle it has been below its count and has got nothing; `None` if it is not, or
     /// has.
     pub behind_since: Option<u64>,
-    /// Whether it has ever had its one process and lost it: such work is over and gets no second.
+    /// True if the job has had its single process and lost it: such a job gets no second process.
     pub is_spent: bool,
-    /// Its shares, oldest first, those that are leaving included.
+    /// Shares of the job, oldest first, terminating shares included.
     pub shares: Vec<Share>,
 }
 
-/// One nshare of a job on a machine.
+/// An nshare of a job on a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Share {
-    /// Its number.
+    /// Share number.
     pub id: ShareId,
-    /// Where it is.
+    /// Node of the share.
     pub machine: MachineIx,
-    /// Its size. Its job's order, except after the quantum was changed.
+    /// Size of the share. Equal to its job's order, except after a change of the quantum.
     pub order: Order,
-    /// Whether it is on its way out.
+    /// Held or terminating.
     pub state: SharePhase,
-    /// What is known of its process.
+    /// Known facts of its process.
     pub facts: ShareFacts,
 }
 
@@ -135,11 +135,11 @@ pub struct Share {
 /// Design: architecture section 6: the freed room is earmarked until the beneficiary has it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Promise {
-    /// Whose it will be.
+    /// Job that will get the space.
     pub job: JobId,
-    /// Where.
+    /// Node of the space.
     pub machine: MachineIx,
-    /// How much.
+    /// Amount of space.
     pub order: Order,
 }
 
@@ -178,12 +178,12 @@ impl Job {
         self.shares.iter().filter(|share| share.state == SharePhase::Held)
     }
 
-    /// How many shares are not on their way out.
+    /// Number of shares that are not terminating.
     pub fn nshares_held(&self) -> NShares {
         NShares(self.held().map(|_| 1).sum())
     }
 
-    /// Whether it may use machine `ix`, as far as its own list goes.
+    /// True if the job's node list, if any, contains node `ix`.
     pub fn may_use(&self, ix: MachineIx) -> bool {
         self.machines.as_ref().is_none_or(|list| list.binary_search(&ix).is_ok())
     }

@@ -30,7 +30,7 @@ const FORBIDDEN: &[(&str, &[&str])] = &[
             "crate::api",
             "crate::store",
             "crate::daemon",
-            "crate::cli",
+            "crate::cli::",
             "tokio",
             ".await",
             "async fn",
@@ -49,8 +49,8 @@ const FORBIDDEN: &[(&str, &[&str])] = &[
     ("src/net/", DOOR),
     ("src/client/", DOOR),
     ("src/client/", &["crate::net"]),
-    ("src/api/", &["crate::engine::plan", "sqlx", "crate::store", "crate::cli"]),
-    ("src/daemon/", &["crate::cli", "crate::demo"]),
+    ("src/api/", &["crate::engine::plan", "sqlx", "crate::store", "crate::cli::"]),
+    ("src/daemon/", &["crate::cli::", "crate::demo"]),
     // An agent knows what crosses the wire, and no more of what decides.
     ("src/agent/", AGENT),
     // A slot is small, waits for no network, and outlives the agent that started it.
@@ -58,7 +58,7 @@ const FORBIDDEN: &[(&str, &[&str])] = &[
     // Pages are made from what the API tells.
     (
         "src/dashboard/",
-        &["crate::engine", "sqlx", "crate::store", "crate::cli", "crate::daemon", "crate::demo"],
+        &["crate::engine", "sqlx", "crate::store", "crate::cli::", "crate::daemon", "crate::demo"],
     ),
     // The orchestrator reaches the resource manager through its public API only.
     (
@@ -69,19 +69,19 @@ const FORBIDDEN: &[(&str, &[&str])] = &[
     ("src/orchestrator/book/", PURE),
     ("src/orchestrator/book/", &["HashMap", "HashSet", "f32", "f64"]),
     // Benchmarks see the measured parts from outside.
-    ("src/bench/", &["crate::cli", "crate::store", "crate::daemon", "sqlx"]),
+    ("src/bench/", &["crate::cli::", "crate::store", "crate::daemon", "sqlx"]),
     ("src/demo/", &["crate::engine::plan", "crate::scheduler::Scheduler", "sqlx"]),
 ];
 
 /// Who may come in, and how: no layer below knows what is asked for.
 const DOOR: &[&str] =
-    &["crate::engine", "crate::scheduler", "crate::api", "crate::store", "crate::cli", "sqlx"];
+    &["crate::engine", "crate::scheduler", "crate::api", "crate::store", "crate::cli::", "sqlx"];
 
 const AGENT: &[&str] = &[
     "sqlx",
     "axum",
     "crate::api::state",
-    "crate::cli",
+    "crate::cli::",
     "crate::config",
     "crate::converter",
     "crate::daemon",
@@ -108,7 +108,7 @@ const SLOT: &[&str] = &[
     "crate::net",
     "crate::agent",
     "crate::api",
-    "crate::cli",
+    "crate::cli::",
     "crate::config",
     "crate::daemon",
     "crate::engine",
@@ -138,7 +138,7 @@ const PURE: &[&str] = &[
     "crate::store",
     "crate::config",
     "crate::daemon",
-    "crate::cli",
+    "crate::cli::",
     "crate::demo",
 ];
 
