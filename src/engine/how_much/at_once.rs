@@ -1,13 +1,13 @@
 //! Counts at once what would be counted in turn anyway.
 //!
-//! Until somebody is refused, counting in turn does not depend on holes (`serve/raise.rs`). So a
-//! share is chosen up to which there should be room for all; whether there is shows when what they
-//! would then have is taken, the largest orders first, as that leaves the most room. If there is not,
-//! a lower one is tried. Whatever is counted in this way is where counting in turn would have come
-//! by, but that the holes left may be larger than if nshares of all orders had been taken in turn.
+//! Until a job is refused, counting in turn does not depend on the free space (`serve/raise.rs`).
+//! So the bulk step chooses a share up to which there should be space for all jobs. To verify it,
+//! the amounts at that share are taken, the largest orders first, as that leaves the most space. If
+//! they do not fit, a lower share is tried. Counting in turn would pass through the same state,
+//! except that the free pieces left here may be larger.
 //!
-//! Who is confined to some machines is refused, too, where these have no room for more of such work. As
-//! room is only ever used up, nobody was refused on the way if there is room for all in the end.
+//! A job with a node list is refused, too, if its nodes have no space for more of such work. Free
+//! space only ever shrinks: if all jobs have space in the end, none was refused on the way.
 
 use std::collections::BTreeSet;
 
@@ -17,18 +17,18 @@ use crate::engine::nodepool::{CountSpace, OrdersWanted, Shortage};
 use crate::engine::serve::{Claim, Seat, Walk, Waterline};
 use crate::model::{ClassIx, PoolIx, QShares};
 
-/// How often a share is tried.
+/// Trials of a share for each bulk step.
 const TRIALS: u32 = 4;
 /// A pool has so many parts, some of which are meant to be filled.
 const PARTS: u64 = 1 << 10;
-/// What was found is too much for the next trial by one part of so many: 2 to this power.
+/// Safety margin of the next trial: it aims below the part that was found by 1/2^CAUTION of it.
 const CAUTION: u32 = 6;
-/// Where those confined to some machines have room for less than one part of so many, so little can
-/// be counted at once before one of them is refused that turns cost less than another trial.
+/// If jobs with node lists have space for less than 1/SCARCE of the amount, the bulk step stops. A
+/// job would soon be refused, so that serving in turn costs less than another trial.
 const SCARCE: u64 = 2;
 
-/// Serves those in `walk` up to a share for which there is room in `space`, and for those who list
-/// machines on these.
+/// Raises the jobs in `walk` to a share for which there is space in `space`, and on the listed
+/// nodes for jobs with a node list.
 pub(super) fn count_at_once(
     draft: &Draft<'_>,
     space: &mut CountSpace,
@@ -62,8 +62,8 @@ pub(super) fn count_at_once(
     }
 }
 
-/// Takes room for so many nshares of all of `gains`, work of one tree, while others still want those
-/// `wanted`. If there is too little, none is taken.
+/// Takes space for the nshares of all `gains`, which belong to a single tree; `wanted` is the
+/// demand that remains. If there is too little space, none is taken.
 fn take_all(
     draft: &Draft<'_>,
     space: &mut CountSpace,
@@ -95,7 +95,7 @@ pub(super) fn take_all_wanted(
     has_room
 }
 
-/// How many nshares of each order are asked of each pool where the seats ask for so many.
+/// Requested nshares of each order in each pool.
 fn asked_of_pools(
     draft: &Draft<'_>,
     seats: impl Iterator<Item = (Seat, u64)>,

@@ -1,13 +1,13 @@
 //! Counts fair-share work: weighted shares for classes, equal ones for the users of a class and
 //! for the jobs of a user.
 //!
-//! Design: "How Much"; architecture section 5. Counting is water-filling, one nshare at a time, as
-//! long as the ideal cluster still has a hole of its order; so what is counted could be placed if
-//! nothing stood in the way, nobody is more than one nshare behind a peer by weight, and no
-//! rounding can bury the small.
+//! Design: "How Much"; architecture section 5. Counting is water-filling, an nshare at a time, as
+//! long as the ideal cluster has free space for the order. So the targets could be placed if
+//! nothing stood in the way. No entity is more than an nshare behind a peer by weight, and rounding
+//! cannot starve a small entity.
 //!
-//! Where there is room for all anyway, all get what they could use, and nobody needs to be served in
-//! turn. Where there is not, most is counted at once, and only the rest in turn.
+//! If there is space for all jobs, each gets its whole demand, and no job is served in turn. If
+//! not, most is counted in bulk, and only the rest in turn.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::iter;
@@ -23,7 +23,7 @@ use crate::engine::serve::{Seat, Service, Turn, Walk};
 use crate::engine::shares::Holding;
 use crate::model::{ClassIx, MachineIx, NShares, PoolIx, QShares, floor_div};
 
-/// Counts `jobs`, the fair-share work of one priority, from what better priorities left in
+/// Counts `jobs`, the fair-share jobs of a priority, from the space that higher priorities left in
 /// `space`.
 pub(super) fn count(
     draft: &mut Draft<'_>,
@@ -34,8 +34,8 @@ pub(super) fn count(
     remember_pure_fair_shares(draft, space, jobs);
     count_what_stays_anyway(draft, jobs);
     note_where_nothing_is_left(draft, space, listed, jobs);
-    // Trees share no machines, so they can be counted one after the other; within one, what larger
-    // requests lose by a hole is known.
+    // Trees share no nodes, so they can be counted separately; within a tree, the cost of a used
+    // slot to larger requests is known.
     let mut by_tree: BTreeMap<PoolIx, Vec<Seat>> = BTreeMap::new();
     for &job in jobs {
         let tree = draft.pools.top(pool_of(draft, job));
@@ -58,13 +58,13 @@ fn pool_of(draft: &Draft<'_>, job: usize) -> PoolIx {
     draft.snapshot.topology.classes[draft.entities.class_of(job).0].pool
 }
 
-/// Serves `seats`, the least served first, as long as there is room for anybody.
+/// Serves `seats`, the least served first, as long as there is space for any of them.
 fn serve_all(draft: &mut Draft<'_>, space: &mut CountSpace, listed: &mut Listed, seats: Vec<Seat>) {
     let mut turns = seats.len();
     let mut walk = Walk::new(&draft.entities, Turn::ByFinish, seats, &draft.given, &draft.held);
     while !walk.is_over() {
-        // Once somebody is refused, the others may go on a long way: so it is done again, and seldom
-        // enough to cost less than the turns.
+        // After a refusal, the rest may grow much further, so the bulk step is repeated. It runs
+        // rarely enough to cost less than the turns.
         count_at_once(draft, space, listed, &mut walk);
         if !count_in_turn(draft, space, listed, &mut walk, turns) {
             break;
@@ -74,7 +74,7 @@ fn serve_all(draft: &mut Draft<'_>, space: &mut CountSpace, listed: &mut Listed,
     enter(draft, walk.served());
 }
 
-/// Serves so many `turns` of `walk`. Says whether there may be room for anybody after that.
+/// Serves at most `turns` turns of `walk`. Returns true if there may be space for a job after that.
 fn count_in_turn(
     draft: &Draft<'_>,
     space: &mut CountSpace,
@@ -94,8 +94,8 @@ fn count_in_turn(
                 return Service::Refused;
             }
             let pool = pool_of(draft, job);
-            // What one of this class and order does not find there is none of. Where no hole in the
-            // tree is large enough for any order that is wanted, the others need not be asked.
+            // No job of this class and order can find space now. If no free piece in the tree is
+            // large enough for any order in demand, counting ends.
             if !space.take(&draft.pools, pool, order, wanted) {
                 let largest = space.largest(&draft.pools, draft.pools.top(pool)).0;
                 is_room_left = wanted.iter().any(|order| order <= largest);
@@ -120,7 +120,7 @@ fn enter(draft: &mut Draft<'_>, counted: impl Iterator<Item = (Seat, u64)>) {
     }
 }
 
-/// How far a job may be counted: to its cap, and no further than the machines it lists could hold.
+/// Limit of a job's target: its cap, and the space on the nodes that it lists.
 fn seat(draft: &Draft<'_>, listed: &Listed, job: usize) -> Seat {
     let order = draft.jobs[job].order;
     let below_cap = draft.jobs[job].demand.cap.nshares.0.saturating_sub(draft.jobs[job].given);
@@ -128,9 +128,9 @@ fn seat(draft: &Draft<'_>, listed: &Listed, job: usize) -> Seat {
     Seat { job, order, room_to_grow }
 }
 
-/// Shares on machines that take no new work, but keep what they have, are counted for whoever
-/// holds them: their space is not in `space`, and nobody could use it. Not beyond a job's declared
-/// maximum: what is above that goes, wherever it is, and nothing may come in its place.
+/// Adds shares on nodes out of scheduling to the targets of their jobs. Their space is not in
+/// `space`, and no other job could use it. Shares beyond a job's declared maximum are not added:
+/// they are preempted wherever they are, and nothing may replace them.
 fn count_what_stays_anyway(draft: &mut Draft<'_>, jobs: &[usize]) {
     let entities = Arc::clone(&draft.entities);
     let machines = (0..draft.snapshot.machines.len()).map(MachineIx);
@@ -149,7 +149,7 @@ fn count_what_stays_anyway(draft: &mut Draft<'_>, jobs: &[usize]) {
     }
 }
 
-/// Notes for each job whether one nshare of it would fit at all into what is left for its priority.
+/// Marks each job of which not even a single nshare fits into the space left for its priority.
 fn note_where_nothing_is_left(
     draft: &mut Draft<'_>,
     space: &CountSpace,
@@ -167,8 +167,9 @@ fn note_where_nothing_is_left(
     }
 }
 
-/// What each job would have if every class, user and job of this priority could use its part:
-/// the space left for the class's pools, divided by weight, then equally, then equally.
+/// Computes the pure fair share of each job: its amount if every class, user and job of this
+/// priority could use its part. The space left for the class's pools is divided among classes by
+/// weight, then equally among users, then equally among jobs.
 ///
 /// Design: "Defragmentation", "deserved shares"; decision D4: schedulable capacity only.
 fn remember_pure_fair_shares(draft: &mut Draft<'_>, space: &CountSpace, jobs: &[usize]) {
@@ -195,7 +196,8 @@ fn remember_pure_fair_shares(draft: &mut Draft<'_>, space: &CountSpace, jobs: &[
     }
 }
 
-/// The part of its pools that `class` deserves beside those of `classes` that compete for them.
+/// Part of its pools that is the fair share of `class`. It competes with the `classes` whose pools
+/// overlap with its own.
 fn class_share(
     draft: &Draft<'_>,
     space: &CountSpace,
@@ -257,8 +259,8 @@ mod tests {
         scene
     }
 
-    /// The same with more work, about half of which lists machines: any, in any number, so that some
-    /// list the same ones, some have all those of others, and some are only in part on the same.
+    /// Adds more jobs to such a scene; about half of all jobs list any number of nodes. Some lists
+    /// are equal, some contain another list, and some overlap in part.
     fn scene_with_lists(random: &mut ChaCha8Rng, largest: u64) -> Scene {
         let mut scene = scene(random, largest);
         let mut draw = |least: u64, most: u64| random.random_range(least..=most);
@@ -279,7 +281,7 @@ mod tests {
         scene
     }
 
-    /// How many nshares are counted for each job.
+    /// Targets of all jobs, in nshares.
     fn count_all(scene: &Scene) -> Vec<u64> {
         let mut draft = Draft::new(&scene.snapshot);
         let mut space = CountSpace::new(&draft.rooms);
@@ -289,7 +291,7 @@ mod tests {
         draft.jobs.iter().map(|job| job.given).collect()
     }
 
-    /// How many nshares are counted for each job if nobody is served but in turn.
+    /// Targets of all jobs, in nshares, if every nshare is served in turn.
     fn count_all_in_turn(scene: &Scene) -> Vec<u64> {
         let mut draft = Draft::new(&scene.snapshot);
         let mut space = CountSpace::new(&draft.rooms);
@@ -301,7 +303,7 @@ mod tests {
         draft.jobs.iter().map(|job| job.given).collect()
     }
 
-    /// But for few: a smaller order may be counted where a larger one would have to be.
+    /// Few cases differ: a smaller order may be counted in place of a larger order.
     #[test]
     fn where_all_get_what_they_could_use_in_turn_nearly_all_do_at_once() {
         let mut random = ChaCha8Rng::seed_from_u64(1);
@@ -320,8 +322,7 @@ mod tests {
         assert!(lost * 100 < known, "{lost} of {known} cases");
     }
 
-    /// Where one hole is as good as another, it makes no difference whether anybody is counted at
-    /// once, even if some are refused and others are not.
+    /// If all jobs have order 1, bulk counting makes no difference, even if some jobs are refused.
     #[test]
     fn whoever_is_counted_at_once_gets_what_they_would_get_in_turn() {
         let mut random = ChaCha8Rng::seed_from_u64(2);
@@ -331,8 +332,8 @@ mod tests {
         }
     }
 
-    /// Where it does make one, nobody may be behind by more than one nshare for it, as counted by
-    /// somebody else; and what is counted fits.
+    /// With several orders, bulk counting may differ. The audit, an independent implementation,
+    /// then finds no job more than an nshare behind, and all targets fit.
     #[test]
     fn whoever_is_counted_at_once_is_not_ahead_of_those_who_are_not() {
         let mut random = ChaCha8Rng::seed_from_u64(3);

@@ -1,7 +1,7 @@
 //! Counts work that cannot be preempted: what is asked for, up to the user's allotment.
 //!
-//! Design: "How Much", "Allotment"; decision D10: grants of the same cycle count; D6: what such
-//! work has, it keeps, whatever its maximum says.
+//! Design: "How Much", "Allotment"; decision D10: grants of the same cycle count; D6: such work
+//! keeps all that it has, whatever its maximum is.
 
 use std::ops::RangeInclusive;
 use std::sync::Arc;
@@ -11,7 +11,8 @@ use crate::engine::draft::{CountRefusal, Draft, JobDraft};
 use crate::engine::nodepool::CountSpace;
 use crate::model::{ClassPolicy, JobKind, Mebibytes, Order, QShares, Quantum};
 
-/// What each user holds of memory that cannot be preempted, over all trees; by its place in the snapshot.
+/// Memory that cannot be preempted, by user, over all trees. Indexed by the user's place in the
+/// snapshot.
 #[derive(Debug)]
 pub(super) struct AllotmentLedger(Vec<Mebibytes>);
 
@@ -28,12 +29,12 @@ impl AllotmentLedger {
         ledger
     }
 
-    /// What the user of the job at `ix` holds.
+    /// Memory held by the user of the job at `ix`.
     fn held_mut(&mut self, draft: &Draft<'_>, ix: usize) -> &mut Mebibytes {
         &mut self.0[draft.entities.user_of(ix).0]
     }
 
-    /// What the job's user may still be given, in the quanta of the job's pool; `None` if there is no
+    /// Amount that the job's user may still get, in quanta of the job's pool; `None` if there is no
     /// allotment.
     fn left(&self, draft: &Draft<'_>, ix: usize) -> Option<u64> {
         let held = self.0[draft.entities.user_of(ix).0];
@@ -67,7 +68,7 @@ impl AllotmentLedger {
     }
 }
 
-/// What the user of the job at `ix` may hold at most.
+/// Allotment of the user of the job at `ix`.
 fn allotment_of(draft: &Draft<'_>, ix: usize) -> Option<Mebibytes> {
     let user = draft.entities.user_of(ix);
     draft.snapshot.topology.allotment_of(&draft.snapshot.users[user.0])
@@ -77,8 +78,8 @@ fn quantum_of(draft: &Draft<'_>, ix: usize) -> Quantum {
     draft.snapshot.topology.pools[draft.class_of(ix).pool.0].quantum
 }
 
-/// Counts a request: what it has, and as many more as its cap, the user's allotment and its own pool
-/// allow. A fixed-share request takes part of a machine, a reservation the whole of one.
+/// Sets the target of a job: its holdings, plus as much as its cap, the user's allotment and its
+/// own pool allow. A fixed-share job takes part of a node, a reservation a whole node.
 pub(super) fn count(
     draft: &mut Draft<'_>,
     space: &mut CountSpace,
@@ -108,14 +109,14 @@ pub(super) fn count(
         given += 1;
     }
     draft.jobs[ix].given = given;
-    // What it holds is as large as it is: a reservation has the whole of its machine.
+    // Shares count at their actual size: a reservation has the whole of its node.
     let holds: u64 = draft.shares.held_by(ix).map(|(_, share)| share.order.qshares().0).sum();
     let entities = Arc::clone(&draft.entities);
     entities.add(&mut draft.given, ix, holds + order.qshares().0 * (given - held));
 }
 
-/// Takes room for one nshare more of the job at `ix`; for a reservation a machine no larger than
-/// `most`. Says whether there was any: where there may be any, and on a machine it may use.
+/// Takes space for another nshare of the job at `ix`; for a reservation, a node no larger than
+/// `most`. Returns false if the pool, or the job's node list, has no such space.
 fn take(
     draft: &Draft<'_>,
     space: &mut CountSpace,
@@ -146,8 +147,8 @@ fn take(
     is_counted
 }
 
-/// The largest machine that suits a reservation and that its user's allotment still allows. It is
-/// what is granted: which of those that suit the reservation will get is not known yet.
+/// Largest node that suits a reservation and that its user's allotment still allows. This size is
+/// charged, as the node that the reservation will get is not known yet.
 fn largest_within_allotment(draft: &Draft<'_>, ledger: &AllotmentLedger, ix: usize) -> Order {
     let suitable = orders_that_suit(draft, ix);
     let left = ledger.left(draft, ix).unwrap_or(u64::MAX);

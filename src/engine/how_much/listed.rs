@@ -1,10 +1,11 @@
-//! What is left on each machine, for work that may only use those it lists.
+//! Free space of each node, for jobs that may only use listed nodes.
 //!
-//! The ideal cluster of [`CountSpace`](crate::engine::nodepool::CountSpace) has sizes and no names:
-//! that it has room somewhere is not enough for such work. What cannot be preempted for it stays
-//! where it is, so that is known machine by machine, and so is what is counted for work that will
-//! not move once it is there. Where fair-share work goes is decided later: what is counted for it
-//! is held against its own list and all that reach further, which never count too little for it.
+//! The ideal cluster of [`CountSpace`](crate::engine::nodepool::CountSpace) has sizes and no names.
+//! Such jobs need space on certain nodes, so sizes alone are not enough. Shares that cannot be
+//! preempted for these jobs stay where they are; so their space is tracked by node, and so are the
+//! targets of jobs that will not move once placed. The node of fair-share work is chosen later. Its
+//! targets are checked against its own list and against all lists that contain that list; this
+//! never counts too little for it.
 
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
@@ -16,16 +17,16 @@ use crate::engine::serve::Seat;
 use crate::engine::shares::{Brief, Holding};
 use crate::model::{ClassPolicy, MachineIx, NShares, Order, QShares};
 
-/// The lists of all work that has one, and what is left on every machine.
+/// The node lists of all jobs that have a list, and the free space of every node.
 pub(super) struct Listed {
-    /// How large each machine is, in scheduling or not, and what of it nothing stays on.
+    /// Size of each node, in scheduling or not, and its part on which no share has to stay.
     cells: Vec<Cell>,
     /// The lists that each machine is on, ascending.
     lists_of: Rows<usize>,
-    /// Machines that some work is confined to: those of them that are in scheduling and in the pools of the
-    /// work, ascending. No two lists are the same.
+    /// Nodes of each list: those in scheduling and in the pools of the job, ascending. No two lists
+    /// are the same.
     machines: Rows<MachineIx>,
-    /// For each list those that have all its machines, itself among them: at most [`WIDER_MAX`].
+    /// For each list, the lists that contain all its nodes, itself included: at most [`WIDER_MAX`].
     wider: Rows<usize>,
     lists: Vec<List>,
     /// For each machine the least room of a list that it is on, where that is below `largest_cell`.
@@ -34,21 +35,21 @@ pub(super) struct Listed {
     largest_cell: u64,
     /// For each job of the snapshot, its list.
     list_of: Vec<Option<usize>>,
-    /// What is counted in this cycle for each job that has a list and is of the priority at hand.
+    /// Target so far of each job of the current priority that has a list, in qshares.
     counted: BTreeMap<usize, u64>,
 }
 
-/// A list is held against at most so many lists that have all its machines. Each is one more check of
-/// what the targets add up to; without a bound, nested lists cost their number squared.
+/// Most lists that a list is checked against; each contains all its nodes. Each is another check of
+/// the sum of the targets. Without a bound, nested lists would cost their number squared.
 const WIDER_MAX: usize = 256;
 
-/// How much there is on the machines of a list.
+/// Amounts on the nodes of a list.
 #[derive(Clone, Copy)]
 struct List {
-    /// What is left on all of them.
+    /// Free space on all its nodes.
     left: u64,
-    /// What is counted of fair-share work that may only be on them, but for what is there already
-    /// and therefore not left.
+    /// Targets of fair-share jobs that may only use its nodes. Excludes shares that are there
+    /// already, as their space is no longer free.
     expected: u64,
 }
 
@@ -117,7 +118,7 @@ impl Listed {
         }
     }
 
-    /// Whether anybody has a list.
+    /// True if any job has a list.
     pub(super) fn has_lists(&self) -> bool {
         !self.lists.is_empty()
     }
@@ -132,13 +133,13 @@ impl Listed {
         Some(QShares(self.holes(job).map(|(size, _)| size).max().unwrap_or(0)))
     }
 
-    /// How many nshares of `order` its machines could hold at most; `None` if it has no list.
+    /// Most nshares of `order` that the nodes on its list could hold; `None` if it has no list.
     pub(super) fn most(&self, job: usize, order: Order) -> Option<u64> {
         self.list_of[job]?;
         Some(self.holes(job).map(|(size, _)| QShares(size).nshares(order).0).sum())
     }
 
-    /// The machine on the list of `job` with the least room of those that have enough for `order`.
+    /// Node on the list of `job` with the least free space that is enough for `order`.
     pub(super) fn machine_for(&self, job: usize, order: Order) -> Option<MachineIx> {
         let order = order.qshares().0;
         let fitting = self.holes(job).filter(|(size, _)| order <= *size);
@@ -157,12 +158,12 @@ impl Listed {
         self.holes(job).filter(is_whole).min().map(|(_, machine)| machine)
     }
 
-    /// How large `machine` is, and what is left of it.
+    /// Size of `machine`, and its free space.
     pub(super) fn cell(&self, machine: MachineIx) -> Cell {
         self.cells[machine.0]
     }
 
-    /// Notes that `amount` of `machine` is nobody else's any more.
+    /// Marks `amount` of `machine` as taken.
     pub(super) fn take(&mut self, machine: MachineIx, amount: u64) {
         let cell = &mut self.cells[machine.0];
         let amount = amount.min(cell.free);
@@ -174,8 +175,8 @@ impl Listed {
         }
     }
 
-    /// Whether all who are confined to the machines of `job`, or to some of them, would still have
-    /// room with one nshare of `order` more of it; and so for every list that reaches further.
+    /// True if another nshare of `order` fits on the nodes of `job`, beside all jobs whose lists
+    /// lie within its list. The same must hold for every list that contains its list.
     pub(super) fn has_room(&self, job: usize, order: Order) -> bool {
         let Some(list) = self.list_of[job] else { return true };
         let order = order.qshares().0;
@@ -183,9 +184,9 @@ impl Listed {
         wider.all(|list| list.expected + order <= list.left)
     }
 
-    /// Whether all who are confined would still have room with so many nshares more for each of the
-    /// seats, which is what [`Listed::has_room`] would have said on the way. If not, what there is
-    /// too little of, where it is scarcest.
+    /// Succeeds if all seats can get their nshares beside all other jobs with lists.
+    /// [`Listed::has_room`] would then have been true at every step. If not, returns the scarcest
+    /// shortage.
     pub(super) fn has_room_for_all(
         &self,
         gains: impl Iterator<Item = (Seat, u64)>,
@@ -229,8 +230,8 @@ impl Listed {
         }
     }
 
-    /// Notes where the fair-share work of `priority`, which has been counted, is: worse priorities
-    /// cannot have that room. What is on a machine that nobody lists is nothing to anybody.
+    /// Marks the space of the fair-share jobs of `priority`, whose targets are final, as taken for
+    /// lower priorities. Shares on nodes that are on no list do not matter.
     pub(super) fn keep_for(&mut self, draft: &Draft<'_>, priority: u32) {
         for (job, counted) in std::mem::take(&mut self.counted) {
             let Some(list) = self.list_of[job] else { continue };
@@ -245,7 +246,7 @@ impl Listed {
         let is_asked: Vec<bool> = classes
             .map(|class| class.priority == priority && class.policy.is_preemptable())
             .collect();
-        // Of whoever is to have less, what stays is to be seen from all that it has.
+        // If a job has to shrink, its remaining shares follow only from the list of all its shares.
         let is_shrinking = |job: usize| draft.jobs[job].may_keep < draft.jobs[job].held;
         let of_class = |job: usize| draft.entities.class_of(job);
         let shrinking = (0..draft.jobs.len()).filter(|job| is_shrinking(*job));
@@ -273,28 +274,28 @@ impl Listed {
         }
     }
 
-    /// What `job` could have on each machine of its list.
+    /// Space that `job` could have on each node of its list.
     fn holes(&self, job: usize) -> impl Iterator<Item = (u64, MachineIx)> {
         let machines = self.list_of[job].map_or(&[][..], |list| self.machines.row(list));
         let machines = machines.iter();
         machines.map(|&machine| (self.free(machine), machine))
     }
 
-    /// What is left of `machine` for those whose place is counted by machine: not what all who are
-    /// confined to it and others need in any case.
+    /// Free space of `machine` for jobs that are counted node by node. Excludes space that jobs
+    /// with lists need in any case.
     fn free(&self, machine: MachineIx) -> u64 {
         self.cells[machine.0].free.min(self.least_room[machine.0])
     }
 }
 
 impl List {
-    /// What its work may still be counted.
+    /// Amount by which targets on the list may still grow.
     fn room(self) -> u64 {
         self.left.saturating_sub(self.expected)
     }
 }
 
-/// The shares of `job` but for those that are above its declared maximum: these leave in this cycle.
+/// The shares of `job`, except those above its declared maximum, which are preempted in this cycle.
 fn staying<'d>(draft: &'d Draft<'_>, job: usize) -> impl Iterator<Item = &'d Brief> {
     draft.shares.held_by(job).zip(0..draft.jobs[job].may_keep).map(|((_, share), _)| share)
 }
@@ -328,14 +329,14 @@ impl Outline {
         Outline(words)
     }
 
-    /// Whether the list may have all machines of `other`.
+    /// False if the list certainly lacks a node of `other`.
     fn may_have_all(&self, other: &Outline) -> bool {
         self.0.iter().zip(other.0).all(|(all, some)| some & !all == 0)
     }
 }
 
-/// The lists that every machine of `list` is on: at most [`WIDER_MAX`], itself among them. An empty one
-/// is in the way of none. Goes by the machine that is on the fewest lists.
+/// The lists that contain every node of `list`: at most [`WIDER_MAX`], itself included. None for an
+/// empty list. Examines only the lists of the rarest node.
 fn lists_with_all(
     lists_of: &Rows<usize>,
     machines_of: &Rows<MachineIx>,

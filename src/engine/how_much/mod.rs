@@ -1,4 +1,4 @@
-//! How Much: counts, for an ideal cluster, how many nshares every job is to have.
+//! How Much: computes the target of every job, in nshares, for an ideal cluster.
 //!
 //! Priorities are counted best first, each from what the better ones left. Design: "How Much",
 //! "Priority vs Weight".

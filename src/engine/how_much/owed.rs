@@ -1,8 +1,8 @@
 //! The jobs to which a first process is owed.
 //!
-//! A job is owed one where at least one is counted for it. Where none is counted for any job of a user,
-//! but the user's part of the cluster covers its smallest process, one of these is owed: weighted
-//! max-min over classes and users, with memory that can be divided at will.
+//! A job is owed a first process if its target is at least a process. If all jobs of a user have
+//! target 0, but the user's part of the cluster covers its smallest process, that process is owed.
+//! The part is weighted max-min over classes and users, with memory that can be divided at will.
 //!
 //! Max-min is found by levels. A side has at least so much, if all its peers can have as much by
 //! weight, or all that they ask for. As orders are whole, so are the levels that matter.
@@ -13,21 +13,21 @@ use crate::engine::draft::Draft;
 use crate::model::{NShares, floor_div};
 use std::num::NonZeroU64;
 
-/// What the jobs of a class ask for, in qshares.
+/// Demand of the jobs of a class, in qshares.
 struct Class {
     weight: u64,
     asks: u64,
     users: Vec<User>,
 }
 
-/// What the jobs of a user ask for, in qshares.
+/// Demand of the jobs of a user, in qshares.
 struct User {
     asks: u64,
     jobs: Vec<usize>,
 }
 
-/// Notes which of `jobs`, fair-share work of one priority in one tree, are owed a first process, where the
-/// tree has so many qshares for all of them.
+/// Marks the jobs that are owed a first process. `jobs` are the fair-share jobs of a priority in a
+/// tree, and `qshares` is the space of the tree for all of them.
 pub(super) fn note_owed(draft: &mut Draft<'_>, jobs: &[usize], qshares: u64) {
     for &job in jobs {
         let work = &mut draft.jobs[job];
@@ -60,7 +60,7 @@ fn note_owed_of_user(draft: &mut Draft<'_>, user: &User, qshares: u64) {
     }
 }
 
-/// What `jobs` ask for, class by class.
+/// Demand of `jobs`, class by class.
 fn classes_of(draft: &Draft<'_>, jobs: &[usize]) -> Vec<Class> {
     let entities = &draft.entities;
     let mut asking: Vec<(usize, usize, usize, u64)> = jobs
@@ -70,7 +70,7 @@ fn classes_of(draft: &Draft<'_>, jobs: &[usize]) -> Vec<Class> {
             let most = NShares(work.demand.cap.nshares.0.max(work.held));
             (entities.class_of(job).0, entities.group_of(job), job, most.of_order(work.order).0)
         })
-        // What has no machine that is large enough takes part in nothing.
+        // A job without a node that is large enough takes no part.
         .filter(|(_, _, job, asks)| 0 < *asks && draft.jobs[*job].refusal.is_none())
         .collect();
     asking.sort_unstable();
@@ -93,12 +93,13 @@ fn level(users: &[User], qshares: u64) -> u64 {
     largest(qshares, |level| sum(users.iter().map(|user| user.asks.min(level))) <= qshares)
 }
 
-/// The part of the class at `place`: the most that it can have of `qshares` while all others have as
-/// much by weight, or all that they ask for.
+/// Part of the class at `place`: the most of `qshares` that it can have while every other class has
+/// as much by weight, or its whole demand.
 fn level_of_class(classes: &[Class], place: usize, qshares: u64) -> u64 {
     let own = &classes[place];
     largest(own.asks.min(qshares), |level| {
-        // By weight, what others have may be a fraction: all are compared multiplied by the own weight.
+        // By weight, the part of another class may be a fraction, so all parts are multiplied by
+        // the own weight.
         let parts = classes.iter().map(|class| {
             let part = u128::from(level) * u128::from(class.weight);
             part.min(u128::from(class.asks) * u128::from(own.weight))
@@ -139,8 +140,8 @@ mod tests {
     use super::*;
     use crate::engine::audit::tests::{ANN, BOB, FAIR, HEAVY, Scene};
 
-    /// What each side, of a weight and with so much asked for, has of `amount`: those that ask for less
-    /// than their part come first, and the others share the rest by weight.
+    /// Max-min by filling: each side has a weight and a demand. Sides that ask for less than their
+    /// part are satisfied first; the rest share by weight.
     fn max_min(sides: &[(u64, u64)], amount: u64) -> Vec<u64> {
         let mut parts = vec![0; sides.len()];
         let mut open: Vec<usize> = (0..sides.len()).collect();
@@ -182,8 +183,8 @@ mod tests {
         }
     }
 
-    /// Ann's class has twice the weight; Bob has a third of so much, and jobs of these orders, for which
-    /// so many processes are counted. Those of his that are owed one.
+    /// Ann's class has twice the weight, so Bob's part is a third of `qshares`. Bob has jobs of
+    /// `orders` with targets `counts`. Returns for each of them if a first process is owed.
     fn owed(qshares: u64, orders: &[u32], counts: &[u64]) -> Vec<bool> {
         let mut scene = Scene::new(&[20]);
         scene.job(ANN, HEAVY, 1, 100);

@@ -1,5 +1,4 @@
-//! What is counted for whom, in small clusters: where some work may only be on the machines it
-//! lists, where machines are out of scheduling, and where pools lie in each other.
+//! Targets in small clusters: jobs with node lists, nodes out of scheduling, and nested pools.
 
 use std::sync::Arc;
 
@@ -12,8 +11,7 @@ use crate::model::{
     ClassIx, JobId, JobKind, MachineIx, Mebibytes, Order, PoolIx, ProcessLimit, QShares, UserIx,
 };
 
-/// Whose it is, the order of its processes and how many it wants, the machines it lists, and how
-/// many processes it has on which.
+/// User and class, order, wanted processes, listed nodes, and processes already on nodes.
 type Work<'a> = ((UserIx, ClassIx), u32, u64, &'a [usize], &'a [(usize, u64)]);
 
 /// Work without a list may be anywhere.
@@ -40,14 +38,14 @@ fn confine(scene: &mut Scene, job: JobId, list: &[usize]) {
     scene.edit(job).machines = Some(list.iter().copied().map(MachineIx).collect());
 }
 
-/// What `look` sees once everything is counted.
+/// Result of `look` after all targets are computed.
 fn after_counting<T>(scene: &Scene, look: impl FnOnce(&Draft<'_>) -> T) -> T {
     let mut draft = Draft::new(&scene.snapshot);
     how_much(&mut draft);
     look(&draft)
 }
 
-/// How many processes are counted for each job, the oldest first.
+/// Targets of all jobs in processes, the oldest job first.
 fn counted(scene: &Scene) -> Vec<u64> {
     after_counting(scene, |draft| draft.jobs.iter().map(|job| job.given).collect())
 }
@@ -65,15 +63,15 @@ fn those_confined_to_the_same_machines_are_counted_what_these_hold() {
     check(&[
         (&[4, 4], &[(ann, 1, 9, &[0], &[])], &[4]),
         (&[4, 4], &[(ann, 1, 9, &[0], &[]), (bob, 1, 9, &[0], &[])], &[2, 2]),
-        // Who has another list has other machines.
+        // Jobs with disjoint lists do not compete.
         (&[4, 4], &[(ann, 1, 9, &[0], &[]), (bob, 1, 9, &[1], &[])], &[4, 4]),
-        // Two of order 2 are too large together for one machine of 3.
+        // Two processes of order 2 do not fit on a node of 3.
         (&[3, 3, 4], &[(ann, 2, 9, &[0, 1], &[])], &[2]),
         (&[3, 3, 4], &[(ann, 2, 9, ANYWHERE, &[])], &[4]),
     ]);
 }
 
-/// Where those with the longer list go is not known yet: they do not use up the shorter one.
+/// The node of a job with the longer list is not known yet: it does not use up the shorter list.
 #[test]
 fn whoever_is_confined_to_some_of_the_machines_counts_against_all_of_them() {
     let (ann, bob) = ((ANN, FAIR), (BOB, FAIR));
@@ -101,8 +99,8 @@ fn fixed_work_leaves_less_of_its_machine_to_those_who_list_it() {
     ]);
 }
 
-/// The smaller machine would be the better fit, but it is not listed: what is counted there would
-/// leave the larger one to somebody who could never have it.
+/// The smaller node would be the better fit, but it is not listed. Counting the job there would
+/// leave the larger node to a job that could never have it.
 #[test]
 fn fixed_work_is_counted_on_the_machine_that_it_lists() {
     let (fixed, ann) = ((BOB, FIXED), (ANN, FAIR));
@@ -112,7 +110,7 @@ fn fixed_work_is_counted_on_the_machine_that_it_lists() {
         // The same where the machine is in use already.
         (&[2, 5], &[(fixed, 1, 2, &[1], &[(1, 1)]), (ann, 4, 1, ANYWHERE, &[])], &[2, 0]),
         (&[2, 5], &[(fixed, 1, 2, ANYWHERE, &[(1, 1)]), (ann, 4, 1, ANYWHERE, &[])], &[2, 1]),
-        // Its machine has no room for it: it is counted nowhere.
+        // The listed node has no space for the job: its target is 0.
         (&[2, 5], &[(fixed, 4, 1, &[0], &[]), (ann, 5, 1, ANYWHERE, &[])], &[0, 1]),
     ]);
 }
@@ -123,14 +121,14 @@ fn a_reservation_is_counted_where_a_listed_machine_of_its_size_is_empty() {
     check(&[
         (&[4, 4], &[(reserve, 4, 1, &[0], &[])], &[1]),
         (&[5, 4], &[(reserve, 4, 1, &[0], &[])], &[0]),
-        // What is left of the machine has the size, but is not all of it.
+        // The free part of the node has the size, but is not the whole node.
         (&[6, 4], &[(fixed, 2, 1, ANYWHERE, &[(0, 1)]), (reserve, 4, 1, &[0], &[])], &[1, 0]),
         (&[6, 4], &[(fixed, 2, 1, ANYWHERE, &[(0, 1)]), (reserve, 4, 1, ANYWHERE, &[])], &[1, 1]),
     ]);
 }
 
-/// Else whoever lists it beside another would be counted what only the other could hold, and which
-/// others are confined to.
+/// Otherwise a job that lists it beside a second node would get a target that only the second node
+/// could hold, where another job is confined.
 #[test]
 fn a_listed_machine_that_may_not_be_used_makes_a_list_no_longer() {
     let cases = [(false, TOP, [6, 4]), (true, TOP, [2, 2]), (false, APART, [2, 2])];
@@ -144,30 +142,33 @@ fn a_listed_machine_that_may_not_be_used_makes_a_list_no_longer() {
     }
 }
 
-/// What fair-share work has stays where it is. What it is still to have is kept for it on the
-/// machines that it lists, wherever there it will be.
+/// Shares of fair-share jobs stay where they are. The rest of the targets is kept free on the
+/// listed nodes, on whichever of them it will be.
 #[test]
 fn worse_priorities_are_counted_what_better_ones_leave_of_the_machines_they_list() {
     let (ann, bob, low, other) = ((ANN, FAIR), (BOB, FAIR), (BOB, LOW), (ANN, LOW));
     check(&[
-        // It has all of the machine: the room that is counted for is elsewhere.
+        // Ann's job has the whole node: the space for its target is elsewhere.
         (&[4, 4], &[(ann, 1, 4, ANYWHERE, &[(0, 4)]), (low, 1, 9, &[0], &[])], &[4, 0]),
         (&[4, 4], &[(ann, 1, 4, ANYWHERE, &[(0, 3)]), (low, 1, 9, &[0], &[])], &[4, 1]),
-        // It has nothing yet. Without a list it may go to where nobody else is confined.
+        // Ann's job has nothing yet. Without a list it may go where no other job is confined.
         (&[4, 4], &[(ann, 1, 3, &[0], &[]), (low, 1, 9, &[0], &[])], &[3, 1]),
         (&[4, 4], &[(ann, 1, 3, ANYWHERE, &[]), (low, 1, 9, &[0], &[])], &[3, 4]),
-        // One process that is there and two to come need room for three, not for four.
+        // A process that is there and two to come need space for three, not for four.
         (&[4, 4], &[(ann, 1, 3, &[0], &[(0, 1)]), (low, 1, 9, &[0], &[])], &[3, 1]),
         (&[8, 8], &[(ann, 1, 6, &[0], &[(0, 3)]), (low, 1, 9, &[0], &[])], &[6, 2]),
-        // What it has on a machine that it does not list takes nothing off what is kept for it.
+        // A process on a node that is not listed does not reduce the space that is kept for the
+        // job.
         (&[4, 4], &[(ann, 1, 3, &[0], &[(1, 1)]), (low, 1, 9, &[0], &[])], &[3, 1]),
-        // It has more than was counted for it: that goes to its peers, and not to worse work.
+        // Ann's job has more than its target: the excess goes to its peers, and not to lower
+        // priorities.
         (
             &[4],
             &[(ann, 1, 4, &[0], &[(0, 4)]), (bob, 1, 2, ANYWHERE, &[]), (low, 1, 9, &[0], &[])],
             &[2, 2, 0],
         ),
-        // It may go to either machine. Worse work has room on each of them, but not on both.
+        // Ann's job may go to either node. Lower priorities have space on each of them, but not on
+        // both.
         (&[4, 4], &[(ann, 1, 4, &[0, 1], &[]), (low, 1, 9, &[0], &[])], &[4, 4]),
         (&[4, 4], &[(ann, 1, 6, &[0, 1], &[]), (low, 1, 9, &[0], &[])], &[6, 2]),
         (
@@ -178,7 +179,7 @@ fn worse_priorities_are_counted_what_better_ones_leave_of_the_machines_they_list
     ]);
 }
 
-/// What is above the maximum leaves in this cycle.
+/// Shares above the maximum are preempted in this cycle.
 #[test]
 fn what_goes_for_its_maximum_is_left_to_worse_priorities() {
     for (limit, expected) in [(ProcessLimit::Unlimited, [3, 1]), (ProcessLimit::AtMost(1), [1, 3])]
@@ -191,8 +192,8 @@ fn what_goes_for_its_maximum_is_left_to_worse_priorities() {
     }
 }
 
-/// Nobody else could use the room that they are in, so they are counted before what there is to
-/// share, and their job gets the less of that.
+/// No other job could use their space. So they are added to targets before the rest is divided, and
+/// their job gets less of that.
 #[test]
 fn processes_on_machines_out_of_scheduling_are_counted_for_whoever_has_them() {
     let cases = [
@@ -232,8 +233,8 @@ fn nothing_is_left_for_those_who_need_more_than_the_largest_hole() {
     }
 }
 
-/// A machine of 6 in `TOP`, one of 3 in `SUB`, which lies in it, and one of 9 in the tree `APART`.
-/// `HEAVY` has twice the weight of the other class.
+/// A node of 6 in `TOP`, a node of 3 in `SUB`, which lies in it, and a node of 9 in the tree
+/// `APART`. `HEAVY` has twice the weight of the other class.
 #[test]
 fn classes_compete_where_one_may_use_the_pool_of_the_other() {
     let cases: [(PoolIx, PoolIx, [u64; 2]); 6] = [
@@ -267,9 +268,9 @@ fn fixed_work_is_counted_what_it_has_at_the_size_of_that() {
     assert_eq!(after_counting(&scene, |draft| draft.given.jobs[0]), 8);
 }
 
-/// Two reservations of machines of 4, or of 5 if need be, whose user may hold so much. There are two
-/// machines of 4, and one of 5 that may be in another pool or not on their lists. Which they will
-/// get is not known yet.
+/// Two reservations for nodes of 4, or of 5 if need be, and the allotment of their user. There are
+/// two nodes of 4, and a node of 5 that may be in another pool or not on their lists. Their nodes
+/// are not known yet.
 #[test]
 fn a_reservation_uses_up_as_much_allotment_as_the_largest_machine_it_might_get() {
     let cases: [(u64, PoolIx, &[usize], [u64; 2]); 6] = [

@@ -1,14 +1,14 @@
-//! Many small heaps in one piece of memory: the users of each class, the jobs of each user.
+//! Many small heaps in a single allocation: the users of each class, the jobs of each user.
 
 use std::ops::Range;
 
-/// How many bits of a tie say where the member is.
+/// Bits of a tie that hold the member's place.
 const PLACE_BITS: u32 = 32;
-/// How many say how large the order is: what is larger counts as that large.
+/// Bits of a tie that hold the order. Larger orders count as the largest that fits.
 const ORDER_BITS: u32 = 31;
 
-/// What decides which of its peers is served next: the greatest goes first. Users and jobs all
-/// weigh the same, so two numbers are enough.
+/// Rank of a member among its peers; the greatest is served next. All users weigh the same, and so
+/// do all jobs, so two numbers are enough.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Rank {
     /// The less it will have once it is served, the more.
@@ -28,13 +28,13 @@ impl Rank {
         Rank { untagged: !tag, tie }
     }
 
-    /// What it will have once it is served.
+    /// Amount that the member will have once it is served.
     #[cfg(test)]
     fn tag(self) -> u64 {
         !self.untagged
     }
 
-    /// Where it is among its kind.
+    /// Place of the member in its list.
     pub(super) fn place(self) -> usize {
         let place = !self.tie & ((1 << PLACE_BITS) - 1);
         usize::try_from(place).expect("it was made from one")
@@ -49,8 +49,8 @@ pub(super) struct Heaps {
 }
 
 impl Heaps {
-    /// A heap for each of so many owners, of the members that are theirs, ranked as `rank` says.
-    /// Returns the members, too, owner by owner: their places there are those that are ranked.
+    /// Builds a heap of its members for each of `owners` owners, ranked by `rank`. Also returns the
+    /// members, owner by owner; the places in the ranks are places in that list.
     pub(super) fn new<T: Copy>(
         owners: usize,
         members: &[(usize, T)],
@@ -79,7 +79,7 @@ impl Heaps {
         (Heaps { ranks, of_owners }, sorted)
     }
 
-    /// The members of `owner`, the greatest first, the others in any order.
+    /// The members of `owner`: the greatest first, the rest in any order.
     pub(super) fn members(&self, owner: usize) -> &[Rank] {
         &self.ranks[self.of_owners[owner].clone()]
     }
@@ -100,7 +100,7 @@ impl Heaps {
         sift_down(&mut self.ranks[first..last], 0);
     }
 
-    /// Ranks the members of `owner` anew; those that get no rank are taken out.
+    /// Ranks the members of `owner` anew; members without a rank are removed.
     pub(super) fn rank_anew(&mut self, owner: usize, mut rank: impl FnMut(Rank) -> Option<Rank>) {
         let range = &mut self.of_owners[owner];
         let mut kept = range.start;
@@ -122,7 +122,7 @@ fn put_in_order(heap: &mut [Rank]) {
     }
 }
 
-/// Puts what is at `place` where it belongs among those below it.
+/// Moves the item at `place` down to its position in the heap.
 fn sift_down(heap: &mut [Rank], mut place: usize) {
     loop {
         let (left, right) = (2 * place + 1, 2 * place + 2);
@@ -143,7 +143,7 @@ fn sift_down(heap: &mut [Rank], mut place: usize) {
 mod tests {
     use super::*;
 
-    /// Who is served before whom, whatever comes after in the list of reasons.
+    /// Each criterion decides before all later criteria.
     #[test]
     fn who_has_less_goes_first_then_the_larger_order_the_incumbent_and_the_first() {
         let in_turn = [
@@ -159,7 +159,7 @@ mod tests {
         assert_eq!(in_turn.map(Rank::tag), [0, 2, 2, 2, 2, u64::MAX]);
     }
 
-    /// Two owners, members in any order; one has nobody.
+    /// Two owners with members in any order, between them an owner without members.
     #[test]
     fn members_come_out_in_turn() {
         let rank = |tag, place| Rank::new(tag, 1, false, place);

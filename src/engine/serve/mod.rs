@@ -1,20 +1,20 @@
-//! Water-filling: serves jobs one nshare at a time, always the least served first.
+//! Water-filling: serves jobs an nshare at a time, always the least served first.
 //!
-//! Counting, placing, preempting and filling are the same walk over class → user → job; they
-//! differ only in what "served" is measured by, how far a job may go, and what serving does. So
-//! the walk is here, once, and the phases bring those three.
+//! Counting, placing, preempting and filling are the same walk over class → user → job. They differ
+//! only in the measure of "served", in the limit of a job, and in the effect of serving it. So the
+//! walk is here, once, and each phase supplies those three.
 //!
-//! Design: "`apportionQShares()`", in the form of architecture section 5: raise the normalised share
-//! (qshares / weight) of the least-served entity. The least served is the one that will have the least
-//! once it is served: so an entity is served before another takes more than its part, and never for
-//! the sake of a process that is more than its part. On equal shares the larger order comes first,
-//! then the entity that already holds the space, then weight or age. An entity leaves when its demand
-//! or every hole it could use is exhausted.
+//! Design: "`apportionQShares()`", in the form of architecture section 5: raise the normalised
+//! share (qshares / weight) of the least-served entity. The least served is the entity that will
+//! have the least once it is served. So an entity is served before another entity takes more than
+//! its part, and never for the sake of a process that is more than its part. On equal shares the
+//! larger order comes first, then the entity that already holds the space, then weight or age. An
+//! entity leaves when its demand or all free space that fits it is exhausted.
 //!
-//! A hundred thousand jobs may take part, most of them in vain. So what ranks a user or job is one
-//! number, and whoever is refused in a way that holds for all like it is asked only once: the others
-//! leave when it is their user's turn. Where nobody is refused, turns need not be taken at all
-//! (`raise.rs`).
+//! A hundred thousand jobs may take part, and most of them get nothing. So the rank of a user or
+//! job is a plain number. A refusal that holds for all similar jobs is found only once; those jobs
+//! leave when it is their user's turn. If no job is refused, nshares need not be served in turn at
+//! all (`raise.rs`).
 
 mod heaps;
 mod raise;
@@ -30,23 +30,23 @@ use heaps::{Heaps, Rank};
 
 pub(super) use raise::{Claim, Waterline};
 
-/// One job's part in a walk.
+/// Part of a job in a walk.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Seat {
     /// The job's place in the snapshot, which is also its seniority.
     pub job: usize,
-    /// The size of one nshare of it.
+    /// Size of an nshare of the job.
     pub order: Order,
-    /// How many nshares it may get.
+    /// Nshares that the job may still get.
     pub room_to_grow: u64,
 }
 
-/// What came of trying to serve a job.
+/// Outcome of serving a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Service {
-    /// It got one nshare more.
+    /// The job got an nshare.
     Served,
-    /// It cannot be served any more.
+    /// The job cannot be served any more.
     Refused,
     /// Nor can any other job of its class and order that may use any machine.
     RefusedAlike,
@@ -79,7 +79,7 @@ struct Entry {
 /// All in a walk, below the classes.
 #[derive(Clone)]
 struct Members {
-    /// What the jobs of each class ask for.
+    /// Requested orders of each class.
     of_classes: Vec<OfClass>,
     /// The users of each class.
     users: Heaps,
@@ -92,22 +92,22 @@ struct Members {
     turn: Turn,
 }
 
-/// What the jobs of a class in the walk ask for.
+/// Requested orders of the jobs of a class in the walk.
 #[derive(Clone, Default)]
 struct OfClass {
     orders: OrdersWanted,
-    /// Orders that are refused, whoever asks.
+    /// Orders that are refused to every job of the class.
     refused: Vec<u64>,
 }
 
 /// A user in the walk.
 #[derive(Clone, Copy)]
 struct OfUser {
-    /// What it has been served.
+    /// Amount that the user has been served.
     has: u64,
-    /// What it holds on machines.
+    /// Amount that the user holds on nodes.
     held: u64,
-    /// How many of the orders that its class is refused none of its jobs asks for any more.
+    /// Number of orders refused to its class when the user's jobs of such orders were last removed.
     dismissed: usize,
 }
 
@@ -115,19 +115,19 @@ struct OfUser {
 #[derive(Clone, Copy)]
 struct OfJob {
     seat: Seat,
-    /// What it had when the walk began.
+    /// Amount that the job had when the walk began.
     had: u64,
-    /// How many nshares it got.
+    /// Nshares that the job got in the walk.
     served: u64,
-    /// What it holds on machines.
+    /// Amount that the job holds on nodes.
     held: u64,
 }
 
 impl Walk {
-    /// A walk over those of `seats` that may grow.
+    /// Builds a walk over the `seats` that may grow.
     ///
-    /// `served` says what each entity has so far, `incumbent` what it holds on machines: on equal
-    /// shares whoever is entitled to less than it holds keeps it.
+    /// `served` holds the amount of each entity so far, `incumbent` the amount that it holds on
+    /// nodes. On equal shares, an entity that has been served less than it holds comes first.
     pub(super) fn new(
         entities: &Entities,
         turn: Turn,
@@ -184,10 +184,10 @@ impl Walk {
         Walk { classes: classes.iter().enumerate().map(entry).collect(), members }
     }
 
-    /// Serves, the least served first, until nobody can be served any more.
+    /// Serves, the least served first, until no job can be served any more.
     ///
-    /// `serve` tries to give one nshare to a job, told what other requests still want, and says
-    /// what came of it.
+    /// `serve` tries to give a job an nshare and returns the outcome. Its second argument is the
+    /// demand of all jobs still in the walk.
     pub(super) fn serve_least_first(
         &mut self,
         mut serve: impl FnMut(&Seat, &OrdersWanted) -> Service,
@@ -197,12 +197,12 @@ impl Walk {
         }
     }
 
-    /// Whether nobody can be served any more.
+    /// True if no job can be served any more.
     pub(super) fn is_over(&self) -> bool {
         self.classes.is_empty()
     }
 
-    /// Serves whoever is the least served, if anybody can be.
+    /// Serves the least served job, if any job can be served.
     pub(super) fn serve_next(&mut self, serve: impl FnMut(&Seat, &OrdersWanted) -> Service) {
         let Some(mut class) = self.classes.peek_mut() else { return };
         if self.members.is_hopeless(class.place) {
@@ -216,7 +216,7 @@ impl Walk {
         }
     }
 
-    /// How many nshares each seat got.
+    /// Nshares that each seat got.
     pub(super) fn served(&self) -> impl Iterator<Item = (Seat, u64)> {
         self.members.of_jobs.iter().map(|OfJob { seat, served, .. }| (*seat, *served))
     }
@@ -240,7 +240,7 @@ impl Members {
         serve: impl FnMut(&Seat, &OrdersWanted) -> Service,
     ) {
         let user = self.users.members(class.place)[0];
-        // Whose turn it is without those that are refused in any case is to be seen.
+        // If jobs were removed here, the ranks must be computed anew before the next turn.
         if !self.dismiss(class.place, user.place()) {
             class.standing.served += self.serve_first_of_user(class.place, user.place(), serve);
         }
@@ -299,8 +299,8 @@ impl Members {
         gain
     }
 
-    /// Dismisses those jobs of `user` that are refused whatever they are told. Says whether there
-    /// were any.
+    /// Removes the jobs of `user` whose orders are refused to the whole class. Returns true if
+    /// there were any.
     fn dismiss(&mut self, class: usize, user: usize) -> bool {
         let (refused, of_user) = (&self.of_classes[class].refused, &mut self.of_users[user]);
         if of_user.dismissed == refused.len() {
@@ -310,8 +310,8 @@ impl Members {
         self.dismiss_those(class, user, |seat, refused| refused.contains(&seat.order.qshares().0))
     }
 
-    /// Dismisses those jobs of `user` of which one `is_refused`, told the orders that its class is.
-    /// Says whether there were any.
+    /// Removes the jobs of `user` for which `is_refused` is true, given the orders refused to their
+    /// class. Returns true if there were any.
     fn dismiss_those(
         &mut self,
         class: usize,
@@ -336,7 +336,7 @@ impl Members {
         true
     }
 
-    /// Whether no job of `class` can be served any more.
+    /// True if no job of `class` can be served any more.
     fn is_hopeless(&self, class: usize) -> bool {
         let OfClass { orders, refused } = &self.of_classes[class];
         !refused.is_empty() && orders.iter().all(|order| refused.contains(&order))
@@ -348,34 +348,34 @@ impl OfJob {
         self.seat.order.qshares().0
     }
 
-    /// How many nshares more it may get.
+    /// Nshares that the job may still get.
     fn left(&self) -> u64 {
         self.seat.room_to_grow - self.served
     }
 
-    /// What it has, in qshares.
+    /// Amount that the job has, in qshares.
     fn has(&self) -> u64 {
         self.had + self.served * self.order()
     }
 
-    /// Its rank at `place`.
+    /// Rank of the job at `place`.
     fn rank(&self, turn: Turn, place: usize) -> Rank {
         let (has, order) = (self.has(), self.order());
         Rank::new(turn.tag(has, order), order, has < self.held, place)
     }
 }
 
-/// What decides which class is served next. The greatest goes first.
+/// Rank of a class among the classes; the greatest is served next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Standing {
     turn: Turn,
     served: u64,
-    /// What the class holds on machines.
+    /// Amount that the class holds on nodes.
     held: u64,
     weight: u64,
     /// The order of the job that is served next.
     next_order: u64,
-    /// Its place in the configuration: the lower, the earlier. Unique.
+    /// Place of the class in the configuration: the lower, the earlier. Unique.
     seniority: usize,
 }
 

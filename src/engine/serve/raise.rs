@@ -1,11 +1,11 @@
-//! Serves many nshares at once, as they would be served one by one if nobody were refused.
+//! Bulk step of water-filling: equal to serving nshares in turn as long as no job is refused.
 //!
-//! The next entity is the one that will have the least once it is served. As long as no job is
-//! refused, what a class gets does not depend on the others, and what it will have only rises from
-//! turn to turn. So all that is given up to some share comes before all that goes beyond it; and so
-//! with the users of a class and the jobs of a user. Each is therefore raised to one share in a
-//! single step, as if it were alone. Only the few nshares on which it depends who comes first among
-//! equals are served in turn.
+//! The next entity is the entity that will have the least once it is served. As long as no job is
+//! refused, the amount of a class does not depend on the rest of the classes, and only rises from
+//! turn to turn. So all grants up to some share come before all grants beyond it. The same holds
+//! for the users of a class and the jobs of a user. Each entity is therefore raised to a share in a
+//! single step, as if it were alone. Only the few nshares for which the order among equals matters
+//! are served in turn.
 
 use super::heaps::Rank;
 use super::{Entry, Members, OfClass, Seat, Service, Walk};
@@ -28,7 +28,7 @@ impl Waterline {
         Waterline(parts.div_ceil(u128::from(weight.max(1))))
     }
 
-    /// What is between it and `high`, if anything is.
+    /// The middle between this waterline and `high`, if there is any between them.
     pub(in crate::engine) fn middle(self, high: Waterline) -> Option<Waterline> {
         let middle = self.0.midpoint(high.0);
         (self.0 < middle && middle < high.0).then_some(Waterline(middle))
@@ -42,7 +42,7 @@ impl Waterline {
     }
 }
 
-/// What a class, a user or a job has, and could still get.
+/// Amount that a class, a user or a job has, and the amount that it could still get.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::engine) struct Vessel {
     has: u64,
@@ -59,14 +59,14 @@ impl Vessel {
 /// A class in a walk, and what it could get.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::engine) struct Claim {
-    /// Which it is.
+    /// Place of the class in the configuration.
     pub class: ClassIx,
     weight: u64,
     vessel: Vessel,
 }
 
 impl Claim {
-    /// The most that it gets if everybody is raised to `waterline`.
+    /// Most that the class gets if all classes are raised to `waterline`.
     pub(in crate::engine) fn most(&self, waterline: Waterline) -> u64 {
         self.vessel.most(waterline.share(self.weight))
     }
@@ -79,7 +79,7 @@ impl Claim {
 }
 
 impl Walk {
-    /// What each class could still get.
+    /// Amount that each class could still get.
     pub(in crate::engine) fn claims(&self) -> Vec<Claim> {
         let claim = |Entry { standing, place }: &Entry| {
             let users = self.members.users.members(*place);
@@ -93,7 +93,7 @@ impl Walk {
         self.classes.iter().map(claim).collect()
     }
 
-    /// How many nshares more the seats have here than in `earlier`, which this walk once was.
+    /// Nshares that the seats got since `earlier`, which is an earlier state of this walk.
     pub(in crate::engine) fn served_since(
         &self,
         earlier: &Walk,
@@ -102,12 +102,12 @@ impl Walk {
         jobs.map(|(now, before)| (now.seat, now.served - before.served))
     }
 
-    /// What those who are still in the walk want.
+    /// Demand of the jobs that are still in the walk.
     pub(in crate::engine) fn wanted(&self) -> &OrdersWanted {
         &self.members.wanted
     }
 
-    /// Refuses the jobs of every class and order of which one `is_refused`, whoever asks.
+    /// Refuses all jobs of each class and order for which `is_refused` is true.
     pub(in crate::engine) fn refuse(&mut self, is_refused: impl Fn(ClassIx, u64) -> bool) {
         self.change_classes(|members, class| {
             let OfClass { orders, refused } = &mut members.of_classes[class.place];
@@ -123,7 +123,7 @@ impl Walk {
         });
     }
 
-    /// Refuses the seats of which one `is_refused`.
+    /// Refuses the seats for which `is_refused` is true.
     pub(in crate::engine) fn refuse_seats(&mut self, is_refused: impl Fn(&Seat) -> bool) {
         self.change_classes(|members, class| {
             members.serve_users(class, |members, class, user| {
@@ -133,8 +133,8 @@ impl Walk {
         });
     }
 
-    /// Serves, the least served first, as long as no class comes to be above `waterline`. No job is
-    /// refused: those that would be have been dismissed.
+    /// Serves, the least served first, as long as no class rises above `waterline`. No job is
+    /// refused on the way: jobs that would be refused have been removed before.
     pub(in crate::engine) fn raise_to(&mut self, waterline: Waterline) {
         self.change_classes(|members, class| {
             members.raise_class(class, waterline.share(class.standing.weight));
@@ -210,7 +210,7 @@ impl Members {
         class.standing.next_order = self.next_order(class.place);
     }
 
-    /// What the jobs of `user` could still get.
+    /// Amount that the jobs of `user` could still get.
     fn asks(&self, user: usize) -> u64 {
         self.vessels(user).map(|job| job.asks).fold(0, u64::saturating_add)
     }
@@ -287,7 +287,7 @@ mod tests {
         Walk::new(&entities, Turn::ByFinish, seats, &draft.given, &draft.held)
     }
 
-    /// Serves one by one whoever is below `waterline`, as if nobody could be refused.
+    /// Serves in turn every class below `waterline`, as if no job could be refused.
     fn serve_below(walk: &mut Walk, waterline: Waterline) {
         while let Some(Entry { standing, .. }) = walk.classes.peek()
             && standing.tag() <= waterline.share(standing.weight)
@@ -296,7 +296,7 @@ mod tests {
         }
     }
 
-    /// Who is served in turn from here on, where nobody is refused.
+    /// The jobs served in turn from here on, if no job is refused.
     fn rest(mut walk: Walk) -> Vec<usize> {
         let mut served = Vec::new();
         walk.serve_least_first(|seat, _| {

@@ -1,7 +1,7 @@
-//! What Of: finds machines for what How Much counted.
+//! What Of: finds nodes for the targets that How Much computed.
 //!
-//! Promised room first, then needy jobs, then everybody below their count, the least served first.
-//! [`fill`] comes last in the cycle: whatever hole is left then goes to whoever can use it.
+//! Promises come first, then needy jobs, then all jobs below their target, the least served first.
+//! [`fill`] comes last in the cycle: any free space that is left goes to a job that can use it.
 //!
 //! Design: "What Of"; architecture section 6: best fit by free order, whole machines last, a
 //! fixed-share service spreads over machines before it stacks.
@@ -27,8 +27,9 @@ pub(super) fn what_of(draft: &mut Draft<'_>) {
     }
 }
 
-/// Gives every hole that is left to the least served job below its cap, counts ignored: no usable
-/// memory stays idle. What is given beyond a count is the first to go when somebody deserves it.
+/// Gives all free space that is left to the least served jobs below their caps, targets ignored: no
+/// usable memory stays idle. Shares beyond a target are the first to be preempted when a job below
+/// its target needs the space.
 pub(super) fn fill(draft: &mut Draft<'_>) {
     for priority in draft.priorities() {
         let jobs = draft.jobs_of(priority, ClassPolicy::is_preemptable);
@@ -38,15 +39,15 @@ pub(super) fn fill(draft: &mut Draft<'_>) {
     }
 }
 
-/// Whether some machine has room for one nshare of some of `jobs`. A full cluster has not, and a
-/// hundred thousand jobs need not be asked.
+/// True if some node has space for an nshare of at least a single job in `jobs`. A full cluster has
+/// none, so a hundred thousand jobs need not be tried.
 fn has_room_for_any(draft: &Draft<'_>, jobs: &[usize]) -> bool {
     let pools = (0..draft.snapshot.topology.pools.len()).map(PoolIx);
     let most = pools.map(|pool| draft.rooms.usable_in(pool).1).max().unwrap_or_default();
     jobs.iter().any(|&job| draft.jobs[job].order.qshares() <= most)
 }
 
-/// Places one nshare of `job`, if there is a hole for it. Says where.
+/// Places an nshare of `job`, if there is free space for it. Returns the node.
 pub(super) fn place_one(
     draft: &mut Draft<'_>,
     job: usize,
@@ -57,8 +58,8 @@ pub(super) fn place_one(
     Some(machine)
 }
 
-/// Places one nshare of `job`, fair-share work, where nothing is taken back meanwhile: what one of
-/// its class and order that may use any machine does not find there is none of.
+/// Places an nshare of `job`, which is fair-share work. Nothing is preempted meanwhile. So if a job
+/// that may use any node finds no space, no job of its class and order does.
 fn serve(draft: &mut Draft<'_>, job: usize, wanted: &OrdersWanted) -> Service {
     if place_one(draft, job, wanted).is_some() {
         Service::Served
@@ -78,9 +79,9 @@ fn place_fixed(draft: &mut Draft<'_>, priority: u32) {
     }
 }
 
-/// Turns promises into shares: where the promised room is free now, or where other room is. Those
-/// that must wait are kept; those whose job is gone, at its cap, or may not use the machine any
-/// more are dropped.
+/// Turns promises into shares, if the promised space is free now or there is other free space.
+/// Promises that must wait are kept. A promise is dropped if its job is gone, at its cap, or may
+/// not use the node any more.
 fn redeem_promises(draft: &mut Draft<'_>) {
     let mut open = Vec::new();
     for &promise in &draft.snapshot.promises {
@@ -89,7 +90,8 @@ fn redeem_promises(draft: &mut Draft<'_>) {
             open.push((job, promise));
         }
     }
-    // First those whose room is there, so that nobody is sent elsewhere from a room that is free.
+    // Promises whose space is free come first, so that no job is sent elsewhere while its own space
+    // is free.
     open.retain(|&(job, promise)| {
         draft.withdraw(job, promise);
         let is_free = promise.order.qshares() <= draft.rooms.usable(promise.machine);
@@ -116,7 +118,7 @@ fn beneficiary(draft: &Draft<'_>, promise: Promise) -> Option<usize> {
     let is_wanted = match draft.snapshot.class_of(work).policy {
         ClassPolicy::FairShare { .. } => draft.below_cap(job) > 0,
         ClassPolicy::FixedShare => draft.shortfall(job) > 0,
-        // It takes machines whole, and this one may have another size now.
+        // A reservation takes whole nodes, and this node may have another size now.
         ClassPolicy::Reserve => {
             let whole = draft.rooms.order(promise.machine);
             draft.shortfall(job) > 0

@@ -1,4 +1,4 @@
-//! Picks the machine for one share.
+//! Chooses the node for a share.
 
 use std::collections::BTreeSet;
 
@@ -6,7 +6,7 @@ use crate::engine::draft::Draft;
 use crate::engine::nodepool::OrdersWanted;
 use crate::model::{ClassPolicy, MachineIx, Order, PoolIx};
 
-/// A machine with room for one nshare of `job` now, and the order the share will have.
+/// Finds a node with space for an nshare of `job` now, and the order that the share will have.
 ///
 /// Fair-share work goes to its class's pool and, where that has no room, to the pools in it, by
 /// search order. Other work goes to its own pool only: it can never be a squatter.
@@ -37,8 +37,8 @@ pub(super) fn find_room(
     }
 }
 
-/// Whether a machine that `job` lists has room for one nshare of it, or for a reservation of its size: most
-/// often none has, and a list is much shorter than the machines are many.
+/// True if a node on the list of `job` has space for an nshare of it, or for a reservation of its
+/// size. Usually no such node exists, and a list is much shorter than the list of all nodes.
 fn has_room_on_list(draft: &Draft<'_>, job: usize) -> bool {
     let order = draft.jobs[job].order.qshares();
     let mut listed = draft.job(job).machines.iter().flatten();
@@ -46,8 +46,8 @@ fn has_room_on_list(draft: &Draft<'_>, job: usize) -> bool {
         .any(|&machine| draft.rooms.is_schedulable(machine) && order <= draft.rooms.usable(machine))
 }
 
-/// The machine whose room, used for this, costs larger requests least; then the one with the least
-/// room; then rather one in use than a whole one; then by name.
+/// The node on which the share costs larger requests least. Ties go to the node with the least free
+/// space, then to a node in use, then by name.
 fn best_fit(
     draft: &Draft<'_>,
     job: usize,
