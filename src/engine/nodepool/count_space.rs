@@ -1,7 +1,7 @@
 //! The ideal cluster that How Much gives away: every machine empty but for what cannot move.
 //!
-//! Design: "Virtual Machines". A copy of the counts that the capacity matrix has of that cluster
-//! ([`Matrix`]), one for each pool: what is given away in it leaves the matrix as it is.
+//! Design: "Virtual Machines". Holds a copy of the ideal counts of the capacity matrix ([`Matrix`])
+//! for each pool: what is taken from the copy leaves the matrix as it is.
 
 use std::cmp::Reverse;
 use std::ops::RangeInclusive;
@@ -10,13 +10,14 @@ use super::matrix::{Cell, Matrix};
 use super::{OrdersWanted, Pools, Rooms};
 use crate::model::{Order, PoolIx, QShares};
 
-/// What is left to be counted, per pool.
+/// Space that is not part of any target yet, by pool.
 #[derive(Clone, Debug)]
 pub(in crate::engine) struct CountSpace {
     pools: Vec<Matrix<u64>>,
 }
 
-/// There was room for fewer nshares of some order than were asked for.
+/// Requested nshares of an order, or amount of a list, and the smaller number for which there was
+/// space.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::engine) struct Shortage {
     pub found: u64,
@@ -29,8 +30,8 @@ impl CountSpace {
         CountSpace { pools: rooms.ideal_counts().cloned().collect() }
     }
 
-    /// Takes one nshare of `order` from `pool` or, if there is no room in it, from the pools in it.
-    /// Says whether there was room.
+    /// Takes an nshare of `order` from `pool` or, if it has no space, from the pools in it. Returns
+    /// false if there is no space.
     pub(in crate::engine) fn take(
         &mut self,
         pools: &Pools,
@@ -42,8 +43,8 @@ impl CountSpace {
         searched.iter().any(|&pool| take(&mut self.pools[pool.0], order, wanted, None))
     }
 
-    /// Whether there would be room for all that is `asked` of each pool, in nshares, if every order
-    /// were the only one: if there is not, [`CountSpace::take_all`] need not try.
+    /// True if every order would find space for its nshares in `asked`, for each pool, if it were
+    /// the only order. If false, [`CountSpace::take_all`] is certain to fail.
     pub(in crate::engine) fn has_room_for_each(
         &self,
         pools: &Pools,
@@ -84,8 +85,8 @@ impl CountSpace {
         Ok(())
     }
 
-    /// Takes one nshare of `order` from `pool` itself, from a machine like one in `liked` if there is
-    /// any. Says whether there was room.
+    /// Takes an nshare of `order` from `pool` itself, from a node like `liked` if there is any.
+    /// Returns false if there is no space.
     pub(in crate::engine) fn take_local(
         &mut self,
         pool: PoolIx,
@@ -95,8 +96,8 @@ impl CountSpace {
         take(&mut self.pools[pool.0], order, &OrdersWanted::default(), liked)
     }
 
-    /// Takes a whole machine of `pool` whose order is in `orders`: of the order of those in `liked`
-    /// if there is one, else the smallest. Says whether there was one.
+    /// Takes a whole node of `pool` whose order is in `orders`: of the order of `liked` if there is
+    /// such a node, else the smallest. Returns false if there is none.
     pub(in crate::engine) fn take_whole(
         &mut self,
         pool: PoolIx,
@@ -111,12 +112,12 @@ impl CountSpace {
         true
     }
 
-    /// How many nshares of `order` could be had of all pools if nobody had any other.
+    /// Nshares of `order` that fit into all pools if no other order is taken.
     pub(in crate::engine) fn nshares(&self, order: Order) -> u64 {
         self.pools.iter().map(|pool| pool.nshares(order.qshares().0)).sum()
     }
 
-    /// Everything left in `pool` and the pools in it.
+    /// All space left in `pool` and the pools in it.
     pub(in crate::engine) fn total(&self, pools: &Pools, pool: PoolIx) -> QShares {
         let searched = pools.searched_from(pool).iter();
         QShares(searched.map(|pool| self.pools[pool.0].total()).sum())
@@ -134,8 +135,8 @@ impl CountSpace {
     }
 }
 
-/// Takes `order` from a machine like one in `liked`; else from the one whose use costs larger
-/// requests least. Says whether there was any.
+/// Takes `order` from a node like `liked`; else from the node whose use costs larger requests
+/// least. Returns false if there is no such node.
 fn take(cells: &mut Matrix<u64>, order: Order, wanted: &OrdersWanted, liked: Option<Cell>) -> bool {
     let order = order.qshares().0;
     let liked = liked.filter(|cell| order <= cell.free).and_then(|cell| cells.like(cell));
@@ -145,21 +146,23 @@ fn take(cells: &mut Matrix<u64>, order: Order, wanted: &OrdersWanted, liked: Opt
     true
 }
 
-/// Takes so many `nshares` of `order`, as if one by one. Returns for how many there was room.
+/// Takes at most `nshares` nshares of `order`, with the same result as taking them in turn. Returns
+/// the number taken.
 fn take_many(cells: &mut Matrix<u64>, order: u64, nshares: u64, wanted: &OrdersWanted) -> u64 {
     let mut missing = nshares;
     while 0 < missing
         && let Some((cell, machines)) = cells.cheapest(order, wanted, |alike| alike.first_cell())
     {
         let damage = wanted.damage(cell.free, order);
-        // What is left of it is the next to be taken from as long as that costs no more than it did
-        // here: no other costs less, and none that costs as much is smaller.
+        // The rest of this node stays the next choice as long as taking from it costs no more than
+        // here. No other piece costs less, and no piece of equal cost is smaller.
         let (mut left, mut taken) = (cell.free - order, 1);
         while order <= left && taken < missing && wanted.damage(left, order) <= damage {
             left -= order;
             taken += 1;
         }
-        // All machines in it are alike. `missing` is at least `taken`, so this is one of them at least.
+        // All nodes in the cell are equal. `missing` is at least `taken`, so the division gives at
+        // least 1.
         let machines = machines.min(missing.checked_div(taken).unwrap_or(0));
         cells.take_of(cell, cell.free - left, machines);
         missing -= machines * taken;
@@ -180,7 +183,7 @@ mod tests {
     use crate::engine::what_of::what_of;
     use crate::model::count;
 
-    /// So many nshares of an order.
+    /// Pairs of an order and a number of nshares.
     type Asked<'a> = &'a [(u64, u64)];
 
     fn order(order: u32) -> Order {
@@ -196,7 +199,7 @@ mod tests {
         cells
     }
 
-    /// What is free, on machines of which order, and how many there are.
+    /// Node order, free space and number of nodes, for each cell with free space.
     fn left(cells: &Matrix<u64>) -> Vec<(u64, u64, u64)> {
         let cells = cells.filled().into_iter().filter(|(cell, _)| 0 < cell.free);
         cells.map(|(cell, machines)| (cell.order, cell.free, machines)).collect()
@@ -244,8 +247,8 @@ mod tests {
         );
     }
 
-    /// What is to be counted on a machine that is known takes a hole like that machine's, if there
-    /// is one and it has the room; else any.
+    /// A target on a known node takes a piece like that node's, if there is any and it is large
+    /// enough; else any piece.
     #[test]
     fn a_hole_is_taken_like_the_one_that_is_known() {
         let like = |order, free| Some(Cell { order, free });
@@ -283,8 +286,8 @@ mod tests {
         assert_eq!(CountSpace { pools: vec![cells] }.largest_local(PoolIx(0)), QShares(0));
     }
 
-    /// The ideal cluster is what a look at every machine and all work says, whatever has been placed,
-    /// taken back or counted in this cycle.
+    /// The ideal cluster equals a scan of all nodes and jobs, whatever was placed, preempted or
+    /// counted in this cycle.
     #[test]
     fn counting_begins_with_a_copy_of_what_the_matrix_has() {
         let mut random = ChaCha8Rng::seed_from_u64(2);
@@ -350,8 +353,8 @@ mod tests {
         }
     }
 
-    /// A machine of 4 in a pool, and of 3 in two pools within it: what is asked of it, and of the one
-    /// of those that is searched first.
+    /// A node of 4 in a pool, and a node of 3 in each of two pools within it. Columns: the orders
+    /// requested of the outer pool, and of the inner pool that is searched first.
     #[test]
     fn all_is_taken_or_it_is_said_what_there_is_too_little_of() {
         let mut scene = Scene::new(&[4, 3, 3]);

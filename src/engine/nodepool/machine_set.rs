@@ -1,20 +1,20 @@
 //! A set of machines whose smallest member is found at once.
 //!
-//! One bit a machine, in chunks that exist only where a member is, with one word a chunk that says
-//! which of its words have any. The last chunk stays when its last member goes: sets of one member
-//! come and go as machines fill up.
+//! A bit for each node, in chunks that exist only around members. Each chunk has a summary word
+//! that marks its words with members. The last chunk stays when its last member is removed: sets
+//! with a single member come and go as nodes fill up.
 
 use crate::model::MachineIx;
 
-/// How many bits a word has, and how many words a chunk.
+/// Bits of a word, and words of a chunk.
 const WORD: usize = 64;
-/// How many machines a chunk stands for.
+/// Nodes covered by a chunk.
 const CHUNK: usize = WORD * WORD;
 
 /// Some machines of a cluster.
 #[derive(Clone, Debug, Default)]
 pub(in crate::engine) struct MachineSet {
-    /// By place. None without members but where there is only one.
+    /// Chunks by place. A chunk without members exists only if it is the only chunk.
     chunks: Vec<(usize, Box<Chunk>)>,
     len: u64,
 }
@@ -26,7 +26,7 @@ struct Chunk {
     words: [u64; WORD],
 }
 
-/// Where a machine's bit is.
+/// Position of a node's bit.
 struct Place {
     chunk: usize,
     word: usize,
@@ -39,7 +39,7 @@ fn place_of(machine: MachineIx) -> Place {
 }
 
 impl MachineSet {
-    /// How many.
+    /// Number of members.
     pub(super) fn len(&self) -> u64 {
         self.len
     }

@@ -1,16 +1,16 @@
-//! The capacity matrix: the machines of one pool, by how large they are and how much of each is free.
+//! The capacity matrix: the nodes of a pool, by size and by free space.
 //!
 //! Design: "Virtual Machines"; architecture section 7. A cell is a machine order and a free order.
 //! Whole machines are the diagonal, virtual machines the rest, and what an order could get alone is
 //! the weighted sum of the cells. Where shares are placed a cell has the machines that are in it; where
 //! they are counted only how many, so that who counts begins with a copy of numbers.
 //!
-//! Only cells that a machine is in, or was, are there: of a machine of 4,096 quanta that is one and
-//! not 4,096. They are in the order in which they are searched: the least that is free first, then
-//! the largest machine, so that a whole one comes after those of which as much is left.
+//! Only cells that have, or had, a node exist: a node of 4,096 quanta needs a single cell and not
+//! 4,096. The cells are in search order: least free space first, then the largest node. So a whole
+//! node comes after nodes in use with equal free space.
 //!
-//! The machines of a pool differ in nothing else, as they have no tags. Had they any, there would be a
-//! matrix for each set of tags that a machine of the pool has, and work would search those that suit it.
+//! The nodes of a pool differ in nothing else, as nodes have no tags. With tags, each set of tags
+//! in the pool would get a matrix of its own, and a job would search the matrices that suit it.
 
 use std::cmp::Reverse;
 use std::ops::RangeInclusive;
@@ -19,35 +19,35 @@ use super::OrdersWanted;
 use super::machine_set::MachineSet;
 use crate::model::MachineIx;
 
-/// A size of machines, and how much of one is free.
+/// Size and free space of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::engine) struct Cell {
     /// The order of the machine.
     pub order: u64,
-    /// What is free of it, which is no more.
+    /// Free space of the node, at most `order`.
     pub free: u64,
 }
 
 impl Cell {
-    /// Whether nothing is on the machine.
+    /// True if the whole node is free.
     pub(in crate::engine) fn is_whole(self) -> bool {
         self.free == self.order
     }
 
-    /// What makes one cell as good as another.
+    /// Key of cells that are equally good.
     fn kind(self) -> (u64, bool) {
         (self.free, self.is_whole())
     }
 
-    /// Where it is in the order in which cells are searched. Those of a kind are in one piece.
+    /// Key of the search order. Cells of the same kind are adjacent in it.
     fn rank(self) -> (u64, Reverse<u64>) {
         (self.free, Reverse(self.order))
     }
 }
 
-/// What is known of the machines in a cell.
+/// Nodes of a cell, as a set or as a number.
 pub(in crate::engine) trait Content: Default {
-    /// How many they are.
+    /// Number of nodes in the cell.
     fn machines(&self) -> u64;
 }
 
@@ -63,14 +63,14 @@ impl Content for MachineSet {
     }
 }
 
-/// The machines of one pool, by cell.
+/// The nodes of a pool, by cell.
 #[derive(Clone, Debug, Default)]
 pub(in crate::engine) struct Matrix<C> {
-    /// By rank. There may be no machine in one: as machines fill up, there is soon one again.
+    /// Cells in search order. Empty cells stay: as nodes fill up, they are soon used again.
     cells: Vec<(Cell, C)>,
 }
 
-/// Cells of one kind, at least one machine in them.
+/// Cells of the same kind, with at least a single node in them.
 #[derive(Debug)]
 pub(in crate::engine) struct Alike<'m, C> {
     kind: (u64, bool),
@@ -78,7 +78,7 @@ pub(in crate::engine) struct Alike<'m, C> {
 }
 
 impl<C: Content> Matrix<C> {
-    /// What is known of the machines in `cell`, to be changed.
+    /// Mutable content of `cell`; inserts the cell if it does not exist.
     fn content(&mut self, cell: Cell) -> &mut C {
         let place = self.cells.binary_search_by_key(&cell.rank(), |(cell, _)| cell.rank());
         let place = place.unwrap_or_else(|place| {
@@ -100,9 +100,9 @@ impl<C: Content> Matrix<C> {
         alike.filter(|alike| alike.cells.iter().any(|(_, content)| 0 < content.machines()))
     }
 
-    /// What `take` makes of the machines whose use for one nshare of `order` costs larger requests
-    /// least; then of those with the least room; then rather of those in use than of whole ones.
-    /// Those of which it makes nothing are passed over.
+    /// Applies `take` to the nodes whose use for an nshare of `order` costs larger requests least,
+    /// and returns its result. Ties go to the least free space, then to nodes in use. If `take`
+    /// returns `None`, the next best nodes are tried.
     pub(in crate::engine) fn cheapest<T>(
         &self,
         order: u64,
@@ -112,8 +112,8 @@ impl<C: Content> Matrix<C> {
         least_damage(self.alike_from(order), |alike| wanted.damage(alike.free(), order), take)
     }
 
-    /// What `take` makes of the smallest whole machines whose order is in `orders`, if it makes
-    /// anything of them.
+    /// Applies `take` to the smallest whole nodes whose order is in `orders`, until it returns a
+    /// result.
     pub(in crate::engine) fn smallest_whole<T>(
         &self,
         orders: &RangeInclusive<u64>,
@@ -124,31 +124,31 @@ impl<C: Content> Matrix<C> {
         alike.filter(Alike::is_whole).find_map(take)
     }
 
-    /// What is free on all machines.
+    /// Free space on all nodes.
     pub(super) fn total(&self) -> u64 {
         self.cells.iter().map(|(cell, content)| cell.free * content.machines()).sum()
     }
 
-    /// What is free on the machine with the most.
+    /// Free space on the node with the most.
     pub(super) fn largest(&self) -> u64 {
         let filled = self.cells.iter().rfind(|(_, content)| 0 < content.machines());
         filled.map_or(0, |(cell, _)| cell.free)
     }
 
-    /// How many nshares of `order` could be had if nobody had any other.
+    /// Nshares of `order` that fit if no other order is taken.
     pub(super) fn nshares(&self, order: u64) -> u64 {
         let fit = |cell: &Cell| cell.free.checked_div(order).unwrap_or(0);
         self.cells_from(order).iter().map(|(cell, content)| fit(cell) * content.machines()).sum()
     }
 
-    /// How many machines are in each cell that any is in.
+    /// Number of nodes in each cell that is not empty.
     #[cfg(test)]
     pub(super) fn filled(&self) -> Vec<(Cell, u64)> {
         let cells = self.cells.iter().map(|(cell, content)| (*cell, content.machines()));
         cells.filter(|(_, machines)| 0 < *machines).collect()
     }
 
-    /// How many machines have at least `order`, whatever is free of them.
+    /// Number of nodes of at least `order`, free or not.
     pub(super) fn machines_of_size(&self, order: u64) -> u64 {
         let large = self.cells.iter().filter(|(cell, _)| order <= cell.order);
         large.map(|(_, content)| content.machines()).sum()
@@ -156,7 +156,7 @@ impl<C: Content> Matrix<C> {
 }
 
 impl Matrix<u64> {
-    /// So many `machines` more in `cell`.
+    /// Adds `machines` nodes to `cell`.
     pub(super) fn put(&mut self, cell: Cell, machines: u64) {
         *self.content(cell) += machines;
     }
@@ -214,12 +214,12 @@ impl Matrix<MachineSet> {
 }
 
 impl<C> Alike<'_, C> {
-    /// What is free of each.
+    /// Free space of each node.
     pub(in crate::engine) fn free(&self) -> u64 {
         self.kind.0
     }
 
-    /// Whether nothing is on any of them.
+    /// True if each node is wholly free.
     pub(in crate::engine) fn is_whole(&self) -> bool {
         self.kind.1
     }
@@ -248,8 +248,8 @@ impl Alike<'_, MachineSet> {
     }
 }
 
-/// What `take` makes of the first of `holes` that costs least of those of which it makes something;
-/// those after one that costs nothing are not looked at.
+/// The result of `take` for the least damaging of `holes` for which it returns a result; the first
+/// of them on ties. The search ends early at a result without damage.
 fn least_damage<T, U>(
     holes: impl Iterator<Item = T>,
     damage: impl Fn(&T) -> u64,
@@ -304,7 +304,8 @@ mod tests {
         }
     }
 
-    /// Which machine would be taken for an order, and which whole one, of those that may be.
+    /// Compares the node found for an order, and the whole node found, with a scan of the nodes
+    /// that are not refused.
     fn check_searches(
         matrix: &Matrix<MachineSet>,
         counts: &Matrix<u64>,
@@ -325,7 +326,7 @@ mod tests {
         let best = allowed().filter(suits).min_by_key(|ix| (machines[*ix].order, *ix));
         let found = matrix.smallest_whole(&orders, |alike| alike.first(may_take));
         assert_eq!(found, best.map(MachineIx));
-        // Where nobody is refused, who counts takes a hole like that of the machine that is taken.
+        // If no node is refused, the counts give a cell of the same kind as the node found.
         if refused.is_empty() {
             let of_kind = |alike: Alike<'_, u64>| alike.first_cell().map(|(cell, _)| cell.kind());
             let machine = matrix.cheapest(order, wanted, |alike| alike.first(may_take));
@@ -374,7 +375,7 @@ mod tests {
         }
     }
 
-    /// A machine of 4 TB at a quantum of 1 GB, beside one of a quarter of that.
+    /// Nodes of 4 TB with a quantum of 1 GB, beside nodes of a quarter of that.
     #[test]
     fn there_are_as_many_cells_as_there_are_sizes_and_rooms() {
         let machines =

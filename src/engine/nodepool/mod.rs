@@ -1,9 +1,10 @@
-//! Nodepools as one cycle sees them: the tree, the space to count with, the room to place in.
+//! Nodepools in a cycle: the tree of pools, the space for targets, and the free space for
+//! placement.
 //!
-//! Design: "`NodePool`". [`Pools`] answers who may go where; [`Rooms`] is the cluster that What Of and
-//! preemption work on; [`CountSpace`] is the ideal one that How Much gives away. What is free in both
-//! is in one structure, the capacity matrix (`matrix.rs`), which is built from the machines in every
-//! cycle, so errors do not accumulate.
+//! Design: "`NodePool`". [`Pools`] says which pools a job may use; [`Rooms`] is the cluster that
+//! What Of and preemption work on; [`CountSpace`] is the ideal cluster that How Much divides into
+//! targets. The free space of both is in the capacity matrix (`matrix.rs`). It is built from the
+//! nodes in every cycle, so errors do not accumulate.
 
 mod count_space;
 mod machine_set;
@@ -40,7 +41,7 @@ impl Pools {
         }
     }
 
-    /// How deep `pool` is nested.
+    /// Nesting depth of `pool`.
     pub(super) fn depth(&self, pool: PoolIx) -> u32 {
         self.depth[pool.0]
     }
@@ -55,7 +56,7 @@ impl Pools {
         &self.search[pool.0]
     }
 
-    /// Whether `inner` is `outer` or lies in it.
+    /// True if `inner` is `outer` or lies in it.
     pub(super) fn is_within(&self, inner: PoolIx, outer: PoolIx) -> bool {
         self.search[outer.0].contains(&inner)
     }
@@ -77,19 +78,19 @@ fn descend(topology: &Topology, pool: PoolIx, order: &mut Vec<PoolIx>) {
     }
 }
 
-/// How many requests of each order still want something: what a hole is worth depends on it.
+/// Number of requests of each order with unmet demand; it decides the value of a free piece.
 ///
 /// Few orders are wanted at a time, so they are a list, by order.
 #[derive(Clone, Debug, Default)]
 pub(super) struct OrdersWanted(Vec<(u64, u64)>);
 
 impl OrdersWanted {
-    /// One request more of `order`.
+    /// Adds a request of `order`.
     pub(super) fn add(&mut self, order: u64) {
         self.add_many(order, 1);
     }
 
-    /// So many `requests` more of `order`.
+    /// Adds `requests` requests of `order`.
     pub(super) fn add_many(&mut self, order: u64, requests: u64) {
         match self.0.binary_search_by_key(&order, |(order, _)| *order) {
             Ok(place) => self.0[place].1 = self.0[place].1.saturating_add(requests),
@@ -97,7 +98,7 @@ impl OrdersWanted {
         }
     }
 
-    /// One request less of `order`.
+    /// Removes a request of `order`.
     ///
     /// # Panics
     ///
@@ -111,14 +112,14 @@ impl OrdersWanted {
         }
     }
 
-    /// All requests more that are in `others`.
+    /// Adds all requests of `others`.
     pub(super) fn add_all(&mut self, others: &OrdersWanted) {
         for (order, requests) in &others.0 {
             self.add_many(*order, *requests);
         }
     }
 
-    /// All requests less that are in `others`.
+    /// Removes all requests of `others`.
     ///
     /// # Panics
     ///
@@ -131,12 +132,13 @@ impl OrdersWanted {
         self.0.retain(|(_, requests)| 0 < *requests);
     }
 
-    /// The orders that somebody wants, ascending.
+    /// The orders in demand, ascending.
     pub(super) fn iter(&self) -> impl Iterator<Item = u64> {
         self.0.iter().map(|(order, _)| *order)
     }
 
-    /// What larger requests lose, in qshares, when `order` is taken from a hole of size `hole`.
+    /// Fragmentation cost: qshares that larger requests lose if `order` is taken from a free piece
+    /// of size `hole`.
     ///
     /// An order-2 share in a hole of 5 leaves room for the same order-3 share as before and costs
     /// nothing; in a hole of 3 it costs that share its place.

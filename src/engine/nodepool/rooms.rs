@@ -10,24 +10,24 @@ use crate::engine::shares::{Holding, Shares, large, small};
 use crate::engine::snapshot::Snapshot;
 use crate::model::{MachineIx, Millis, Order, PoolIx, QShares};
 
-/// What a look at a machine needs to know of one share there.
+/// Facts of a share that a scan of its node needs.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::engine) struct Tenant {
-    /// Its job's user within the class, as [`Entities`] has it.
+    /// Group of its job's class and user, as in [`Entities`].
     user: u32,
-    /// Its size; 0 once it leaves.
+    /// Size of the share; 0 once it is terminating.
     order: u32,
     /// The work that is lost with it.
     loss: Millis,
 }
 
 impl Tenant {
-    /// Its job's user within the class.
+    /// Group of its job's class and user.
     pub(in crate::engine) fn user(self) -> usize {
         large(self.user)
     }
 
-    /// Its size; 0 once it leaves.
+    /// Size of the share; 0 once it is terminating.
     pub(in crate::engine) fn order(self) -> QShares {
         QShares(u64::from(self.order))
     }
@@ -57,20 +57,19 @@ pub(in crate::engine) struct Rooms {
     by_machine: Vec<Room>,
     /// Shares that were there when the cycle began, machine by machine.
     held_shares: Vec<Place>,
-    /// Whose each of those is, and its size: whoever looks at a machine is not to fetch that from the
-    /// job.
+    /// Facts of each share in `held_shares`: a scan of a node need not fetch them from the jobs.
     tenants: Vec<Tenant>,
     by_pool: Vec<PoolRooms>,
 }
 
-/// The schedulable machines of one pool, by what is free of them: at three points in time.
+/// The schedulable nodes of a pool by free space, at three points in time.
 #[derive(Debug, Default)]
 struct PoolRooms {
-    /// What may be given away now.
+    /// Free space that is usable now.
     now: Matrix<MachineSet>,
-    /// What will be free, of those on which something is leaving, if anything comes of that.
+    /// Future free space of the nodes with terminating shares, if it is not 0.
     to_come: Matrix<MachineSet>,
-    /// What would be free if all had gone that can be preempted, as it was when the cycle began.
+    /// Free space if all preemptable shares were gone, as at the start of the cycle.
     ideal: Matrix<u64>,
 }
 
@@ -83,11 +82,12 @@ struct Room {
     used: QShares,
     /// Occupied by shares that are leaving.
     leaving: QShares,
-    /// Occupied by what cannot be preempted, whoever asks, when the cycle began.
+    /// Space of shares that no job can preempt, and of shares without a class, at the start of the
+    /// cycle.
     immovable: QShares,
     /// Earmarked for jobs that wait for it.
     promised: QShares,
-    /// Where its shares are in [`Rooms::held_shares`].
+    /// Range of its shares in [`Rooms::held_shares`].
     holdings: Range<usize>,
 }
 
@@ -96,12 +96,12 @@ impl Room {
         self.order.saturating_sub(self.used)
     }
 
-    /// What will be free when everything that is leaving has left, less what is promised.
+    /// Free space after all terminating shares have exited, less all promises.
     fn coming(&self) -> QShares {
         self.order.saturating_sub(self.used - self.leaving).saturating_sub(self.promised)
     }
 
-    /// What may be given away now: free, and not needed to keep a promise.
+    /// Space usable now: free, and not needed to keep a promise.
     fn usable(&self) -> QShares {
         self.free().min(self.coming())
     }
@@ -115,7 +115,8 @@ impl Room {
         self.cell(self.usable())
     }
 
-    /// What comes of the shares that are leaving; `None` if nothing does.
+    /// Cell of the node after its terminating shares have exited; `None` if it has none, or nothing
+    /// would be free.
     fn cell_to_come(&self) -> Option<Cell> {
         let coming = self.coming();
         (QShares(0) < self.leaving && QShares(0) < coming).then(|| self.cell(coming))
@@ -165,7 +166,7 @@ impl Rooms {
         Rooms { by_machine: rooms, held_shares, tenants, by_pool }
     }
 
-    /// Changes one machine, and moves it to where it then belongs.
+    /// Changes a node, and moves it to its new cells.
     fn change(&mut self, machine: MachineIx, change: impl FnOnce(&mut Room)) {
         let room = &mut self.by_machine[machine.0];
         let before = (room.cell_now(), room.cell_to_come());
@@ -220,23 +221,23 @@ impl Rooms {
         self.by_machine[machine.0].pool
     }
 
-    /// Whether new shares may be placed on it.
+    /// True if new shares may be placed on `machine`.
     pub(in crate::engine) fn is_schedulable(&self, machine: MachineIx) -> bool {
         self.by_machine[machine.0].is_schedulable
     }
 
-    /// Its size.
+    /// Size of `machine`.
     pub(in crate::engine) fn order(&self, machine: MachineIx) -> QShares {
         self.by_machine[machine.0].order
     }
 
-    /// What may be given away now on it.
+    /// Space on `machine` that is usable now.
     pub(in crate::engine) fn usable(&self, machine: MachineIx) -> QShares {
         self.by_machine[machine.0].usable()
     }
 
-    /// What would still have to leave for `needed` to fit, when everything that is leaving has left
-    /// and every promise is kept. A machine that shrank below its use lacks that, too.
+    /// Space that must still be freed for `needed` to fit, after all terminating shares have exited
+    /// and with all promises kept. Includes the deficit of a node that shrank below its use.
     pub(in crate::engine) fn lacking(&self, machine: MachineIx, needed: QShares) -> QShares {
         let room = &self.by_machine[machine.0];
         (room.used - room.leaving + room.promised + needed).saturating_sub(room.order)
@@ -253,17 +254,17 @@ impl Rooms {
         there.map(|(place, tenant)| (place.holding(), tenant))
     }
 
-    /// What is to be known of the shares that were on it when the cycle began.
+    /// Facts of the shares that were on `machine` when the cycle began.
     pub(in crate::engine) fn tenants(&self, machine: MachineIx) -> &[Tenant] {
         &self.tenants[self.by_machine[machine.0].holdings.clone()]
     }
 
-    /// What `machine` would be if all had gone that can be preempted.
+    /// Cell of `machine` if all preemptable shares were gone.
     pub(in crate::engine) fn ideal(&self, machine: MachineIx) -> Cell {
         self.by_machine[machine.0].ideal_cell()
     }
 
-    /// How many schedulable machines of each pool would be what if all had gone that can be preempted.
+    /// Counts of the schedulable nodes of each pool by cell, if all preemptable shares were gone.
     pub(in crate::engine) fn ideal_counts(&self) -> impl Iterator<Item = &Matrix<u64>> {
         self.by_pool.iter().map(|pool| &pool.ideal)
     }
@@ -283,8 +284,8 @@ impl Rooms {
         self.matrix(pool).alike_from(order.qshares().0)
     }
 
-    /// The schedulable machines of `pool` on which something is leaving and at least `order` will
-    /// be free, those that are alike in turn.
+    /// The schedulable nodes of `pool` with terminating shares on which at least `order` will be
+    /// free, cell by cell.
     pub(in crate::engine) fn with_room_to_come(
         &self,
         pool: PoolIx,
@@ -298,26 +299,27 @@ impl Rooms {
         self.matrix(pool).machines_from(0).flatten()
     }
 
-    /// How many schedulable machines of `pool` have at least `order`.
+    /// Number of schedulable nodes of `pool` of at least `order`.
     pub(in crate::engine) fn count_of_size(&self, pool: PoolIx, order: Order) -> u64 {
         self.matrix(pool).machines_of_size(order.qshares().0)
     }
 
-    /// Whether anything may be given away in `pool` now, or when everything has left that is leaving.
+    /// True if `pool` has any space that is usable now, or will be when all terminating shares have
+    /// exited.
     pub(in crate::engine) fn has_any(&self, pool: PoolIx) -> bool {
         let PoolRooms { now, to_come, .. } = &self.by_pool[pool.0];
         0 < now.largest() || 0 < to_come.largest()
     }
 
-    /// What may be given away on all schedulable machines of `pool`, and on the one with the most.
+    /// Usable space on all schedulable nodes of `pool`, and on the node with the most.
     pub(in crate::engine) fn usable_in(&self, pool: PoolIx) -> (QShares, QShares) {
         let matrix = self.matrix(pool);
         (QShares(matrix.total()), QShares(matrix.largest()))
     }
 }
 
-/// Enters the shares of all jobs in `rooms`, and lists those that are held machine by machine, on
-/// each by job and share; and whose each is.
+/// Adds the shares of all jobs to `rooms`. Returns the held shares node by node, on each node by
+/// job and share, and the facts of each.
 fn take_in_shares(
     snapshot: &Snapshot,
     entities: &Entities,
