@@ -1,4 +1,4 @@
-//! Whether there is an arrangement that gives each of several jobs one process at the same time.
+//! Searches an arrangement that gives each of several jobs a process at the same time.
 //!
 //! The search is best fit, the largest first; where that fails, it takes back its last step. It ends
 //! after so many steps. So a failure proves nothing, and only an arrangement that was found counts.
@@ -12,10 +12,10 @@ use super::owed::Group;
 use crate::engine::{Expansion, Promise};
 use crate::model::{ClassIx, JobId, MachineIx, PoolIx, SharePhase, count};
 
-/// How often the search may try another machine beyond the first for each job.
+/// Steps of the search beyond the first node for each job. Each step tries another node.
 pub(super) const TRIES: usize = 4_000;
 
-/// Room on machines, for work of one group.
+/// Free space on nodes, for jobs of a group.
 #[derive(Clone, Debug, Default)]
 struct Rooms {
     by_machine: BTreeMap<MachineIx, u64>,
@@ -84,7 +84,7 @@ impl Rooms {
     }
 }
 
-/// One process that is to have a place.
+/// A process that needs a place.
 #[derive(Debug)]
 struct Item {
     order: u64,
@@ -93,7 +93,7 @@ struct Item {
     list: Option<Vec<MachineIx>>,
 }
 
-/// Where a process was put, and where else it could be.
+/// Node of a placed process, and the other nodes that it could be on.
 struct Level {
     at: Option<MachineIx>,
     /// The best last.
@@ -107,11 +107,12 @@ struct Search<'l, 'a> {
     items: Vec<Item>,
 }
 
-/// Whether an arrangement was found in which each of the jobs at `places`, which are of one group, has
-/// a process or room that is promised to it; `tries` say how often another machine may be tried.
+/// True if the search found an arrangement in which each job at `places` has a process or a
+/// promise. The jobs are of the same group. `tries` limits the search steps beyond the first node
+/// for each job.
 ///
-/// A job that has processes keeps one of them where it is, unless work may be moved: that is for a
-/// cluster at rest, with defragmentation on, and for jobs that may get anything new.
+/// A job that has processes keeps a process where it is, unless it may be moved. Moves need an idle
+/// cluster, defragmentation, and a job that may get new shares.
 pub(super) fn is_arrangeable(
     ledger: &Ledger<'_>,
     group: Group,
@@ -124,7 +125,7 @@ pub(super) fn is_arrangeable(
     let mut items = Vec::new();
     for place in places {
         let line = &ledger.jobs[place];
-        // What a job gains in this cycle does not free its last process before the next.
+        // Shares that a job gains in this cycle do not free its last process before the next cycle.
         let held = line.held - line.lost;
         let is_pinned = 0 < held && !(may_move && ledger.owed.is_startable[place]);
         let at = homes.get(&place).filter(|_| is_pinned);
@@ -165,8 +166,8 @@ fn homes(ledger: &Ledger<'_>) -> BTreeMap<usize, BTreeSet<MachineIx>> {
 }
 
 impl Search<'_, '_> {
-    /// Whether there are as many places for each size as processes of that size or larger: else
-    /// there is no need to look.
+    /// True if for each size there are as many slots as processes of that size or larger. Otherwise
+    /// no search is needed.
     fn could_fit(&self) -> bool {
         let mut orders: Vec<u64> = self.items.iter().map(|item| item.order).collect();
         orders.sort_unstable_by_key(|order| Reverse(*order));
@@ -191,7 +192,8 @@ impl Search<'_, '_> {
         true
     }
 
-    /// Puts the last process on its next machine; where there is none, the one before, and so on.
+    /// Puts the last process on its next node. If it has none, goes back to the process before, and
+    /// so on.
     fn go_on(&mut self, levels: &mut Vec<Level>, tries: &mut usize) -> bool {
         while let Some(at) = levels.len().checked_sub(1) {
             let order = self.items[at].order;
@@ -213,7 +215,7 @@ impl Search<'_, '_> {
         false
     }
 
-    /// How many machines have room for `item`.
+    /// Number of nodes with space for `item`.
     fn choices(&self, item: &Item) -> usize {
         if let Some(list) = &item.list {
             return list.iter().filter(|ix| item.order <= self.rooms.room(**ix)).count();
@@ -222,8 +224,8 @@ impl Search<'_, '_> {
         pools.map(|rooms| rooms.range((item.order, MachineIx(0))..).count()).sum()
     }
 
-    /// The machines with room for `item`, that with the least last; of machines with the same room
-    /// in one pool only one.
+    /// The nodes with space for `item`, least free space last. Of nodes with equal free space in a
+    /// pool, only the first is listed.
     fn machines_for(&self, item: &Item) -> Vec<MachineIx> {
         let pools = &self.pools[&item.class];
         let mut found: Vec<(u64, MachineIx)> = Vec::new();

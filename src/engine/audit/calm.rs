@@ -36,8 +36,9 @@ pub(super) fn check_holds(ledger: &Ledger<'_>, findings: &mut Vec<Finding>) {
     }
 }
 
-/// Whether room that costs `loss` is too dear for `line`'s job, and it may pay `limit`. While work
-/// moves it may be held to less than that, as the next process that ends makes room for nothing.
+/// True if a loss of `loss` is too expensive for `line`'s job, and `limit` is a limit that it may
+/// have. Unless the cluster is idle, the planner may use a lower limit, as the next process that
+/// ends makes space at no loss.
 pub(super) fn is_true_price(
     ledger: &Ledger<'_>,
     line: &JobLine<'_>,
@@ -52,7 +53,7 @@ pub(super) fn is_true_price(
     is_right && limit < loss
 }
 
-/// Whether there has been no news for long enough that holdings decide.
+/// True if there has been no news for so long that holdings decide.
 pub(super) fn is_at_rest(ledger: &Ledger<'_>) -> bool {
     ledger.snapshot.calm.rest_cycles >= REST
 }

@@ -10,7 +10,7 @@ use super::ledger::Ledger;
 use crate::engine::Job;
 use crate::model::{CapRules, JobId, JobKind, Millis, ProcessLimit, ceil_div, floor_div};
 
-/// What paces the growth of all jobs.
+/// Inputs of the rules that slow growth, for all jobs.
 pub(super) struct Pacing {
     publication_period: Millis,
     /// For each job how many nshares were promised to it.
@@ -37,7 +37,7 @@ impl Pacing {
 
 /// The cap of `job`, in nshares, under its class's `rules`, with so many `promised` to it.
 ///
-/// A cap below what the job holds means the same as one equal to it: it gets nothing more.
+/// A cap below what the job holds means the same as a cap equal to it: the job gets nothing more.
 pub(super) fn cap_of(
     job: &Job,
     rules: &CapRules,
@@ -75,7 +75,7 @@ fn paced(job: &Job, rules: &CapRules, publication_period: Millis, base: u64) -> 
     if rules.expand_by_doubling { potential.min(doubled) } else { potential }
 }
 
-/// How many processes `job` could use if no rule paced its growth.
+/// Processes that `job` could use if no rule slowed its growth.
 pub(super) fn useful(job: &Job) -> u64 {
     let held = job.nshares_held().0;
     if job.facts.is_completing || job.is_spent {
@@ -92,8 +92,8 @@ pub(super) fn useful(job: &Job) -> u64 {
     }
 }
 
-/// How many processes the work could use that will still be left when a process started now is
-/// ready: after the mean initialization of those it has, and `ahead` more. None left gives 0.
+/// Processes for the work that will be left when a process started now is ready. This is after the
+/// mean initialization of its processes, plus `ahead`. 0 if no work will be left.
 fn projected(job: &Job, ahead: Millis, time_per_item: NonZeroU64) -> u64 {
     let initializations: Vec<Millis> = job
         .held()
@@ -104,7 +104,7 @@ fn projected(job: &Job, ahead: Millis, time_per_item: NonZeroU64) -> u64 {
     let total = initializations.iter().fold(0_u64, |sum, &time| sum.saturating_add(time));
     let mean = NonZeroU64::new(samples).map_or(0, |samples| floor_div(total, samples));
     let busy = job.nshares_held().0.saturating_mul(job.threads).saturating_mul(mean + ahead);
-    // Rounded to the nearest item, halves up: twice the quotient's numerator, plus one divisor.
+    // Rounded to the nearest item, halves up: twice the quotient's numerator, plus a divisor.
     let done = floor_div(
         busy.saturating_mul(2).saturating_add(time_per_item.get()),
         time_per_item.saturating_mul(NonZeroU64::MIN.saturating_add(1)),

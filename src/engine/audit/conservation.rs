@@ -1,4 +1,4 @@
-//! Nothing stays free that somebody could use (I15).
+//! Checks that no space stays free that a job could use (I15).
 //!
 //! Room that is promised, or will be needed for a promise once the leaving have left, is not free.
 
@@ -7,8 +7,8 @@ use super::ledger::Ledger;
 use super::lines::JobLine;
 use crate::model::MachineIx;
 
-/// No fair-share job below its cap fits anywhere: counts do not matter for what nobody else can
-/// use. A job that lost shares in this cycle is no exception.
+/// No fair-share job below its cap fits anywhere: targets do not matter for space that no other job
+/// can use. Jobs that lost shares in this cycle are not exempt.
 pub(super) fn check_idle_room(ledger: &Ledger<'_>, findings: &mut Vec<Finding>) {
     let holes = holes(ledger);
     let fair = ledger.jobs.iter().filter(|line| line.is_fair_share() && !line.has_ended());
@@ -21,9 +21,9 @@ pub(super) fn check_idle_room(ledger: &Ledger<'_>, findings: &mut Vec<Finding>) 
     }
 }
 
-/// No other work waits beside a hole it fits in, if it is counted: where it is not, its user's
-/// allotment or its priority is the reason. For users with an allotment a reservation's machine is
-/// looked at only if it has the very size asked for: a larger one may be more than is left to them.
+/// No other job below its target waits beside free space that it fits in. A job at its target is
+/// held by its user's allotment or by its priority. For a reservation of a user with an allotment,
+/// only nodes of exactly the requested size are tried, as a larger node may exceed the allotment.
 pub(super) fn check_requests(ledger: &Ledger<'_>, findings: &mut Vec<Finding>) {
     let holes = holes(ledger);
     let fixed = ledger.jobs.iter().filter(|line| !line.is_fair_share() && !line.has_ended());
@@ -47,7 +47,7 @@ fn holes(ledger: &Ledger<'_>) -> Vec<(MachineIx, i128)> {
     machines.filter(|(_, room)| *room > 0).collect()
 }
 
-/// Which of `holes` has room for one more nshare of `line`'s job.
+/// The node in `holes` with space for another nshare of `line`'s job.
 fn hole_for(
     ledger: &Ledger<'_>,
     holes: &[(MachineIx, i128)],

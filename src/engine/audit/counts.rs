@@ -1,6 +1,6 @@
-//! What How Much counted: within what there is, within what jobs can use, and evenly.
+//! Checks the targets of How Much: within capacity, within the demand of jobs, and even.
 //!
-//! Counts are the one thing that is taken from the report, since nothing else shows them.
+//! Targets are taken from the report, since nothing else shows them.
 
 use std::collections::BTreeMap;
 
@@ -12,9 +12,9 @@ use crate::model::{Order, PoolIx};
 /// Peers that share between them, and the jobs of each.
 type Peers = BTreeMap<Entity, Vec<usize>>;
 
-/// All that is counted for the work of one tree of pools fits in its schedulable machines, and in
-/// what the work holds elsewhere: on machines out of scheduling, outside its tree, or on machines
-/// that shrank below their use.
+/// The targets of all jobs in a tree of pools fit in its schedulable nodes, and in shares that the
+/// jobs hold elsewhere: on nodes out of scheduling, outside the tree, or on nodes that shrank below
+/// their use.
 pub(super) fn check_capacity(ledger: &Ledger<'_>, findings: &mut Vec<Finding>) {
     let topology = &ledger.snapshot.topology;
     let mut trees: BTreeMap<PoolIx, (u64, u64)> = BTreeMap::new();
@@ -46,7 +46,7 @@ pub(super) fn check_capacity(ledger: &Ledger<'_>, findings: &mut Vec<Finding>) {
     }
 }
 
-/// Nothing is counted for a job that it cannot use; what it holds it can.
+/// No target is above the larger of the job's cap and its holdings.
 pub(super) fn check_caps(ledger: &Ledger<'_>, findings: &mut Vec<Finding>) {
     for line in &ledger.jobs {
         let most = line.cap.max(line.held);
@@ -58,17 +58,17 @@ pub(super) fn check_caps(ledger: &Ledger<'_>, findings: &mut Vec<Finding>) {
     }
 }
 
-/// Nobody with unmet demand is counted more than one nshare less, by weight, than a peer whose room
-/// it could use (I13), at class, user and job level.
+/// No entity with unmet demand has a target more than an nshare below a peer's, by weight, if it
+/// could use the peer's space (I13). Holds at class, user and job level.
 ///
-/// The smallest unmet job of an entity speaks for it. What a peer has counts only as far as that
-/// job could have it: nshares of its order or larger, of jobs whose every pool it may use too, on
-/// machines in scheduling. Jobs with machine lists neither speak nor count, nor do those that have
-/// ended and keep what they have. The phases raise the least served first, so none of what counts
-/// was handed out while the peer was ahead.
+/// The smallest unmet job of an entity represents it. Of a peer's target, only the part counts that
+/// this job could have. That part is in nshares of its order or larger, on nodes in scheduling, of
+/// jobs all of whose pools it may use too. Jobs with node lists neither represent an entity nor
+/// count, nor do jobs that have ended and keep their shares. The phases raise the least served
+/// first, so no counted part was granted while the peer was ahead.
 pub(super) fn check_evenness(ledger: &Ledger<'_>, findings: &mut Vec<Finding>) {
     for peers in peers(ledger) {
-        // Speakers of one order and pool see the same sides: with many users most do.
+        // Representatives of the same order and pool see the same sides; with many users most do.
         let mut sides_by_speaker: BTreeMap<(Order, PoolIx), Vec<Side>> = BTreeMap::new();
         for (&behind, jobs) in &peers {
             let unmet = jobs.iter().map(|&job| &ledger.jobs[job]).filter(|line| is_unmet(line));
@@ -96,16 +96,16 @@ pub(super) fn check_evenness(ledger: &Ledger<'_>, findings: &mut Vec<Finding>) {
     }
 }
 
-/// What a speaker's peer has that the speaker could have instead.
+/// Part of a peer's target that the representative could have instead.
 struct Side {
     peer: Entity,
     /// In qshares.
     total: u64,
-    /// The same without one nshare of the largest order in it.
+    /// `total` without an nshare of the largest order in it.
     without_one: u64,
 }
 
-/// The peers as `speaker` sees them, those with the most by weight first.
+/// The peers from the point of view of `speaker`, the largest by weight first.
 fn sides_seen_by(ledger: &Ledger<'_>, speaker: &JobLine<'_>, peers: &Peers) -> Vec<Side> {
     let topology = &ledger.snapshot.topology;
     let is_comparable = |line: &JobLine<'_>| {
@@ -150,7 +150,7 @@ fn is_unmet(line: &JobLine<'_>) -> bool {
     !line.has_ended() && line.job.machines.is_none() && line.report.given.0 < line.cap
 }
 
-/// What is counted for the job at `place` that a peer could have instead.
+/// Part of the target of the job at `place` that a peer could have instead.
 fn countable(ledger: &Ledger<'_>, place: usize) -> u64 {
     let line = &ledger.jobs[place];
     if line.has_ended() {

@@ -1,12 +1,12 @@
 //! Jobs that could be in another's place, in a cluster at rest (I5), or have the room of worse
 //! priorities (I14).
 //!
-//! Every job below its cap, every machine that it may use and every side with work there is tried. Free
-//! room and the cheapest processes of that one side make room for one process. The side is charged
-//! once, for the whole plan. The plan is right if the side then still holds at least as much, for its
-//! weight, as the taker's side then does, and if the loss is not too dear.
+//! Tries every job below its cap, every node that it may use, and every side with jobs there. Free
+//! space and the cheapest processes of that side make space for a process. The side is charged
+//! once, for the whole plan. The plan is right if its loss is within the limit, and the side still
+//! holds at least as much by weight as the taker's side then does.
 //!
-//! Nothing is said of a cycle that took anything: the next one goes on.
+//! A cycle that preempted anything is not judged: the next cycle continues its work.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -18,11 +18,11 @@ use super::price::{is_first_free, most};
 use crate::engine::HeldBack;
 use crate::model::{MachineIx, Millis, count};
 
-/// How many steps the two may take between them, at most. Beyond that the oracle falls silent: an
-/// opinion must not take longer than the decision.
+/// Most steps of each of the two checks. Beyond that a check stops without findings: an opinion
+/// must not take longer than the decision.
 const STEPS: u64 = 3_000_000;
 
-/// Processes that one side gives on one machine, at the least loss.
+/// Processes that a side gives up on a node, at the least loss.
 struct Plan {
     quanta: u64,
     loss: Millis,
@@ -98,8 +98,8 @@ pub(super) fn check_priorities(ledger: &Ledger<'_>, findings: &mut Vec<Finding>)
     }
 }
 
-/// Whether the cluster is at rest, and this cycle had nothing left to do in it. Where it is remembered who
-/// took from whom, a side may not take back.
+/// True if the cluster is idle and this cycle left nothing to do. False while the preemption
+/// history is not empty, as a side may then not take back.
 fn is_settled(ledger: &Ledger<'_>) -> bool {
     is_at_rest(ledger)
         && ledger.snapshot.calm.takings.is_empty()
@@ -107,15 +107,15 @@ fn is_settled(ledger: &Ledger<'_>) -> bool {
         && ledger.victims.iter().all(|victim| victim.beneficiary.is_none())
 }
 
-/// Whether the job could use more, and its turn has come.
+/// True if the job could use more, and its search was not put off.
 fn is_behind(line: &JobLine<'_>) -> bool {
     let is_put_off = line.report.held_back == Some(HeldBack::NextCycle);
     let could_use = line.cap.min(line.report.cap.nshares.0);
     line.has() < could_use && !line.has_ended() && !is_put_off
 }
 
-/// The most that may be lost for one more process of the job at `place`. The limit that the job tells
-/// itself counts, if it can be true.
+/// Loss limit for another process of the job at `place`. The limit that the report states is used
+/// if it can be true.
 fn limit(ledger: &Ledger<'_>, place: usize) -> Millis {
     let line = &ledger.jobs[place];
     match line.report.held_back {
@@ -172,7 +172,7 @@ impl Greatest {
     }
 }
 
-/// There is more to look at than the oracle may.
+/// The step limit of the check is reached.
 struct OutOfSteps;
 
 /// A job that could use more.
@@ -183,12 +183,12 @@ struct Envious<'l, 'a> {
 }
 
 impl Envious<'_, '_> {
-    /// How many quanta `side` can spare for one more process on `own`: with the rest it still holds
-    /// at least as much, for its weight, as that then does.
+    /// Quanta that `side` can spare for another process on `own`. With the rest it still holds at
+    /// least as much by weight as `own` then does.
     fn may_take(&self, side: Entity, own: Entity) -> u64 {
         let ledger = self.ledger;
         let order = ledger.jobs[self.place].order();
-        // What a side gains in this cycle is not to be taken before the next.
+        // Shares that a side gains in this cycle cannot be preempted before the next.
         let (theirs, ours) = (ledger.standing(side).floor, ledger.standing(own).has() + order);
         let [theirs_weight, ours_weight] = [side, own].map(|side| u128::from(ledger.weight(side)));
         let least = (u128::from(ours) * theirs_weight).div_ceil(ours_weight.max(1));
@@ -247,7 +247,7 @@ impl Envious<'_, '_> {
     }
 }
 
-/// Whether two sides are compared with each other.
+/// True if two sides are compared with each other.
 fn is_level(one: Entity, other: Entity) -> bool {
     matches!(
         (one, other),
@@ -257,8 +257,8 @@ fn is_level(one: Entity, other: Entity) -> bool {
     )
 }
 
-/// Leaves out, of each job and user that is owed a process and has all its processes in `prey`, the
-/// one with which most would be lost: its last does not go to a peer.
+/// Removes the most expensive process from `prey` for each job and user that is owed a process and
+/// has all its processes in `prey`. Its last process does not go to a peer.
 fn spare_last(ledger: &Ledger<'_>, prey: &mut Vec<Prey>) {
     prey.sort_by_key(|prey| prey.loss);
     let jobs: BTreeSet<usize> = prey.iter().map(|prey| prey.job).collect();

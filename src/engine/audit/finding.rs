@@ -1,4 +1,4 @@
-//! What the audit says: which rule is broken, and by what.
+//! Findings of the audit: the broken rule, and the details.
 //!
 //! Codes are stable: dashboards count by them and recorded scenarios name them.
 
@@ -7,14 +7,14 @@ use std::fmt;
 /// A rule that a schedule breaks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
-    /// Which rule.
+    /// Broken rule.
     pub rule: Rule,
-    /// What exactly.
+    /// Details: jobs, nodes and amounts.
     pub detail: String,
 }
 
-/// What a schedule must not do, and what it must not leave undone. The numbers in brackets are the
-/// invariants of the reliability study.
+/// Rules of a schedule: actions that are forbidden, and actions that must not be missing. The
+/// numbers in brackets are the invariants of the reliability study.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Rule {
     /// The schedule names a job, machine or share that does not exist.
@@ -33,7 +33,7 @@ pub enum Rule {
     MachineList,
     /// An allocation of another size than the work asks for (I02, I10).
     WrongOrder,
-    /// Something new for work that is ending or over.
+    /// A new share for a job that is ending or over.
     EndedWork,
     /// A job grows beyond its cap (I12).
     AboveCap,
@@ -49,13 +49,13 @@ pub enum Rule {
     StillAllowed,
     /// A preemption's rule does not fit the priorities of the two jobs.
     WrongPriority,
-    /// A share is preempted for somebody who gets nothing for it.
+    /// A share is preempted for a job that gets nothing for it.
     Unpaid,
     /// A share is preempted without which the beneficiary would fit as well (I18).
     SuperfluousVictim,
     /// A share is taken from a side that is afterwards not better off than its taker's was (D2).
     UnfairPreemption,
-    /// The last process of a job that is owed one was taken by a peer (I8 of the design).
+    /// The last process of a job that is owed a process was taken by a peer (I8 of the design).
     LastTaken,
     /// A job lost a process to a peer and is promised room that was taken from a third.
     PassedThrough,
@@ -67,7 +67,8 @@ pub enum Rule {
     TooDear,
     /// A job says that it was held back where nothing holds it.
     FalseHold,
-    /// Work whose search was left to the next cycle is left out again, before others had their turn.
+    /// A job whose search was put off to the next cycle is put off again, before the rest of them
+    /// had their turn.
     LostTurn,
     /// A donor became needy (I19).
     NeedyDonor,
@@ -75,15 +76,17 @@ pub enum Rule {
     OverCounted,
     /// More is counted for a job than it can use.
     CountAboveCap,
-    /// What is counted leaves somebody more than one nshare behind a peer (I13).
+    /// The targets leave an entity more than an nshare behind a peer (I13).
     UnevenCounts,
     /// Room stays free that a job below its cap could use (I15).
     IdleRoom,
     /// A counted non-preemptable request waits beside a hole it fits in (I15).
     UnplacedRequest,
-    /// A job that is owed a first process has nothing, though all that are owed one could have one.
+    /// A job that is owed a first process has nothing, though all jobs that are owed a process
+    /// could have a process.
     Starving,
-    /// In a cluster at rest: a side is so much better off that a job could have one of its places.
+    /// In an idle cluster: a side is so much better off that a job could have the place of a
+    /// process of that side.
     Envy,
     /// In a cluster at rest: a job waits for room that work of worse priority has (I14).
     PriorityWaits,

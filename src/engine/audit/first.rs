@@ -1,4 +1,4 @@
-//! Whether all have a first process that are owed one, where all could have one (I8).
+//! Checks that all jobs that are owed a first process have a process, if all of them could (I8).
 //!
 //! The planner's own tests are not asked. Fluid shares say which jobs are owed a process
 //! ([`super::owed`]), and an arrangement that was found says that they could have it
@@ -14,13 +14,14 @@ use super::lines::{Entity, Victim};
 use super::owed::{Group, group_of, groups};
 use crate::engine::{HeldBack, PreemptionRule};
 
-/// No job that is owed a process ends with neither a process nor room promised to it, where all jobs
-/// that are owed one could have one at the same time. In a cluster at rest evenness comes first where
-/// not all jobs could.
+/// No job that is owed a process ends the cycle with neither a process nor a promise, if all jobs
+/// that are owed a process could have a process at the same time. In an idle cluster evenness comes
+/// first if not all jobs could.
 ///
-/// Jobs whose search was put off are exempt, and so is a cycle that took something: what was taken for
-/// one job may have to be there before another can have its own. Shares that leave still take their room, and promises
-/// theirs. Processes have to be moved only in a cluster at rest, with defragmentation on.
+/// Jobs whose search was put off are exempt. A cycle that preempted anything is exempt as well:
+/// space taken for a job may have to be there before the next job can have its own. Terminating
+/// shares still occupy their space, and promises theirs. Processes have to be moved only in an idle
+/// cluster, with defragmentation on.
 pub(super) fn check_first(ledger: &Ledger<'_>, findings: &mut Vec<Finding>) {
     if ledger.victims.iter().any(|victim| is_taken_by_peer(ledger, victim)) {
         return;
@@ -41,13 +42,14 @@ pub(super) fn check_first(ledger: &Ledger<'_>, findings: &mut Vec<Finding>) {
     }
 }
 
-/// Whether first processes go before all else: where those `owed` one could have one together; in a
-/// cluster at rest where all jobs could, by first fit.
+/// True if first processes come before all else. In general this holds if the `owed` jobs could
+/// have a process each at the same time. In an idle cluster it holds if all jobs could, by first
+/// fit.
 fn goes_first(ledger: &Ledger<'_>, group: Group, owed: &BTreeSet<usize>) -> bool {
     if !is_at_rest(ledger) {
         return is_arrangeable(ledger, group, owed.iter().copied(), TRIES);
     }
-    // What is awaited has its place already, which first fit would not know.
+    // Promises have their places already, which first fit would not know.
     if !ledger.schedule.promises.is_empty() {
         return false;
     }
@@ -57,11 +59,11 @@ fn goes_first(ledger: &Ledger<'_>, group: Group, owed: &BTreeSet<usize>) -> bool
     is_arrangeable(ledger, group, all, 0)
 }
 
-/// So many cycles the planner has to give a first process.
+/// Cycles within which the planner has to give a first process.
 const PATIENCE: u64 = 3;
 
-/// Whether the job at `place` could have a process, has had nothing for some cycles, and its turn has
-/// come.
+/// True if the job at `place` could have a process, has had nothing for `PATIENCE` cycles, and its
+/// search was not put off.
 fn is_starving(ledger: &Ledger<'_>, place: usize) -> bool {
     let line = &ledger.jobs[place];
     let is_put_off = line.report.held_back == Some(HeldBack::NextCycle)
@@ -71,8 +73,9 @@ fn is_starving(ledger: &Ledger<'_>, place: usize) -> bool {
     ledger.owed.is_startable[place] && line.has() == 0 && !is_put_off && PATIENCE <= waited
 }
 
-/// While work moves, the last process of a job that is owed one does not go to a peer; nor does that of
-/// a user that is. A job that is moved has another one. In a cluster at rest evenness may come first.
+/// Unless the cluster is idle, no peer takes the last process of a job that is owed a process, or
+/// of a user that is. A moved job has another process instead. In an idle cluster evenness may come
+/// first.
 pub(super) fn check_last(ledger: &Ledger<'_>, findings: &mut Vec<Finding>) {
     if is_at_rest(ledger) {
         return;
@@ -98,7 +101,8 @@ pub(super) fn check_last(ledger: &Ledger<'_>, findings: &mut Vec<Finding>) {
     }
 }
 
-/// Whether `victim` was taken for a job of the same priority, and is not moved.
+/// True if `victim` was preempted for a job of its own group (tree of pools and priority), and not
+/// moved.
 pub(super) fn is_taken_by_peer(ledger: &Ledger<'_>, victim: &Victim<'_>) -> bool {
     let is_peer = victim.beneficiary.is_some_and(|taker| {
         let taker = &ledger.jobs[taker];

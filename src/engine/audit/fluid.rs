@@ -1,7 +1,8 @@
 //! Shares in fractions of a quantum, as if work could be divided without end.
 //!
-//! Weighted max-min: all have the same for their weight, but for those that want less; their rest goes
-//! to the others. A share is a fraction of two integers, so that no rounding decides.
+//! Weighted max-min: all sharers have the same by weight, except sharers that want less; the rest
+//! goes to the remaining sharers. A share is a fraction of two integers, so that no rounding
+//! decides.
 
 /// An amount of quanta: `above / below`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -10,7 +11,7 @@ pub(super) struct Amount {
     below: u128,
 }
 
-/// One of those that share an amount.
+/// An entity that shares an amount with its peers.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Sharer {
     pub(super) weight: u64,
@@ -19,15 +20,15 @@ pub(super) struct Sharer {
 }
 
 impl Amount {
-    /// Nothing.
+    /// Zero.
     pub(super) const NONE: Amount = Amount { above: 0, below: 1 };
 
-    /// So many whole quanta.
+    /// The amount of `quanta` whole quanta.
     pub(super) fn whole(quanta: u64) -> Amount {
         Amount { above: u128::from(quanta), below: 1 }
     }
 
-    /// Whether it is enough for so many quanta, and for something at all.
+    /// True if the amount is at least `quanta`, and `quanta` is not 0.
     pub(super) fn covers(self, quanta: u64) -> bool {
         let needed = u128::from(quanta).checked_mul(self.below);
         0 < quanta && needed.is_some_and(|needed| needed <= self.above)
@@ -44,8 +45,8 @@ impl Amount {
     }
 }
 
-/// How much of `total` each of `sharers` has. Where numbers are too large to be exact, all shares are
-/// empty: then nothing is owed, and nothing can be found wrong.
+/// Divides `total` among `sharers`. If numbers are too large to be exact, all shares are 0: then no
+/// process is owed, and the audit finds nothing wrong.
 pub(super) fn shares(total: Amount, sharers: &[Sharer]) -> Vec<Amount> {
     try_shares(total, sharers).unwrap_or_else(|| vec![Amount::NONE; sharers.len()])
 }
@@ -53,7 +54,7 @@ pub(super) fn shares(total: Amount, sharers: &[Sharer]) -> Vec<Amount> {
 fn try_shares(total: Amount, sharers: &[Sharer]) -> Option<Vec<Amount>> {
     let mut shares = vec![Amount::NONE; sharers.len()];
     let mut rising: Vec<usize> = (0..sharers.len()).collect();
-    // Those that want least for their weight have enough first.
+    // Sharers that want least by weight are satisfied first.
     rising.sort_by(|&one, &other| {
         let scaled =
             |of: usize, by: usize| u128::from(sharers[of].demand) * u128::from(sharers[by].weight);

@@ -117,8 +117,8 @@ impl<'a> Ledger<'a> {
         for &Promise { job, machine, order } in &self.snapshot.promises {
             *before.entry((job, machine, order)).or_default() += 1;
         }
-        // Where shares were taken for somebody, the last promise there is what they were taken for,
-        // though one like it may have been dropped before.
+        // If shares were preempted for a job on a node, its last promise there is their purpose,
+        // even if an equal promise was dropped before.
         let paid_for: BTreeSet<(JobId, MachineIx)> = self
             .schedule
             .preemptions
@@ -241,8 +241,8 @@ impl<'a> Ledger<'a> {
         &self.jobs[self.places[&id]]
     }
 
-    /// The entities of the jobs at `one` and `other` at the level that divides them: class, else
-    /// user, else job. `None` where nothing divides a job from itself.
+    /// The entities of the jobs at `one` and `other` at their dividing level: class, else user,
+    /// else job. `None` if both are the same job.
     pub(super) fn dividing(&self, one: usize, other: usize) -> Option<(Entity, Entity)> {
         self.entities(one).into_iter().zip(self.entities(other)).find(|(one, other)| one != other)
     }
@@ -253,7 +253,7 @@ impl<'a> Ledger<'a> {
         [Entity::Class(line.job.class.0), Entity::User(line.user), Entity::Job(place)]
     }
 
-    /// What `entity` holds.
+    /// Amounts of `entity`.
     pub(super) fn standing(&self, entity: Entity) -> Standing {
         match entity {
             Entity::Class(class) => self.classes[class],
@@ -267,7 +267,7 @@ impl<'a> Ledger<'a> {
         self.user_places.get(&(class, user)).map(|&place| Entity::User(place))
     }
 
-    /// How `amount` of `one` compares with `amount` of `other`, each by its weight.
+    /// Compares the amounts of two entities, each by its weight.
     pub(super) fn by_weight(&self, one: (Entity, u64), other: (Entity, u64)) -> Ordering {
         let scaled = |amount: u64, weight: u32| u128::from(amount) * u128::from(weight);
         scaled(one.1, self.weight(other.0)).cmp(&scaled(other.1, self.weight(one.0)))
@@ -281,8 +281,8 @@ impl<'a> Ledger<'a> {
         }
     }
 
-    /// Whether machine `ix` is in a pool that `line`'s class may use: for fair-share work its own
-    /// and what lies in it, for other work only its own.
+    /// True if node `ix` is in a pool that `line`'s class may use. Fair-share work may use its own
+    /// pool and the pools in it, other work only its own pool.
     pub(super) fn is_in_pool(&self, line: &JobLine<'_>, ix: MachineIx) -> bool {
         let pool = self.snapshot.machine(ix).pool;
         match line.class.policy {
@@ -293,8 +293,8 @@ impl<'a> Ledger<'a> {
         }
     }
 
-    /// What one allocation of `line`'s job takes on machine `ix`; `None` if the machine is no match
-    /// for a reservation, which takes machines whole (I10).
+    /// Size of a share of `line`'s job on node `ix`. `None` if the node does not match a
+    /// reservation, which takes whole nodes (I10).
     pub(super) fn size_on(&self, line: &JobLine<'_>, ix: MachineIx) -> Option<u64> {
         let asked = line.job.order.qshares().0;
         let whole = self.machines[ix.0].order;
@@ -312,7 +312,8 @@ impl<'a> Ledger<'a> {
         (asked..=asked.saturating_add(overage)).contains(&whole).then_some(whole)
     }
 
-    /// Whether `line`'s job may get room on machine `ix`, if there is any, and how much it takes.
+    /// Size of a new share of `line`'s job on node `ix`, free space aside; `None` if the job may
+    /// get nothing there.
     pub(super) fn would_take(&self, line: &JobLine<'_>, ix: MachineIx) -> Option<u64> {
         let is_open = self.snapshot.machine(ix).state.is_schedulable()
             && self.is_in_pool(line, ix)
@@ -325,7 +326,7 @@ impl<'a> Ledger<'a> {
         self.machines.iter().enumerate().map(|(ix, machine)| (MachineIx(ix), machine))
     }
 
-    /// What an entity is called.
+    /// Name of an entity, for findings.
     pub(super) fn describe(&self, entity: Entity) -> String {
         match entity {
             Entity::Class(class) => {
@@ -340,14 +341,14 @@ impl<'a> Ledger<'a> {
         }
     }
 
-    /// What a machine is called.
+    /// Name of a node.
     pub(super) fn name(&self, ix: MachineIx) -> &'a str {
         &self.snapshot.machines[ix.0].name
     }
 }
 
-/// What `nshares` counted for `job` amount to: what it holds by the size it has, which for a
-/// reservation is its machine's; the rest by the size it asks for.
+/// Converts a target of `nshares` for `job` to qshares. Its shares count by their actual size,
+/// which for a reservation is the node's; the rest counts by the size that the job asks for.
 fn counted(job: &Job, nshares: u64) -> u64 {
     let held: Vec<u64> = job.held().map(|share| share.order.qshares().0).collect();
     match nshares.checked_sub(job.nshares_held().0) {

@@ -1,9 +1,10 @@
-//! The entries of the [`Ledger`](super::ledger::Ledger): what one job, machine, share or side came to.
+//! The entries of the [`Ledger`](super::ledger::Ledger): the outcome for a job, node, share or
+//! side.
 
 use crate::engine::{Job, JobReport, Preemption, Share};
 use crate::model::{Millis, ResourceClass};
 
-/// One job. Numbers are nshares.
+/// A job. Numbers are nshares.
 #[derive(Debug)]
 pub(super) struct JobLine<'a> {
     pub(super) job: &'a Job,
@@ -23,11 +24,11 @@ pub(super) struct JobLine<'a> {
     pub(super) kept: u64,
     /// The same in qshares.
     pub(super) standing: Standing,
-    /// Where its user's standing within its class is.
+    /// Index of the standing of its user within its class.
     pub(super) user: usize,
 }
 
-/// One machine. Amounts are qshares.
+/// A node. Amounts are qshares.
 #[derive(Debug, Default)]
 pub(super) struct MachineLine {
     pub(super) order: u64,
@@ -66,7 +67,7 @@ pub(super) struct Victim<'a> {
     pub(super) beneficiary: Option<usize>,
 }
 
-/// What an entity holds, in qshares.
+/// Amounts of an entity, in qshares.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Standing {
     /// After the cycle, without promises.
@@ -78,7 +79,7 @@ pub(super) struct Standing {
     pub(super) floor: u64,
     /// The most it can have had: all gains, no losses.
     pub(super) ceiling: u64,
-    /// What the report says is counted for it.
+    /// Target in the report.
     pub(super) given: u64,
 }
 
@@ -101,7 +102,7 @@ impl JobLine<'_> {
         self.holds() + self.promised
     }
 
-    /// Quanta of one process.
+    /// Quanta of a process.
     pub(super) fn order(&self) -> u64 {
         self.job.order.qshares().0
     }
@@ -116,7 +117,7 @@ impl JobLine<'_> {
         self.held + self.expanded + self.promised
     }
 
-    /// What is counted for it, in qshares.
+    /// Target of the job, in qshares.
     pub(super) fn given(&self) -> u64 {
         self.standing.given
     }
@@ -125,13 +126,13 @@ impl JobLine<'_> {
         self.class.policy.is_preemptable()
     }
 
-    /// Whether it gets nothing more, whatever it wants.
+    /// True if the job gets nothing more, whatever its demand.
     pub(super) fn has_ended(&self) -> bool {
         self.job.facts.is_completing || self.job.is_spent
     }
 
-    /// Whether it deserves more than it would have with `held` nshares and is below the
-    /// fragmentation `threshold` (D4).
+    /// True if `held` nshares are less than the job's fair share and below the fragmentation
+    /// `threshold` (D4).
     pub(super) fn is_poor_with(&self, held: u64, threshold: u64) -> bool {
         let amount = held.saturating_mul(self.job.order.qshares().0);
         held < threshold && amount < self.report.pure_fair_share.0
@@ -139,13 +140,13 @@ impl JobLine<'_> {
 }
 
 impl MachineLine {
-    /// Room for others now: free, and not needed for a promise once the leaving have left. Negative
-    /// by as much as the machine is over-committed or over-promised.
+    /// Usable space now: free, and not needed for a promise once the terminating shares have
+    /// exited. Negative by the amount by which the node is over-committed or over-promised.
     pub(super) fn usable(&self) -> i128 {
         self.slack().min(i128::from(self.order) - i128::from(self.staying + self.leaving))
     }
 
-    /// Room for others once the leaving have left and the promised have come.
+    /// Space left once the terminating shares have exited and the promised shares have started.
     pub(super) fn slack(&self) -> i128 {
         i128::from(self.order) - i128::from(self.staying + self.promised)
     }

@@ -1,13 +1,13 @@
 //! A second opinion: checks a finished schedule against the rules, sharing no code with the phases
 //! that made it.
 //!
-//! It is not a second planner. It recounts the cluster from the snapshot and the schedule and asks
-//! of the outcome what the invariants promise; of the schedule's report it believes only what the
-//! report alone can say: the counts, the pure fair shares and the reasons.
+//! The audit is not a second planner. It recounts the cluster from the snapshot and the schedule
+//! and checks the outcome against the invariants. Of the schedule's report it believes only the
+//! facts that the report alone can state: the targets, the pure fair shares and the reasons.
 //!
-//! Every rule is exact in one direction: a finding means that a promise was broken, in whatever order
-//! the phases did their work. Where the order matters and cannot be seen in the outcome, a rule uses
-//! the bound that is kindest to the planner, and its documentation says which.
+//! Every rule is exact in one direction: a finding means that an invariant was broken, in whatever
+//! order the phases did their work. If the order matters and the outcome does not show it, a rule
+//! uses the bound that is kindest to the planner, and its documentation says which.
 //!
 //! Fairness is judged from the invariants, by another way than the planner goes:
 //!
@@ -45,7 +45,7 @@ pub use finding::{Finding, Rule};
 use super::{Effort, Schedule, Snapshot};
 use ledger::Ledger;
 
-/// One rule, looked into.
+/// Check of a rule; appends its findings.
 type Check = fn(&Ledger<'_>, &mut Vec<Finding>);
 
 /// Every rule: what must never happen first, what should have happened last.

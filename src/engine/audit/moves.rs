@@ -26,8 +26,8 @@ pub(super) fn check_passes(ledger: &Ledger<'_>, findings: &mut Vec<Finding>) {
     }
 }
 
-/// A job that is moved has as many processes and promises as before, but for those taken from it; and
-/// as many new ones as were moved, on other machines.
+/// A moved job has as many processes and promises as before, except shares taken from it. It has as
+/// many new shares on other nodes as were moved.
 pub(super) fn check_moves(ledger: &Ledger<'_>, findings: &mut Vec<Finding>) {
     let mut moves: BTreeMap<usize, BTreeMap<MachineIx, u64>> = BTreeMap::new();
     for victim in &ledger.victims {
@@ -44,7 +44,7 @@ pub(super) fn check_moves(ledger: &Ledger<'_>, findings: &mut Vec<Finding>) {
             });
         let before = line.held + count(promised);
         let due = (before + moved).saturating_sub(line.lost).min(useful(line.job));
-        // Where several machines were left, what is new on one is elsewhere for the others.
+        // If a job left several nodes, a new share on one of them is elsewhere for the rest.
         let elsewhere = |ix| gains_elsewhere(ledger, line.job.id, ix);
         let is_made_good = from.iter().all(|(&ix, &moved)| moved <= elsewhere(ix));
         if line.has() < due || !is_made_good {
@@ -55,7 +55,7 @@ pub(super) fn check_moves(ledger: &Ledger<'_>, findings: &mut Vec<Finding>) {
     }
 }
 
-/// How many processes the job called `id` begins, or is promised, on other machines than `ix`.
+/// Number of processes that the job called `id` begins, or is promised, on nodes other than `ix`.
 fn gains_elsewhere(ledger: &Ledger<'_>, id: JobId, ix: MachineIx) -> u64 {
     let shares = ledger.schedule.expansions.iter().map(|new| (new.job, new.machine));
     let promises = ledger.schedule.promises.iter().map(|new| (new.job, new.machine));

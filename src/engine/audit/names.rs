@@ -1,4 +1,4 @@
-//! Whether everything the schedule names exists.
+//! Checks that every job, share and node named in the schedule exists.
 
 use std::collections::BTreeMap;
 
@@ -6,7 +6,7 @@ use super::finding::{Finding, Rule};
 use crate::engine::{Expansion, Preemption, Promise, Schedule, Snapshot};
 use crate::model::{JobId, MachineIx};
 
-/// What the schedule names that does not exist.
+/// Findings for the names in the schedule that do not exist.
 pub(super) fn unknown_names(
     snapshot: &Snapshot,
     schedule: &Schedule,

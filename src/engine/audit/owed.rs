@@ -1,9 +1,9 @@
 //! Jobs that are owed a first process.
 //!
-//! A job is owed a process if one is counted for it; that counts are even is looked at elsewhere. A
-//! user with no such job is owed the smallest of its processes if its share covers that one. A class
-//! shares the machines of its tree with the classes of its priority, by weight; a user shares with the
-//! users of the class, equally.
+//! A job is owed a process if its target is at least a process; another check covers the evenness
+//! of targets. A user without such a job is owed the smallest of its processes if the user's part
+//! covers that process. A class shares the nodes of its tree with the classes of its priority, by
+//! weight. A user shares with the users of the class, equally.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,18 +12,18 @@ use super::ledger::Ledger;
 use super::lines::JobLine;
 use crate::model::{ClassIx, PoolIx};
 
-/// Classes of one priority that share the machines of one tree of pools.
+/// Classes of equal priority that share the nodes of a tree of pools.
 pub(super) type Group = (PoolIx, u32);
 
-/// The jobs and users that are owed a process, whatever they have.
+/// The jobs and users that are owed a process, whatever they hold.
 #[derive(Debug, Default)]
 pub(super) struct Owed {
-    /// For each job, whether a process of it could start: there is work for one, and a machine that
-    /// is up and large enough.
+    /// For each job, true if a process of it could start: it has work for a process, and a node
+    /// that is up and large enough.
     pub(super) is_startable: Vec<bool>,
     /// The places of jobs, by the classes they share with.
     pub(super) jobs: BTreeMap<Group, BTreeSet<usize>>,
-    /// The places of users that are owed one, but not by which job, by their smallest processes.
+    /// The places of users that are owed a process.
     pub(super) users: BTreeSet<usize>,
 }
 
@@ -48,8 +48,8 @@ impl Owed {
         let is_meant = |place: usize| self.is_startable[place] || 0 < ledger.jobs[place].holds();
         let meant = jobs.iter().copied().filter(|&place| is_meant(place));
         let smallest = meant.min_by_key(|&place| {
-            // Of several, one that has it already; else one that is bound to no machines is the easiest to
-            // place.
+            // Of equally small jobs, a job that holds a process comes first; then a job without a
+            // node list, as it is easiest to place.
             let line = &ledger.jobs[place];
             (line.order(), line.held == 0, line.job.machines.is_some(), place)
         });
@@ -66,14 +66,14 @@ impl Owed {
         self.jobs.entry(group).or_default().extend(places);
     }
 
-    /// Whether the job at `place` is owed a process.
+    /// True if the job at `place` is owed a process.
     pub(super) fn contains(&self, ledger: &Ledger<'_>, place: usize) -> bool {
         let jobs = self.jobs.get(&group_of(ledger, &ledger.jobs[place]));
         jobs.is_some_and(|jobs| jobs.contains(&place))
     }
 
-    /// What a group shares: the machines of its tree that are up, without what cannot be preempted
-    /// and what better priorities want.
+    /// Amount that a group shares: the nodes of its tree that are up, less the space of work that
+    /// cannot be preempted and the demand of higher priorities.
     fn capacity(&self, ledger: &Ledger<'_>, (tree, priority): Group) -> u64 {
         let topology = &ledger.snapshot.topology;
         let is_open = |ix| {
@@ -99,8 +99,8 @@ impl Owed {
         most.max(line.has()).saturating_mul(line.order())
     }
 
-    /// How much of `total` the jobs at `places` have, those together that are one by `side`. Within
-    /// a class all weigh the same.
+    /// Divides `total` among the jobs at `places`, grouped by `side`. All users within a class
+    /// weigh the same.
     fn split<S: Ord>(
         &self,
         ledger: &Ledger<'_>,

@@ -1,6 +1,6 @@
-//! Where new shares and promises may be, of what size, and for whom.
+//! Checks the nodes, sizes and owners of new shares and promises.
 //!
-//! A promise is a share that has not begun: whatever holds for the one holds for the other.
+//! A promise is a share that has not begun: the same rules hold for both.
 
 use std::collections::BTreeSet;
 
@@ -36,7 +36,7 @@ pub(super) fn check_commitment(ledger: &Ledger<'_>, findings: &mut Vec<Finding>)
     }
 }
 
-/// What is promised on a machine fits beside what stays there.
+/// The promises on a node fit beside the shares that stay there.
 pub(super) fn check_promised_room(ledger: &Ledger<'_>, findings: &mut Vec<Finding>) {
     for (ix, machine) in ledger.machines_with_ix() {
         if machine.promised > 0 && machine.slack() < 0 {
@@ -99,7 +99,7 @@ pub(super) fn check_squatters(ledger: &Ledger<'_>, findings: &mut Vec<Finding>) 
     }
 }
 
-/// Work that names machines goes to no others.
+/// A job with a node list uses no other nodes.
 pub(super) fn check_machine_lists(ledger: &Ledger<'_>, findings: &mut Vec<Finding>) {
     for Gain { what, job, machine, .. } in gains(ledger) {
         if !ledger.line(job).job.may_use(machine) {
@@ -134,8 +134,8 @@ pub(super) fn check_ended_work(ledger: &Ledger<'_>, findings: &mut Vec<Finding>)
     }
 }
 
-/// A job that gets or is promised something has no more than its cap (I12). One that was above it
-/// may stay there, and gets nothing. Work that has ended is another rule's matter.
+/// A job that gets or is promised a share has no more than its cap (I12). A job that was above its
+/// cap may stay there, and gets nothing. Another rule covers jobs that have ended.
 pub(super) fn check_caps(ledger: &Ledger<'_>, findings: &mut Vec<Finding>) {
     for line in ledger.jobs.iter().filter(|line| !line.has_ended()) {
         let has = line.has();

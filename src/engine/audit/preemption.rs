@@ -1,4 +1,4 @@
-//! Who lost shares to whom, and whether that was right.
+//! Checks the preemptions: donors, beneficiaries, and the rules between them.
 //!
 //! Fairness between two jobs is judged where their ways part: between their classes, else between
 //! their users, else between themselves (D2).
@@ -13,10 +13,10 @@ use super::lines::{Entity, Victim};
 use crate::engine::PreemptionRule;
 use crate::model::{MachineIx, ProcessLimit, ceil_div};
 
-/// The shares taken on one machine for one beneficiary.
+/// The shares preempted on a node for a beneficiary.
 pub(super) type Plans<'v, 'a> = BTreeMap<(MachineIx, usize), Vec<&'v Victim<'a>>>;
 
-/// What one entity lost to another.
+/// Amount that an entity lost to another entity.
 #[derive(Default)]
 struct Toll {
     /// With the largest share.
@@ -34,8 +34,8 @@ pub(super) fn check_victims(ledger: &Ledger<'_>, findings: &mut Vec<Finding>) {
     }
 }
 
-/// A receipt says where the share is and what is lost with it, and names a beneficiary exactly if
-/// the rule is about somebody else's need.
+/// A receipt states the node of the share and the loss. It names a beneficiary exactly if the rule
+/// is about the need of another job.
 pub(super) fn check_receipts(ledger: &Ledger<'_>, findings: &mut Vec<Finding>) {
     for Victim { share, receipt, .. } in &ledger.victims {
         let loss = share.facts.investment.saturating_add(share.facts.initialization);
@@ -89,8 +89,8 @@ pub(super) fn check_limits(ledger: &Ledger<'_>, findings: &mut Vec<Finding>) {
     }
 }
 
-/// The rule `Priority` is for beneficiaries of strictly better priority, the fairness rules for
-/// those of equal priority; worse priority never takes (I14).
+/// The rule `Priority` is for beneficiaries of strictly higher priority, the fairness rules are for
+/// beneficiaries of equal priority. Lower priorities never preempt higher priorities (I14).
 pub(super) fn check_priorities(ledger: &Ledger<'_>, findings: &mut Vec<Finding>) {
     for victim in &ledger.victims {
         let Some(beneficiary) = victim.beneficiary else { continue };
@@ -117,8 +117,8 @@ pub(super) fn check_priorities(ledger: &Ledger<'_>, findings: &mut Vec<Finding>)
     }
 }
 
-/// Whoever shares are taken for has a promise, or a new share, on that very machine (D2); or
-/// somebody has who is moved there for it.
+/// A beneficiary has a promise or a new share on the very node of its victims (D2), or a job that
+/// is moved for it has.
 pub(super) fn check_payment(ledger: &Ledger<'_>, findings: &mut Vec<Finding>) {
     for (ix, beneficiary) in plans(ledger).into_keys() {
         if !is_paid(ledger, beneficiary, ix) {
@@ -129,12 +129,12 @@ pub(super) fn check_payment(ledger: &Ledger<'_>, findings: &mut Vec<Finding>) {
     }
 }
 
-/// No victim is superfluous: without any one of them the beneficiary would not fit (I18).
+/// No victim is superfluous: without any of them the beneficiary would not fit (I18).
 ///
-/// Judged by the room that is left over on the machine in the end, less what plans for others may
-/// have added to it later. A beneficiary that is promised several nshares on the machine may have
-/// been served one by one; then only the last plan is sure to have been tight, and it contains no
-/// larger share than the largest.
+/// Judged by the space that is left over on the node in the end, less what plans for other jobs may
+/// have added later. A beneficiary with several promises on the node may have been served in
+/// several plans. Then only the last plan is sure to have been tight, and it contains no share
+/// larger than the largest.
 pub(super) fn check_superfluous(ledger: &Ledger<'_>, findings: &mut Vec<Finding>) {
     let plans = plans(ledger);
     let paid = plans.iter().filter(|((ix, beneficiary), _)| is_paid(ledger, *beneficiary, *ix));
@@ -163,9 +163,9 @@ pub(super) fn check_superfluous(ledger: &Ledger<'_>, findings: &mut Vec<Finding>
 /// first process of a job that had nothing is excepted, and so is what a side that was better off
 /// holds above its count.
 ///
-/// The donor's side is credited with all it gained in this cycle and all it lost to others; the
-/// beneficiary's only with what it had before, less all it lost, and with the nshares it must have
-/// been promised before the last plan that took from this donor.
+/// The donor's side is credited with all its gains in this cycle and all its losses to other sides.
+/// The beneficiary's side is credited only with its holdings before, less all losses, and with the
+/// nshares it must have been promised before the last plan that took from this donor.
 pub(super) fn check_pairs(ledger: &Ledger<'_>, findings: &mut Vec<Finding>) {
     for ((donor, taker), mut toll) in tolls(ledger, findings) {
         toll.forget_firsts(ledger);
@@ -188,10 +188,12 @@ pub(super) fn check_pairs(ledger: &Ledger<'_>, findings: &mut Vec<Finding>) {
 }
 
 impl Toll {
-    /// Leaves out what may have gone for first processes: of each job that had nothing what is no
-    /// more than one plan on one machine, and what made room elsewhere for work in its way.
+    /// Leaves out shares that may have been preempted for first processes. For each job that had
+    /// nothing, this is at most a single plan on a single node, and space made elsewhere for jobs
+    /// in its way.
     ///
-    /// What may be more than one plan stays in: then the first of them came before the others.
+    /// An amount that may be more than a single plan stays in: then the first of the plans came
+    /// before the rest.
     fn forget_firsts(&mut self, ledger: &Ledger<'_>) {
         let mut may_be_first: BTreeMap<usize, bool> = BTreeMap::new();
         for (&(ix, taker), &taken) in &self.taken {
@@ -200,7 +202,7 @@ impl Toll {
             let promises = promises_of(ledger, taker, ix);
             let is_one_plan = promises <= 1 || taken <= most;
             let known = may_be_first.insert(taker, line.floor() == 0 && is_one_plan);
-            // A second machine is a second plan, but for one where it gets nothing itself.
+            // A second node is a second plan, except a node on which the job gets nothing itself.
             if known.is_some_and(|known| !known || 0 < promises) {
                 may_be_first.insert(taker, false);
             }
@@ -209,15 +211,15 @@ impl Toll {
     }
 }
 
-/// What the beneficiaries of `toll` must have been promised before its last plan was made.
+/// Amount that the beneficiaries of `toll` must have been promised before its last plan was made.
 ///
-/// A plan makes room for one nshare, and as no victim is superfluous it takes less than that and
-/// the smallest of its victims together. What was taken on a machine therefore tells how many plans
-/// there were at least, and each but the last was paid before the last began. Where the machine had
-/// shrunk below its use, the first plan had to make up for that, too.
+/// A plan makes space for an nshare. As no victim is superfluous, it takes less than that nshare
+/// plus the smallest of its victims. So the amount taken on a node gives a lower bound of the
+/// number of plans. Each plan but the last was paid before the last began. If the node had shrunk
+/// below its use, the first plan had to make up for that, too.
 fn gained_before_last(ledger: &Ledger<'_>, toll: &Toll) -> u64 {
     let (mut gained, mut last) = (0, 0);
-    // Where others were moved for it, it was promised nothing itself.
+    // On a node where jobs were moved for it, the beneficiary was promised nothing itself.
     let own = toll.taken.iter().filter(|((ix, place), _)| is_placed(ledger, *place, *ix));
     for (&(ix, beneficiary), &taken) in own {
         let order = ledger.jobs[beneficiary].job.order.qshares().0;
@@ -238,8 +240,8 @@ pub(super) fn overhang(ledger: &Ledger<'_>, ix: MachineIx) -> u64 {
     (machine.staying - machine.expanded + lost).saturating_sub(machine.order)
 }
 
-/// What each entity lost to which other of the same priority. A job that takes from itself is reported
-/// at once.
+/// Amounts that entities lost to other entities of the same priority. A job that takes from itself
+/// is reported at once.
 fn tolls(ledger: &Ledger<'_>, findings: &mut Vec<Finding>) -> BTreeMap<(Entity, Entity), Toll> {
     let mut tolls: BTreeMap<(Entity, Entity), Toll> = BTreeMap::new();
     for (victim, beneficiary) in takings(ledger) {
@@ -260,10 +262,10 @@ fn tolls(ledger: &Ledger<'_>, findings: &mut Vec<Finding>) -> BTreeMap<(Entity, 
     tolls
 }
 
-/// Nobody becomes needy by giving to the needy (I19, D5).
+/// No donor becomes needy by giving to a needy job (I19, D5).
 ///
-/// Exempt are donors that gain as well in this cycle, that lost to somebody who held nothing, or
-/// whose side held more than was counted for it: that was theirs to lose.
+/// Exempt are donors that gain as well in this cycle, that lost to a job that held nothing, or
+/// whose side held more than its target.
 pub(super) fn check_donors(ledger: &Ledger<'_>, findings: &mut Vec<Finding>) {
     let threshold = ledger.snapshot.topology.settings.fragmentation_threshold;
     let mut gifts: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
@@ -301,7 +303,7 @@ pub(super) fn takings<'l, 'a>(
     taken.filter_map(|victim| victim.beneficiary.map(|beneficiary| (victim, beneficiary)))
 }
 
-/// The shares taken on each machine for each job, those included that were moved for it.
+/// The shares preempted on each node for each job, including shares moved for it.
 pub(super) fn plans<'l, 'a>(ledger: &'l Ledger<'a>) -> Plans<'l, 'a> {
     let mut plans = Plans::new();
     for victim in &ledger.victims {
@@ -312,7 +314,7 @@ pub(super) fn plans<'l, 'a>(ledger: &'l Ledger<'a>) -> Plans<'l, 'a> {
     plans
 }
 
-/// Whether the job at `place`, or one that is moved for it, has a promise or a new share on machine
+/// True if the job at `place`, or a job that is moved for it, has a promise or a new share on node
 /// `ix`.
 fn is_paid(ledger: &Ledger<'_>, place: usize, ix: MachineIx) -> bool {
     let mut moved = ledger.victims.iter().filter(|victim| {
@@ -323,23 +325,23 @@ fn is_paid(ledger: &Ledger<'_>, place: usize, ix: MachineIx) -> bool {
     is_placed(ledger, place, ix) || moved.any(|victim| is_placed(ledger, victim.donor, ix))
 }
 
-/// Whether the job at `place` has a promise or a new share on machine `ix`.
+/// True if the job at `place` has a promise or a new share on node `ix`.
 fn is_placed(ledger: &Ledger<'_>, place: usize, ix: MachineIx) -> bool {
     let id = ledger.jobs[place].job.id;
     let mut new = ledger.schedule.expansions.iter();
     promises_of(ledger, place, ix) > 0 || new.any(|new| new.job == id && new.machine == ix)
 }
 
-/// How many nshares are promised to the job at `place` on machine `ix`.
+/// Number of nshares promised to the job at `place` on node `ix`.
 pub(super) fn promises_of(ledger: &Ledger<'_>, place: usize, ix: MachineIx) -> u64 {
     let id = ledger.jobs[place].job.id;
     let promises = ledger.schedule.promises.iter();
     promises.filter(|promise| promise.job == id && promise.machine == ix).map(|_| 1).sum()
 }
 
-/// What the plans for the job at `place` on machine `ix` can have left over between them. A plan
+/// Most that the plans for the job at `place` on node `ix` can have left over together. A plan
 /// leaves less than the smallest of its victims, and there were no more plans than promises; some
-/// may have needed no victim.
+/// plans may have needed no victim.
 fn overshoot(ledger: &Ledger<'_>, place: usize, ix: MachineIx, victims: &[&Victim<'_>]) -> u64 {
     let plans = usize::try_from(promises_of(ledger, place, ix).max(1)).unwrap_or(usize::MAX);
     let mut orders: Vec<u64> =

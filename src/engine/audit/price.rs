@@ -1,4 +1,4 @@
-//! What room for one more process may cost: how much of its peers' work may be lost (I11).
+//! Checks the loss caused for another process: how much work of its peers may be lost (I11).
 
 use std::collections::BTreeMap;
 
@@ -15,7 +15,8 @@ const CREDIT: (u64, Millis) = (8, 300_000);
 /// class allows or its waiting has cost. A job that has nothing, and is owed or counted a process, has
 /// the first for nothing. A job that is moved loses work like any other.
 ///
-/// Several processes on one machine are judged together, and the first is taken to be the dearest.
+/// Several processes on a node are judged together, and the first is taken to be the most
+/// expensive.
 pub(super) fn check_prices(ledger: &Ledger<'_>, findings: &mut Vec<Finding>) {
     let mut by_job: BTreeMap<usize, Vec<(MachineIx, Vec<&Victim<'_>>)>> = BTreeMap::new();
     for ((ix, taker), victims) in plans(ledger) {
@@ -58,16 +59,16 @@ pub(super) fn check_prices(ledger: &Ledger<'_>, findings: &mut Vec<Finding>) {
     }
 }
 
-/// Whether the job at `place` has its first process at any price.
+/// True if the job at `place` gets its first process at any loss.
 pub(super) fn is_first_free(ledger: &Ledger<'_>, place: usize) -> bool {
     let line = &ledger.jobs[place];
     let is_fixed = !line.is_fair_share();
     is_fixed || 0 < line.report.given.0 || ledger.owed.contains(ledger, place)
 }
 
-/// The most that can have been lost with a first process of `line`'s job. It needs every one of its
-/// victims; so all but the smallest are together smaller than the process, and what the machine had
-/// shrunk below its use by.
+/// Most that can have been lost for a first process of `line`'s job. The process needs every
+/// victim. So all victims but the smallest are together smaller than the process plus the amount by
+/// which the node had shrunk below its use.
 fn first(line: &JobLine<'_>, victims: &[&Victim<'_>], overhang: u64) -> Millis {
     let mut orders: Vec<u64> =
         victims.iter().map(|victim| victim.share.order.qshares().0).collect();
@@ -84,7 +85,7 @@ fn first(line: &JobLine<'_>, victims: &[&Victim<'_>], overhang: u64) -> Millis {
     losses.into_iter().take(needed).fold(0, Millis::saturating_add)
 }
 
-/// The most that may be lost for one more process of `line`'s job, which has something.
+/// Loss limit for another process of `line`'s job, which already has something.
 pub(super) fn most(ledger: &Ledger<'_>, line: &JobLine<'_>) -> Millis {
     prices(ledger, line).into_iter().fold(0, Millis::max)
 }

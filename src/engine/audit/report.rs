@@ -1,4 +1,4 @@
-//! Whether the report tells what happened, and leaves nobody without a reason (I31).
+//! Checks that the report matches the outcome, and gives every waiting job a reason (I31).
 
 use super::finding::{Finding, Rule};
 use super::ledger::Ledger;
@@ -20,7 +20,7 @@ pub(super) fn check_holdings(ledger: &Ledger<'_>, findings: &mut Vec<Finding>) {
     }
 }
 
-/// Caps are what the rules give. One below what a job holds means the same as one equal to it.
+/// Caps follow from the rules. A cap below what a job holds means the same as a cap equal to it.
 pub(super) fn check_caps(ledger: &Ledger<'_>, findings: &mut Vec<Finding>) {
     for line in &ledger.jobs {
         let told = line.report.cap.nshares.0;
@@ -32,7 +32,7 @@ pub(super) fn check_caps(ledger: &Ledger<'_>, findings: &mut Vec<Finding>) {
     }
 }
 
-/// Whoever has less than it wants is told why.
+/// A job that has less than it wants is given a reason.
 pub(super) fn check_reasons(ledger: &Ledger<'_>, findings: &mut Vec<Finding>) {
     for line in &ledger.jobs {
         let (has, wanted) = (line.holds(), line.report.wanted);
@@ -43,7 +43,8 @@ pub(super) fn check_reasons(ledger: &Ledger<'_>, findings: &mut Vec<Finding>) {
     }
 }
 
-/// The accounts of fair-share classes, and of the users in them, add up from those of their jobs.
+/// The accounts of fair-share classes, and of the users in them, are the sums of the accounts of
+/// their jobs.
 pub(super) fn check_accounts(ledger: &Ledger<'_>, findings: &mut Vec<Finding>) {
     let topology = &ledger.snapshot.topology;
     let report = &ledger.schedule.report;

@@ -1,4 +1,4 @@
-//! Whether all work has its turn, where the search for room takes several cycles.
+//! Checks that all jobs get their turn if the search for space takes several cycles.
 
 use std::collections::BTreeSet;
 
@@ -7,8 +7,8 @@ use super::ledger::Ledger;
 use crate::engine::HeldBack;
 use crate::model::JobId;
 
-/// Work that is put off is told so. Where some of it was put off before, nothing else is, and it is less
-/// than then: so its turn comes, whatever happens meanwhile.
+/// A job that is put off has this as its reason. If a job is put off again, only jobs that were put
+/// off before are put off, and fewer than then. So its turn comes, whatever happens meanwhile.
 pub(super) fn check_turns(ledger: &Ledger<'_>, findings: &mut Vec<Finding>) {
     let before: BTreeSet<JobId> = ledger.snapshot.put_off.iter().copied().collect();
     let now: BTreeSet<JobId> = ledger.schedule.put_off.iter().copied().collect();
