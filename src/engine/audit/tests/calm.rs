@@ -1,9 +1,9 @@
-//! What truly holds a job back.
+//! Reasons that hold a job back, true and false.
 
 use super::*;
 
-/// Bob has one, is counted two, and could take from Ann what would destroy an hour's work, but says what
-/// holds him back.
+/// Bob has a process and a target of two. Taking another from Ann would destroy an hour's work, but
+/// the report gives `held_back` as the reason.
 fn held_back(held_back: HeldBack, bound: CapBound, calm: Calm) -> Vec<Rule> {
     let mut scene = Scene::new(&[4, 1]);
     let ann = scene.running((ANN, FAIR), 1, 4, 0);

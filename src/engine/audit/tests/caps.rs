@@ -1,4 +1,4 @@
-//! What the facts of a job allow it.
+//! The cap that follows from the facts of a job.
 
 use super::*;
 

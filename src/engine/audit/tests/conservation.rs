@@ -1,4 +1,4 @@
-//! No room stays idle that somebody could use.
+//! No space stays free that a job could use.
 
 use super::*;
 
@@ -44,7 +44,7 @@ fn a_counted_request_is_placed() {
     scene.breaks(Rule::UnplacedRequest, |scene| scene.count(service, 1));
 }
 
-/// It is promised what is leaving, beside a hole.
+/// The request is promised space of a terminating share, beside free space.
 #[test]
 fn a_promised_request_is_placed() {
     let mut scene = Scene::new(&[3]);

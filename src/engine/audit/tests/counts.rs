@@ -1,4 +1,4 @@
-//! What is counted stays within the tree and the caps, and leaves no peer behind.
+//! Targets stay within the tree and the caps, and leave no peer behind.
 
 use super::*;
 

@@ -1,4 +1,4 @@
-//! Whose place others could have, in a cluster at rest.
+//! Processes whose place another job could have, in an idle cluster.
 
 use super::*;
 
@@ -6,8 +6,8 @@ fn at_rest() -> Calm {
     Calm { quiet_cycles: 5, rest_cycles: 2, takings: Vec::new() }
 }
 
-/// Ann has nine of 1 on one machine, and Bob's class of this weight one of 8 on another and wants a
-/// second: eight of Ann's would have to go.
+/// Ann has nine processes of 1 on a node. Bob's class, of this weight, has a process of 8 on
+/// another node and wants a second: eight of Ann's would have to go.
 fn weighed(weight: u32, rest_cycles: u64) -> Vec<Rule> {
     let mut scene = Scene::new(&[9, 8]);
     scene.running((ANN, FAIR), 1, 9, 0);
@@ -101,7 +101,7 @@ fn who_says_what_it_would_cost_says_so_truly() {
     assert_eq!(scene.broken_as_reported(), [], "its turn comes");
 }
 
-/// Ann and Cid have one each of what Bob needs two of, and much elsewhere.
+/// Ann and Cid each hold half of the space that Bob needs, and much elsewhere.
 #[test]
 fn what_one_side_cannot_spare_alone_is_no_envy() {
     let broken = |cids: UserIx| {
@@ -125,7 +125,8 @@ fn what_one_side_cannot_spare_alone_is_no_envy() {
     assert_eq!(broken(ANN), [Rule::Envy]);
 }
 
-/// The class of Ann and Cid has six, of which Cid has the one that Bob would get.
+/// The class of Ann and Cid holds much more than Bob's. The process whose place Bob would get is
+/// Cid's.
 #[test]
 fn the_last_process_of_a_job_that_is_owed_one_is_not_to_be_had() {
     let broken = |cids_elsewhere: u64| {
@@ -163,7 +164,7 @@ fn nothing_is_said_of_a_cycle_that_took_something() {
     assert_eq!(scene.broken(), []);
 }
 
-/// What Ann got in this very cycle may go in the next.
+/// Shares that Ann got in this very cycle may be preempted in the next.
 #[test]
 fn what_is_new_is_not_to_be_had() {
     let mut scene = Scene::new(&[6, 2]);

@@ -1,4 +1,4 @@
-//! Who is owed a first process, and who could have one.
+//! Jobs that are owed a first process, and jobs that could have a process.
 
 use super::*;
 use crate::engine::audit::arrange::{TRIES, is_arrangeable};
@@ -35,7 +35,7 @@ fn a_job_that_is_owed_a_process_has_one() {
     assert_eq!(against_heavy(2, 1), [Rule::Starving]);
     // Two thirds of a process are none.
     assert_eq!(against_heavy(3, 1), []);
-    // One is counted for two of three jobs, and none is owed to the third.
+    // Two of three jobs have a target of a process, and the third is owed none.
     assert_eq!(against_heavy(1, 2), [Rule::Starving; 2]);
     assert_eq!(against_heavy(1, 3), [Rule::Starving; 2]);
 }
@@ -84,7 +84,7 @@ fn whoever_is_put_off_has_its_turn_later() {
     assert_eq!(scene.broken_as_reported(), []);
 }
 
-/// Three users are owed one process of 2 each, of six quanta in two pieces.
+/// Three users are owed a process of 2 each; six quanta are free in two pieces.
 #[test]
 fn where_not_all_could_have_one_nobody_starves() {
     let broken = |orders: &[u64], fixed: u64| {
@@ -104,11 +104,11 @@ fn where_not_all_could_have_one_nobody_starves() {
     };
     assert_eq!(broken(&[3, 3], 0), []);
     assert_eq!(broken(&[4, 2], 0), [Rule::Starving]);
-    // Work that stays is in nobody's way where it is.
+    // Work that stays is not in the way where it is.
     assert_eq!(broken(&[4, 2, 1], 1), [Rule::Starving]);
 }
 
-/// Ann and Cid are both owed one of the first machine, or Cid of any.
+/// Ann is owed a process on the first node; Cid is owed a process there, or on any node.
 #[test]
 fn a_list_bounds_what_could_be_had() {
     let broken = |list: Option<Vec<MachineIx>>| {
@@ -141,7 +141,8 @@ fn worse_priority_is_in_nobodys_way() {
     assert_eq!(scene.broken(), []);
 }
 
-/// Ann and Bob have one each of machines of two, and Cid, who needs both quanta of one, is owed them.
+/// Ann and Bob have a process each on two nodes of 2. Cid is owed a process that needs both quanta
+/// of a node.
 fn in_the_way(rest_cycles: u64, doctor: impl FnOnce(&mut Scene)) -> Vec<Rule> {
     let mut scene = scene(&[2, 2]);
     scene.running((ANN, FAIR), 1, 1, 0);
@@ -172,7 +173,8 @@ fn work_that_is_ending_stays_where_it_is() {
     assert_eq!(in_the_way(2, end(&[1, 2])), []);
 }
 
-/// Bob's process of 3 is on its way to where two of Ann's still are; Cid is owed one of the four quanta.
+/// Bob is promised a process of 3 in the space of two terminating shares of Ann's. Cid is owed a
+/// process of 1 on the same node of 4.
 #[test]
 fn promised_room_is_not_to_be_had() {
     let broken = |is_promised| {
@@ -211,7 +213,7 @@ fn an_arrangement_is_searched_for() {
     assert!(could(&[6, 5], &[]));
 }
 
-/// Bob's part is less than a process; but where one is counted for his job, it is owed.
+/// Bob's part is less than a process; but if his job has a target of a process, it is owed.
 #[test]
 fn a_counted_job_has_one_at_rest_and_in_motion() {
     let broken = |rest_cycles, given| {

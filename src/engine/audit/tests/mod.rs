@@ -1,5 +1,5 @@
-//! One pair for every rule: a small sound schedule without findings, and the same doctored so that
-//! exactly that rule fires.
+//! A pair of schedules for every rule: a small sound schedule without findings, and the same
+//! doctored so that exactly that rule fires.
 
 mod calm;
 mod caps;
@@ -35,11 +35,11 @@ pub(in crate::engine) const SUB: PoolIx = PoolIx(1);
 pub(in crate::engine) const APART: PoolIx = PoolIx(2);
 
 pub(in crate::engine) const FAIR: ClassIx = ClassIx(0);
-/// As `FAIR`, with twice the weight.
+/// Like `FAIR`, with twice the weight.
 pub(in crate::engine) const HEAVY: ClassIx = ClassIx(1);
-/// As `FAIR`, with worse priority.
+/// Like `FAIR`, with lower priority.
 pub(in crate::engine) const LOW: ClassIx = ClassIx(2);
-/// As `FAIR`, in `SUB`.
+/// Like `FAIR`, in `SUB`.
 const INNER: ClassIx = ClassIx(3);
 pub(in crate::engine) const FIXED: ClassIx = ClassIx(4);
 pub(in crate::engine) const RESERVE: ClassIx = ClassIx(5);
@@ -117,7 +117,7 @@ impl Scene {
         id
     }
 
-    /// As [`Scene::job`], with `held` shares on machine `on`.
+    /// Adds a job like [`Scene::job`], with `held` shares on node `on`.
     pub(in crate::engine) fn running(
         &mut self,
         (user, class): (UserIx, ClassIx),
@@ -246,7 +246,7 @@ impl Scene {
         assert_eq!(self.broken(), [rule], "once it is doctored");
     }
 
-    /// As [`Scene::breaks`], for what is wrong with the report alone.
+    /// Like [`Scene::breaks`], for faults of the report alone.
     #[track_caller]
     fn misreports(mut self, rule: Rule, doctor: impl FnOnce(&mut Scene)) {
         assert_eq!(self.broken(), [], "before it is doctored");

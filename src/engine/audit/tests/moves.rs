@@ -1,8 +1,8 @@
-//! What is moved, what is passed on, and what was promised.
+//! Moved jobs, passed-on space, and kept promises.
 
 use super::*;
 
-/// Ann has two; one goes to Bob, who has nothing.
+/// Ann has two processes, and loses a process to Bob, who has nothing.
 fn giving() -> (Scene, JobId, JobId) {
     let mut scene = Scene::new(&[2, 9]);
     Arc::make_mut(&mut scene.snapshot.users).push("cid".into());
@@ -24,7 +24,7 @@ fn nobody_is_robbed_to_take_from_a_third() {
     });
 }
 
-/// What had to leave for its maximum, or for better priority, was nobody's gain among peers.
+/// Shares preempted for their job's maximum, or by a higher priority, are no gain of a peer.
 #[test]
 fn who_loses_to_better_priority_may_take() {
     let (mut scene, ann, cid) = giving();
@@ -39,7 +39,8 @@ fn who_loses_to_better_priority_may_take() {
     assert_eq!(scene.broken(), []);
 }
 
-/// Ann, who has one and work for three, was promised one more where something is leaving.
+/// Ann has a process and work for three. She was promised another process in the space of a
+/// terminating share.
 fn promised() -> (Scene, JobId) {
     let mut scene = Scene::new(&[1, 1]);
     let ann = scene.running((ANN, FAIR), 1, 1, 0);
@@ -56,7 +57,7 @@ fn promised() -> (Scene, JobId) {
 fn what_was_promised_is_kept() {
     let (scene, _) = promised();
     scene.breaks(Rule::DroppedPromise, |scene| scene.schedule.promises.clear());
-    // It may begin elsewhere instead.
+    // The promised process may begin elsewhere instead.
     let (mut scene, ann) = promised();
     Arc::make_mut(&mut scene.snapshot.machines).push(machine(2, 1));
     scene.schedule.promises.clear();

@@ -1,4 +1,4 @@
-//! Where shares and promises may be, and what room they may take.
+//! Nodes of shares and promises, and the space that they may take.
 
 use super::*;
 
@@ -119,7 +119,7 @@ fn a_share_has_its_jobs_order() {
     scene.breaks(Rule::WrongOrder, |scene| scene.schedule.expansions[0].order = order(1));
 }
 
-/// Seed 000, "Scheduling Policies", and the overage of one quantum that is configured here.
+/// Seed 000, "Scheduling Policies", and the overage of a quantum that is configured here.
 #[test]
 fn a_reservation_has_a_whole_machine_of_its_size() {
     let reserve = |whole: u32, kind| {

@@ -1,4 +1,4 @@
-//! Who may lose a share, for whom, under which rule, and where it would be in vain.
+//! Donors, beneficiaries, rules, and the purpose of preemptions.
 
 use super::*;
 
@@ -63,7 +63,8 @@ fn a_maximum_takes_what_is_above_it() {
     });
 }
 
-/// Six are held and three allowed: one goes for its place, two more for the maximum.
+/// Six processes are held and three allowed: a process goes as its node left the pool, two more go
+/// for the maximum.
 #[test]
 fn what_goes_for_its_place_does_not_go_for_the_maximum_as_well() {
     let mut scene = Scene::new(&[5, 2]);
@@ -177,7 +178,7 @@ fn no_victim_is_superfluous() {
     });
 }
 
-/// One nshare of 3 is made room for at once, so even the smallest victim was needed.
+/// A plan makes space for an nshare of 3 in a single step, so even the smallest victim was needed.
 #[test]
 fn not_even_a_small_victim_is_superfluous() {
     let mut scene = Scene::new(&[4]);
@@ -208,7 +209,7 @@ fn plans_of_others_excuse_no_more_than_they_can_have_left() {
     assert_eq!(scene.broken(), [Rule::SuperfluousVictim; 2]);
 }
 
-/// Ann's one share is in Bob's way, who has nothing, and moves to the other machine.
+/// Ann's only share is in the way of Bob, who has nothing, and moves to the other node.
 fn moving() -> (Scene, JobId, JobId) {
     let mut scene = Scene::new(&[2, 1]);
     let ann = scene.running((ANN, FAIR), 1, 1, 0);
@@ -235,7 +236,7 @@ fn whoever_is_moved_has_as_much_elsewhere() {
     });
 }
 
-/// What was promised before is not what it is moved to.
+/// An earlier promise is not the new place of a moved job.
 #[test]
 fn whoever_is_moved_gets_something_new() {
     let (mut scene, ann, _) = moving();
@@ -249,7 +250,7 @@ fn whoever_is_moved_gets_something_new() {
     });
 }
 
-/// From one machine to the other, and from that to the first, would be no move at all.
+/// Swapping two shares of a job between two nodes would be no move at all.
 #[test]
 fn what_is_moved_from_two_machines_goes_to_others() {
     let mut scene = Scene::new(&[3, 3, 1, 1]);
@@ -292,8 +293,8 @@ fn nobody_is_moved_in_vain_or_needlessly() {
     });
 }
 
-/// Cid is promised the first machine: of Ann's two shares there one goes by right and one is
-/// moved, in place of one of Bob's.
+/// Cid is promised the first node. Of Ann's two shares there, a share goes by the rule of fairness,
+/// and a share moves to the place of a share of Bob's.
 fn moving_in() -> Scene {
     let mut scene = Scene::new(&[2, 2]);
     Arc::make_mut(&mut scene.snapshot.users).push("cid".into());
@@ -326,8 +327,8 @@ fn what_is_taken_elsewhere_makes_room_for_what_is_moved() {
     });
 }
 
-/// Of Bob's three, one goes for what is moved, and on the machine to be cleared one; that Cid was
-/// promised something for the first of them is not so, as that was for Ann.
+/// Bob loses a share for the moved share, and a share on the node that is cleared. Cid was promised
+/// nothing for the first of them, as that space was for Ann.
 #[test]
 fn what_others_are_promised_is_not_the_beneficiary_s() {
     let mut scene = Scene::new(&[2, 3]);
@@ -411,7 +412,7 @@ fn what_was_promised_before_is_held() {
     });
 }
 
-/// What went for a maximum made room for the promise that Bob had.
+/// A share preempted for a maximum made space for the promise that Bob had.
 #[test]
 fn what_was_promised_before_is_held_where_others_had_to_leave() {
     let mut scene = Scene::new(&[2, 2]);
@@ -430,7 +431,8 @@ fn what_was_promised_before_is_held_where_others_had_to_leave() {
     });
 }
 
-/// Bob's old promise lost its room to fixed work; then Ann's share was taken for one like it.
+/// Bob's old promise lost its space to fixed work; then Ann's share was preempted for an equal
+/// promise.
 #[test]
 fn what_was_taken_for_is_not_what_was_promised_before() {
     let mut scene = Scene::new(&[5]);
@@ -444,8 +446,8 @@ fn what_was_taken_for_is_not_what_was_promised_before() {
     assert_eq!(scene.broken(), []);
 }
 
-/// Of two promises where others are leaving, one is from before: Bob has 1 where Ann is left
-/// with 2.
+/// Of two promises on a node with terminating shares, only the first is from before: Bob has 1, and
+/// Ann is left with 2.
 #[test]
 fn what_was_promised_once_is_held_once() {
     let mut scene = Scene::new(&[2, 3]);
@@ -468,8 +470,8 @@ fn what_was_promised_once_is_held_once() {
     });
 }
 
-/// Three were promised to Bob on a machine that has shrunk to one beside Ann's two: he has 1,
-/// then 2 with the first of the shares taken, and Ann is left with 3.
+/// Bob had three promises on a node that has shrunk to 1 beside Ann's two shares. So he has 1, then
+/// 2 with the first of the preempted shares, and Ann is left with 3.
 #[test]
 fn old_promises_are_held_as_far_as_there_is_room() {
     let mut scene = Scene::new(&[3, 3]);
@@ -511,7 +513,8 @@ fn what_was_promised_before_the_last_plan_is_held() {
     assert_eq!(one_by_one((2, 3, 2), 4), [], "2 against 1: two plans, two that fit beside");
 }
 
-/// As above, 2 against 2, on a machine whose last room went to fixed work in the same cycle.
+/// As in the test above, 2 against 2, on a node whose last free space went to fixed work in the
+/// same cycle.
 #[test]
 fn what_is_new_on_a_machine_was_not_in_the_way() {
     let mut scene = Scene::new(&[8]);
@@ -528,8 +531,8 @@ fn what_is_new_on_a_machine_was_not_in_the_way() {
     assert_eq!(scene.broken(), [Rule::UnfairPreemption]);
 }
 
-/// Ann has 8 on what has shrunk to 4. One plan may have made up for that and made room for both
-/// of Bob's nshares, while he had 1.
+/// Ann has 8 on a node that has shrunk to 4. A single plan may have made up for that and made space
+/// for both of Bob's nshares, while he had 1.
 #[test]
 fn a_plan_makes_up_for_what_has_shrunk() {
     let mut scene = Scene::new(&[4, 1]);
@@ -573,8 +576,8 @@ fn the_donor_stays_strictly_better_off() {
     });
 }
 
-/// The same swap, by the counts: of what is counted for Ann nothing goes to whoever is no worse off then;
-/// what is above her count does, as long as she was better off before.
+/// The same swap, by the targets. Nothing of Ann's target goes to a job that is then no worse off.
+/// Shares above her target do, as long as she was better off before.
 #[test]
 fn only_a_surplus_goes_to_whoever_is_no_worse_off_then() {
     for (counted, bobs, findings) in
@@ -632,7 +635,8 @@ fn a_donor_does_not_become_needy() {
     });
 }
 
-/// Ann has two shares of 3 and is poor with one; Bob, who has 1, takes one of them.
+/// Ann has two shares of 3 and would be poor with a single share. Bob, who has 1, preempts a share
+/// of hers.
 fn giving() -> (Scene, JobId, JobId) {
     let mut scene = Scene::new(&[6, 2]);
     let ann = scene.running((ANN, FAIR), 3, 2, 0);
@@ -678,7 +682,7 @@ fn a_donor_on_a_side_with_surplus_may_become_needy() {
     scene.breaks(Rule::NeedyDonor, |scene| scene.count(other, 1));
 }
 
-/// What is not counted for it is counted for another job on its side, which can go nowhere.
+/// The rest of her target belongs to another job on her side, which can go nowhere.
 #[test]
 fn a_donor_that_keeps_its_count_does_not_become_needy() {
     let (mut scene, ann, _) = giving();
@@ -689,7 +693,7 @@ fn a_donor_that_keeps_its_count_does_not_become_needy() {
     assert_eq!(scene.broken(), []);
 }
 
-/// Where something is leaving Ann was promised a third share before, which is no gain.
+/// Ann was promised a third share before, in the space of a terminating share. That is no gain.
 #[test]
 fn a_donor_is_judged_with_what_it_was_promised_before() {
     let (mut scene, ann, bob) = giving();

@@ -1,4 +1,4 @@
-//! What room may cost, at rest and in motion.
+//! Loss limits, in an idle cluster and in a busy cluster.
 
 use super::*;
 use crate::model::Millis;

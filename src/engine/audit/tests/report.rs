@@ -1,4 +1,4 @@
-//! The report says what the schedule leaves, and whoever waits is told why.
+//! The report matches the outcome, and gives each waiting job a reason.
 
 use super::*;
 
