@@ -1,4 +1,4 @@
-//! A job's cap: exactly the number of nshares it could use now, were resources unbounded.
+//! The cap of a job: exactly the number of nshares it could use now, were resources unbounded.
 //!
 //! Starts from the largest useful number and lowers it rule by rule. The last rule that lowered it
 //! is remembered, so that "why is my job held at 4" has an answer.
@@ -20,11 +20,11 @@ use crate::model::{
 pub(super) struct Demand {
     /// Processes for the work left, up to the job's maximum, without any rule that slows growth.
     pub wanted: NShares,
-    /// The most it could use now.
+    /// Most nshares that the job could use now.
     pub cap: Cap,
 }
 
-/// For each job how many nshares are promised to it.
+/// Number of nshares promised to each job.
 pub(super) fn promised(snapshot: &Snapshot) -> BTreeMap<JobId, u64> {
     let mut promised = BTreeMap::new();
     for promise in &snapshot.promises {
@@ -33,7 +33,7 @@ pub(super) fn promised(snapshot: &Snapshot) -> BTreeMap<JobId, u64> {
     promised
 }
 
-/// The demand of `job`, which holds so many nshares, while so many are `promised` to it.
+/// The demand of `job` while it holds `held` nshares and `promised` more are promised to it.
 ///
 /// Rules that slow growth never lower the cap below what is held plus promised: other jobs have
 /// already made space for it.
@@ -56,7 +56,7 @@ pub(super) fn demand(snapshot: &Snapshot, job: &Job, held: u64, promised: u64) -
         };
     }
 
-    // A job that is winding down has more processes than its work needs; they leave by themselves.
+    // A job that is winding down has more processes than its work needs; they end by themselves.
     let useful = work_left.max(held);
     let base = if limit < useful {
         bounded(limit, limited_by)
@@ -68,8 +68,8 @@ pub(super) fn demand(snapshot: &Snapshot, job: &Job, held: u64, promised: u64) -
     Demand { wanted, cap: pace.cap(job, snapshot.topology.settings.publication_period) }
 }
 
-/// The most processes `job` may keep: beyond its declared maximum they are taken back. `None` where
-/// it may keep what it has, as while it is ending.
+/// The most processes `job` may keep: processes beyond its declared maximum are preempted. `None`
+/// if it may keep all, as while it is ending.
 pub(super) fn maximum(job: &Job) -> Option<u64> {
     match job.facts.limit {
         ProcessLimit::AtMost(limit) if !job.facts.is_completing => Some(limit),
@@ -130,8 +130,8 @@ impl Pace {
         }
     }
 
-    /// `cap`, or `limit` because of `bound` where that is lower; but not less than is promised beside what
-    /// is held.
+    /// Lowers `cap` to `limit`, because of `bound`, if that is lower. Never goes below what is held
+    /// plus what is promised.
     fn paced(&self, cap: Cap, limit: u64, bound: CapBound) -> Cap {
         let kept = match (self.promised, bound) {
             (0, CapBound::Prediction) => self.held,
@@ -157,7 +157,7 @@ fn bounded(nshares: u64, bound: CapBound) -> Cap {
     Cap { nshares: NShares(nshares), bound }
 }
 
-/// `cap`, or `limit` because of `bound` where that is lower.
+/// Lowers `cap` to `limit`, because of `bound`, if that is lower.
 fn lower(cap: Cap, limit: u64, bound: CapBound) -> Cap {
     if limit < cap.nshares.0 { bounded(limit, bound) } else { cap }
 }
@@ -339,7 +339,8 @@ mod tests {
         check(RULES, &limited, 8, CapBound::WorkLeft);
     }
 
-    /// Doubling counts only what is held; but no rule that paces growth lowers what is promised.
+    /// Doubling starts from what is held only; but no rule that slows growth lowers what is
+    /// promised.
     #[test]
     fn what_is_promised_is_kept() {
         let cap =
@@ -356,7 +357,7 @@ mod tests {
         assert_eq!(cap(RULES, &waiting, 0, 5), bounded(5, CapBound::Initialization));
         waiting.facts.is_running = false;
         assert_eq!(cap(RULES, &waiting, 0, 5), bounded(5, CapBound::Initialization));
-        // A maximum does, and so does the work that is left.
+        // A declared maximum lowers it, and so does the work left.
         waiting.facts.limit = ProcessLimit::AtMost(3);
         assert_eq!(cap(RULES, &waiting, 0, 5), bounded(3, CapBound::Maximum));
         assert_eq!(cap(RULES, &job(2, 3, 3_600_000), 2, 5), bounded(3, CapBound::WorkLeft));

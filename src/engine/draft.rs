@@ -42,13 +42,13 @@ pub(super) struct Draft<'a> {
     pub expansions: Vec<Expansion>,
     pub preemptions: Vec<Preemption>,
     pub promises: Vec<Promise>,
-    /// The machines that hold fixed-share work, by the service it is an instance of.
+    /// The nodes that hold fixed-share processes, by the service of the job.
     pub services: BTreeMap<u64, BTreeSet<MachineIx>>,
     /// Preemptions by donor and beneficiary: recent ones, and those of this cycle.
     pub takings: Takings,
-    /// The jobs that list the only machines they may use, oldest first.
+    /// The jobs that list the only nodes they may use, oldest first.
     pub confined: Vec<usize>,
-    /// The jobs for which room is to be searched in the next cycle first.
+    /// The jobs for which space is to be searched in the next cycle first.
     pub put_off: Vec<JobId>,
     /// Progress of this cycle.
     pub effort: Effort,
@@ -74,13 +74,13 @@ pub(super) struct JobDraft {
     pub given: u64,
     /// Processes on nodes, in nshares, terminating shares excluded.
     pub held: u64,
-    /// Room promised to it, in nshares.
+    /// Space promised to the job, in nshares.
     pub promised: u64,
     /// True if a first process is owed to the job.
     pub is_owed: bool,
     /// Fair share before bonus shares, in qshares.
     pub pure_fair_share: u64,
-    /// The largest machine a reservation may have, as far as its user's allotment goes.
+    /// Largest node that a reservation may have under its user's allotment.
     pub largest_machine: u64,
     /// Reason why the target is below the cap, if fairness is not the reason.
     pub refusal: Option<CountRefusal>,
@@ -112,8 +112,8 @@ impl<'a> Draft<'a> {
         let mut services: BTreeMap<u64, BTreeSet<MachineIx>> = BTreeMap::new();
         let mut belongs = Vec::with_capacity(snapshot.jobs.len());
         let mut confined = Vec::new();
-        // Jobs and their shares are wherever they were frozen. To count a few jobs' shares first has them
-        // fetched side by side, and all that is read of them before the next few come.
+        // Jobs and their shares are scattered in memory. Counting the shares of a few jobs first
+        // loads them in parallel, before they are read job by job.
         for few in snapshot.jobs.chunks(SIDE_BY_SIDE) {
             effort.step();
             let held: Vec<u64> = few.iter().map(|job| job.nshares_held().0).collect();
@@ -138,7 +138,7 @@ impl<'a> Draft<'a> {
             entities.add(&mut held, ix, qshares);
         }
         let mut by_number: Vec<usize> = (0..jobs.len()).collect();
-        // Most have their numbers in the order in which they came.
+        // The numbers are nearly sorted already, as most jobs got them in this order.
         by_number.sort_by_key(|&ix| jobs[ix].id);
         let place_of = |job| place_in(&jobs, &by_number, job);
         Draft {
@@ -167,7 +167,7 @@ impl<'a> Draft<'a> {
         place_in(&self.jobs, &self.by_number, job)
     }
 
-    /// The priorities that have work, best first.
+    /// The priorities of all jobs, highest first.
     pub(super) fn priorities(&self) -> Vec<u32> {
         let classes = &self.snapshot.topology.classes;
         let of_groups = self.entities.groups().iter().map(|(class, _)| classes[class.0].priority);
@@ -193,7 +193,8 @@ impl<'a> Draft<'a> {
         jobs.filter(|job| is_asked[self.entities.class_of(*job).0]).collect()
     }
 
-    /// The job at place `ix` of the snapshot. What many are asked for is in [`Draft::jobs`], too.
+    /// The job at place `ix` of the snapshot. Facts that loops over many jobs need are in
+    /// [`Draft::jobs`], too.
     pub(super) fn job(&self, ix: usize) -> &'a Job {
         &self.snapshot.jobs[ix]
     }
@@ -208,8 +209,8 @@ impl<'a> Draft<'a> {
         !self.jobs[ix].is_confined || self.job(ix).may_use(machine)
     }
 
-    /// The pools that the work at `ix` may be placed in, in the order in which they are searched.
-    /// Other than fair-share work goes to its own pool only: it can never be a squatter.
+    /// The pools that the job at `ix` may be placed in, in search order. A job that is not
+    /// fair-share uses its own pool only: it can never be a squatter.
     pub(super) fn pools_for(&self, ix: usize) -> &[PoolIx] {
         let class = self.class_of(ix);
         match class.policy {
@@ -218,7 +219,7 @@ impl<'a> Draft<'a> {
         }
     }
 
-    /// The orders of the machines that the reservation `ix` may have now.
+    /// The orders of the nodes that the reservation `ix` may have now.
     pub(super) fn machines_within_reach(&self, ix: usize) -> RangeInclusive<u64> {
         let suitable = orders_that_suit(self, ix);
         *suitable.start()..=self.jobs[ix].largest_machine.min(*suitable.end())
@@ -332,7 +333,7 @@ impl<'a> Draft<'a> {
         self.promises.push(Promise { job: self.jobs[job].id, machine, order });
     }
 
-    /// Gives the room of a promise back.
+    /// Frees the space of a promise.
     pub(super) fn withdraw(&mut self, job: usize, promise: Promise) {
         self.rooms.withdraw_promise(promise.machine, promise.order.qshares());
         self.jobs[job].promised -= 1;
@@ -347,7 +348,8 @@ impl<'a> Draft<'a> {
         });
     }
 
-    /// Takes a share back under `rule`, for `beneficiary`, with what else was considered for it.
+    /// Preempts a share under `rule`, for `beneficiary`, together with the alternatives that were
+    /// examined.
     pub(super) fn preempt(
         &mut self,
         holding: Holding,
@@ -373,7 +375,8 @@ impl<'a> Draft<'a> {
         });
     }
 
-    /// Serves `jobs`, by what they hold, the least served first: each up to what `growth` says.
+    /// Serves `jobs` by their holdings, the least served first, each by at most the nshares that
+    /// `growth` returns.
     pub(super) fn serve_by_holdings(
         &mut self,
         jobs: &[usize],
@@ -395,7 +398,8 @@ impl<'a> Draft<'a> {
 }
 
 impl JobDraft {
-    /// Of `job`, which holds so many nshares, and is about to get so many.
+    /// Builds the state of `job`, which holds `held` nshares while `promised` more are promised to
+    /// it.
     fn new(snapshot: &Snapshot, job: &Job, held: u64, promised: u64) -> JobDraft {
         JobDraft {
             id: job.id,
@@ -428,7 +432,7 @@ mod tests {
     use crate::engine::audit::tests::{ANN, BOB, FAIR, FIXED, Scene};
     use crate::model::SharePhase;
 
-    /// On a machine of 4: what holds how much of it, and whether any of that is leaving.
+    /// A node of 4: the class and number of the processes on it, and if a process is terminating.
     #[test]
     fn where_all_that_is_taken_stays_there_is_no_room_to_be_had() {
         let cases = [

@@ -1,7 +1,8 @@
 //! Progress of a cycle's plan, and the limit of its searches.
 //!
-//! All other phases cost as much as there are jobs and nodes. To search for room may cost their
-//! product, so that it has a limit, in steps and not in time: equal cycles end at the same step.
+//! The cost of all other phases grows with the number of jobs and nodes. Searching for space may
+//! cost their product, so it is limited. The limit is in steps and not in time: equal cycles end at
+//! the same step.
 
 use std::cell::Cell;
 
@@ -35,7 +36,7 @@ impl Effort {
         Effort { steps, limit: SEARCH_LIMIT, searched: Cell::new(0), done: Cell::new(0) }
     }
 
-    /// The same, which searches for so many steps at most.
+    /// Replaces the search limit by `limit` steps.
     #[must_use]
     pub fn searching(self, limit: u64) -> Effort {
         Effort { limit, ..self }
@@ -60,7 +61,7 @@ impl Effort {
         self.tell_one_of_many(&self.done);
     }
 
-    /// A share or machine was looked at in search of room.
+    /// Counts a share or node examined in search of space.
     pub(super) fn search(&self) {
         self.tell_one_of_many(&self.searched);
     }

@@ -185,7 +185,7 @@ impl Entities {
     ///
     /// # Panics
     ///
-    /// If they had less: the caller's books are wrong.
+    /// If they have less: the caller lost track of the amounts.
     pub(super) fn remove(&self, amounts: &mut Amounts, job: usize, qshares: u64) {
         let entries = [
             &mut amounts.classes[self.class_of[job].0],

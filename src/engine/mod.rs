@@ -1,4 +1,4 @@
-//! The inner layer: a pure function from what is to what should be.
+//! The inner layer: a pure function from the state of the cluster to a schedule.
 //!
 //! [`plan`] reads a [`Snapshot`] and returns a [`Schedule`]. It never awaits, reads a clock,
 //! touches storage or fails; work that it could not do is a line in the schedule's report.
@@ -34,12 +34,13 @@ pub use snapshot::{Calm, Job, Machine, Promise, Share, Snapshot, Taking};
 
 /// Plans a cycle.
 ///
-/// Reads like the design: count, place what fits, make room for the rest, use what is left over.
+/// Follows the design: compute targets, place what fits, make space for the rest, use the free
+/// space that is left.
 pub fn plan(snapshot: &Snapshot) -> Schedule {
     plan_with(snapshot, &Effort::default())
 }
 
-/// The same, with so much `effort`.
+/// Plans a cycle within the limits of `effort`.
 pub fn plan_with(snapshot: &Snapshot, effort: &Effort) -> Schedule {
     let mut planning = Planning::with(snapshot, effort);
     planning.count();

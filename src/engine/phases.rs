@@ -12,26 +12,26 @@ use super::snapshot::Snapshot;
 use super::what_of::{fill, what_of};
 use crate::model::{Order, PoolIx, count};
 
-/// A cycle that is being planned. The phases are to be gone through in the order of these methods.
+/// A cycle that is being planned. Call the phases in the order of these methods.
 #[derive(Debug)]
 pub struct Planning<'a>(Draft<'a>);
 
-/// The ideal cluster: every machine in scheduling, empty but for what cannot be preempted.
+/// The ideal cluster: every node in scheduling, empty except for shares that cannot be preempted.
 #[derive(Debug)]
 pub struct IdealCluster<'p, 'a> {
     planning: &'p Planning<'a>,
     space: CountSpace,
-    /// The orders that are asked for, each by so many jobs.
+    /// The requested orders, with the number of jobs that request each.
     asked: OrdersWanted,
 }
 
 impl<'a> Planning<'a> {
-    /// Reads what there is.
+    /// Builds the state of a cycle from its snapshot.
     pub fn begin(snapshot: &'a Snapshot) -> Planning<'a> {
         Planning::with(snapshot, &Effort::default())
     }
 
-    /// The same, with so much `effort`.
+    /// Builds the state of a cycle from its snapshot, within the limits of `effort`.
     pub fn with(snapshot: &'a Snapshot, effort: &Effort) -> Planning<'a> {
         Planning(Draft::with(snapshot, effort))
     }
@@ -58,14 +58,14 @@ impl<'a> Planning<'a> {
         }
     }
 
-    /// Says what came of it, and why.
+    /// Returns the schedule, with the reasons of unmet demand.
     pub fn end(self) -> Schedule {
         let report = reasons::report(&self.0);
         let Draft { expansions, preemptions, promises, put_off, .. } = self.0;
         Schedule { expansions, preemptions, promises, put_off, report }
     }
 
-    /// The ideal cluster that counting begins with.
+    /// The ideal cluster at the start of counting.
     pub fn ideal_cluster(&self) -> IdealCluster<'_, 'a> {
         let mut asked = OrdersWanted::default();
         for job in &self.0.jobs {

@@ -4,8 +4,8 @@
 //! no suitable node is up; the allotment forbids it; exits are awaited; the cap binds; the space
 //! belongs to other jobs; the free space is fragmented.
 //!
-//! Most work lists no machines. What machines there are for it, and what is free on them, is then
-//! the same for all of its class, kind and order, and is found out once.
+//! Most jobs list no nodes. For them the suitable nodes and the free space depend only on class,
+//! kind and order, so each result is computed once.
 
 use std::collections::BTreeMap;
 
@@ -101,8 +101,8 @@ fn job_report(draft: &Draft<'_>, verdicts: &mut Verdicts, ix: usize) -> JobRepor
     }
 }
 
-/// The cap of the job at `ix`, and its cause: work that initializes shares its cap with work of which
-/// as little is known.
+/// The cap of the job at `ix` and its bound. The cap of a job that initializes also applies to jobs
+/// of which as little is known; the bound tells these cases apart.
 fn cap(draft: &Draft<'_>, ix: usize) -> Cap {
     let Cap { nshares, bound } = draft.jobs[ix].demand.cap;
     let facts = &draft.job(ix).facts;
@@ -206,7 +206,7 @@ fn machines_for<'d>(
     let is_legal = move |pool: PoolIx| {
         if may_spill { draft.pools.is_within(pool, class.pool) } else { pool == class.pool }
     };
-    // A list is short, and the machines are many.
+    // A list is short, and the nodes are many.
     let list = draft.jobs[ix].is_confined.then(|| draft.job(ix).machines.iter().flatten());
     let all = 0..list.as_ref().map_or(draft.snapshot.machines.len(), |_| 0);
     let listed = list.into_iter().flatten().copied();

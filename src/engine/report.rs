@@ -53,7 +53,7 @@ pub struct JobReport {
     /// Processes that the job could use without any rule that slows growth: its work left, up to
     /// its maximum.
     pub wanted: NShares,
-    /// The most it could use now.
+    /// Most nshares that the job could use now.
     pub cap: Cap,
     /// Fair share before bonus shares. Zero for work that is not fair-share.
     pub pure_fair_share: QShares,
@@ -61,7 +61,7 @@ pub struct JobReport {
     pub given: NShares,
     /// Processes held after this cycle, terminating shares excluded.
     pub held: NShares,
-    /// Room promised to it, still occupied by shares that are leaving.
+    /// Space promised to the job, still occupied by terminating shares.
     pub promised: NShares,
     /// Reason why the job preempted nothing, though it had a right to. `None` if it had no such
     /// right, or used it.
@@ -77,7 +77,7 @@ pub struct JobReport {
 pub enum HeldBack {
     /// Preempting would lose more work than the new process is worth.
     TooDear {
-        /// No less would be lost, in thread time.
+        /// Lower bound of the loss, in thread time.
         loss: Millis,
         /// Highest acceptable loss: the cost of its waiting so far, or its class's loss limit.
         limit: Millis,
@@ -85,10 +85,10 @@ pub enum HeldBack {
     /// The job is nearly done. More processes would hardly come in time, so it takes free space
     /// only.
     TooLate,
-    /// Neither demand nor supply has changed for so long that only work which has nothing takes
-    /// from its peers: the safety net struck.
+    /// The safety net struck: demand and supply have not changed for many cycles. Until they do,
+    /// only jobs that have nothing preempt their peers.
     Quiet {
-        /// For so many cycles or more.
+        /// Least number of quiet cycles so far.
         cycles: u64,
     },
     /// Searching space for other jobs reached the search limit of the cycle: this job's turn comes
@@ -105,7 +105,7 @@ pub struct Cap {
     pub bound: CapBound,
 }
 
-/// The rule that holds a job's cap where it is.
+/// The rule that sets a job's cap.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum CapBound {
     /// The work left needs no more.
@@ -114,11 +114,11 @@ pub enum CapBound {
     Maximum,
     /// The job may not grow any more.
     Frozen,
-    /// No process of it has initialized yet.
+    /// No process of the job has initialized yet.
     Initialization,
     /// The time per item is unknown: the cap is that of a job that initializes.
     UnknownPace,
-    /// Every process of it is gone: it starts over with the cap of work that initializes.
+    /// All processes of the job are gone: it starts over with the cap of a job that initializes.
     StartsOver,
     /// The job may at most double in a cycle.
     Doubling,
@@ -137,19 +137,19 @@ pub enum Reason {
     Impossible {
         /// Size of a process.
         asks: Order,
-        /// The largest machine there is for it, up or not.
+        /// Largest node that the job may use, up or not.
         largest: QShares,
     },
     /// The job needs a whole node, and no node that it may use has the requested size.
     NoSuchSize {
-        /// The size it asks for.
+        /// Requested size.
         asks: Order,
-        /// A machine may have as much.
+        /// A node may have as much.
         most: QShares,
-        /// The largest machine there is for it, up or not.
+        /// Largest node that the job may use, up or not.
         largest: QShares,
     },
-    /// Machines large enough exist, but none of them is up.
+    /// Nodes large enough exist, but none of them is up.
     NoMachineUp {
         /// Size of a process.
         asks: Order,
@@ -165,9 +165,9 @@ pub enum Reason {
         /// Amount that this job asks for.
         asks: QShares,
     },
-    /// A rule that paces growth holds it.
+    /// A rule that slows growth limits the job.
     Capped {
-        /// The rule.
+        /// Rule that set the cap.
         bound: CapBound,
         /// Cap that the rule sets.
         cap: NShares,
@@ -181,16 +181,16 @@ pub enum Reason {
         /// Fair share before bonus shares.
         deserved: QShares,
     },
-    /// Work of better priority, or work that cannot be preempted, leaves nothing for it.
+    /// Higher priorities, or work that cannot be preempted, leave nothing for the job.
     NothingLeft {
         /// Amount left for the job's priority.
         left: QShares,
         /// Size of a process.
         asks: Order,
     },
-    /// Room was made for it and is still occupied by shares that are leaving.
+    /// Space was made for the job and is still occupied by terminating shares.
     WaitingForExits {
-        /// For so many processes of it.
+        /// Number of processes that the space is for.
         promised: NShares,
     },
     /// The job could preempt more, but does not.
@@ -200,9 +200,9 @@ pub enum Reason {
     Fragmented {
         /// Target of the job.
         given: NShares,
-        /// Free memory on machines it may use.
+        /// Free memory on nodes that the job may use.
         free: QShares,
-        /// The largest piece of it.
+        /// Largest free piece on a single node.
         largest_hole: QShares,
         /// Size of a process.
         asks: Order,
@@ -386,7 +386,7 @@ mod tests {
         Order::new(order).unwrap()
     }
 
-    /// Programs tell reasons apart by their codes, people read a sentence with the numbers.
+    /// Programs tell reasons apart by their codes; users read a sentence with the numbers.
     #[test]
     fn every_reason_has_a_code_and_says_its_numbers() {
         let (asks, q, n) = (order(7), QShares, NShares);

@@ -9,7 +9,7 @@ pub(super) struct Rows<T> {
 }
 
 impl<T> Rows<T> {
-    /// None yet, and room for so many with so many items in all.
+    /// Builds an empty list of lists, with capacity for `rows` lists with `items` items in all.
     pub(super) fn with_capacity(rows: usize, items: usize) -> Rows<T> {
         Rows { items: Vec::with_capacity(items), ends: Vec::with_capacity(rows) }
     }
@@ -30,7 +30,7 @@ impl<T> Rows<T> {
         &self.items[self.begin(number)..self.ends[number]]
     }
 
-    /// The same, to change what is on it.
+    /// List `number`, mutable.
     pub(super) fn row_mut(&mut self, number: usize) -> &mut [T] {
         let begin = self.begin(number);
         &mut self.items[begin..self.ends[number]]
@@ -53,7 +53,7 @@ impl<T> Rows<T> {
 }
 
 impl Rows<usize> {
-    /// For each of so many numbers the lists of `rows` that it is on, ascending.
+    /// Transposes `rows`: for each of `numbers` numbers, the lists that contain it, ascending.
     pub(super) fn turned<T>(
         rows: &Rows<T>,
         numbers: usize,

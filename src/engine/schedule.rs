@@ -9,9 +9,9 @@ use crate::model::{JobId, MachineIx, Millis, Order, ShareId};
 pub struct Schedule {
     /// Shares to create, in the order in which they get their numbers.
     pub expansions: Vec<Expansion>,
-    /// Shares to take back.
+    /// Shares to preempt or evict.
     pub preemptions: Vec<Preemption>,
-    /// Room that stays earmarked; replaces the snapshot's promises.
+    /// Space that stays promised; replaces the snapshot's promises.
     pub promises: Vec<Promise>,
     /// Jobs that the next cycle searches space for first, as this cycle reached its search limit.
     pub put_off: Vec<JobId>,
@@ -41,9 +41,9 @@ pub struct Preemption {
     pub machine: MachineIx,
     /// Job that the space is for; `None` if the share's job may not hold it any more.
     pub beneficiary: Option<JobId>,
-    /// Under which rule.
+    /// Rule of the preemption.
     pub rule: PreemptionRule,
-    /// Work lost with it: what was invested, and the time it took to initialize.
+    /// Work lost with the share: its investment, and the time it took to initialize.
     pub loss: Millis,
     /// Alternatives that were examined for the beneficiary.
     pub considered: Considered,
@@ -53,7 +53,7 @@ pub struct Preemption {
 /// beneficiary and thus no choice.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Considered {
-    /// Machines that the beneficiary may use and that are large enough.
+    /// Nodes that the beneficiary may use and that are large enough.
     pub machines: u64,
     /// Nodes for which a plan was made, the chosen node included. Only nodes with the cheapest
     /// shares get a plan, and only as long as it may be among the best two.
@@ -62,14 +62,14 @@ pub struct Considered {
     pub runner_up: Option<RunnerUp>,
 }
 
-/// A way to make room that was not taken.
+/// A way to make space that was not taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RunnerUp {
     /// Node of the plan.
     pub machine: MachineIx,
     /// Number of shares that would have been preempted.
     pub victims: u64,
-    /// The work that would have been lost.
+    /// Work that would have been lost.
     pub loss: Millis,
 }
 
@@ -79,7 +79,7 @@ pub enum PreemptionRule {
     /// The job may no longer hold the share: its maximum fell, the node left its pool, or the node
     /// may not run the job any more.
     NoLongerAllowed,
-    /// Work of a better priority needs the room.
+    /// A job of a higher priority needs the space.
     Priority,
     /// The share's job, user or class holds more than its target, and a job that is worse off needs
     /// the space.
@@ -93,8 +93,8 @@ pub enum PreemptionRule {
     /// In an idle cluster: the share's side is still better off after giving an nshare of the
     /// larger of the two orders, whatever the targets.
     Envy,
-    /// In a cluster at rest: its beneficiary has nothing, though a process was counted for it, and
-    /// no machine can be cleared by the other rules alone. It is moved: its job gets as much
+    /// In an idle cluster: the share is moved. Its beneficiary has nothing, though its target is at
+    /// least a process, and the other rules alone can clear no node. The share's job gets as much
     /// elsewhere in the same cycle.
     Relocation,
 }

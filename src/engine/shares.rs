@@ -21,9 +21,10 @@ pub(super) struct Holding {
 pub(super) struct Brief {
     /// Share number.
     pub id: ShareId,
-    /// The work that is lost with it.
+    /// Work lost if the share is preempted.
     pub loss: Millis,
-    /// The time at stake: its initialization so far, or what was invested once it has initialized.
+    /// Time at stake: the initialization so far, or the investment once the process has
+    /// initialized.
     pub at_stake: Millis,
     /// Size of the share.
     pub order: Order,
@@ -58,12 +59,12 @@ impl Brief {
     }
 }
 
-/// A place, as it is kept where there are many.
+/// Packs a place, for tables with many entries.
 pub(super) fn small(place: usize) -> u32 {
     u32::try_from(place).expect("there are fewer than 2^32 of anything")
 }
 
-/// The place that was kept.
+/// Unpacks a place.
 pub(super) fn large(place: u32) -> usize {
     usize::try_from(place).expect("it was made from one")
 }
@@ -79,7 +80,7 @@ impl Shares {
         Shares(Rows::with_capacity(jobs.len(), shares))
     }
 
-    /// Enters the shares of the next job of the snapshot.
+    /// Appends the shares of the next job of the snapshot.
     pub(super) fn enter(&mut self, job: &Job) {
         self.0.push(job.shares.iter().map(Brief::of));
     }
@@ -89,7 +90,7 @@ impl Shares {
         self.0.row(job)
     }
 
-    /// The same, to note more of them.
+    /// The shares of the job at place `job` of the snapshot, mutable.
     pub(super) fn of_job_mut(&mut self, job: usize) -> &mut [Brief] {
         self.0.row_mut(job)
     }
@@ -110,11 +111,11 @@ impl Shares {
         self.0.begin(holding.job) + holding.share
     }
 
-    /// Notes that a share is now leaving.
+    /// Marks a share as terminating.
     ///
     /// # Panics
     ///
-    /// If it was leaving before: a share leaves once.
+    /// If it was terminating before: a share is preempted once.
     pub(super) fn leave(&mut self, holding: Holding) {
         let share = &mut self.of_job_mut(holding.job)[holding.share];
         let was_held = std::mem::replace(&mut share.is_held, false);

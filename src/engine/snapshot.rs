@@ -7,7 +7,7 @@ use crate::model::{
     PoolIx, QShares, ResourceClass, ShareFacts, ShareId, SharePhase, Topology, UserIx,
 };
 
-/// The cluster as the books have it when a cycle begins.
+/// The cluster as the scheduler knows it when a cycle begins.
 ///
 /// The content of a list alone decides its order, so equal states give equal snapshots, however
 /// they came about. Only [`Snapshot::cycle`] and [`Calm`] change with time: a cycle in which
@@ -18,28 +18,28 @@ pub struct Snapshot {
     pub cycle: u64,
     /// Configured classes, pools and settings.
     pub topology: Arc<Topology>,
-    /// Every machine ever seen, by name.
+    /// Every node ever seen, by name.
     pub machines: Arc<Vec<Machine>>,
-    /// The names of all users with work, in order.
+    /// Names of all users with jobs, in order.
     pub users: Arc<Vec<Name>>,
-    /// All work that is not refused, oldest first, then by number.
+    /// All jobs that are not refused, oldest first, then by number.
     pub jobs: Arc<Vec<Arc<Job>>>,
-    /// Room already made and not yet taken, in the order in which it was promised.
+    /// Space made for jobs that have not started there yet, in the order of the promises.
     pub promises: Vec<Promise>,
-    /// The jobs for which earlier cycles did not come to search for room.
+    /// Jobs for which earlier cycles did not get to search for space.
     pub put_off: Vec<JobId>,
-    /// For how long nothing has changed.
+    /// Duration of the quiet, in cycles.
     pub calm: Calm,
 }
 
-/// For how long nothing has changed, in cycles, and who took from whom meanwhile.
+/// Duration of the quiet, in cycles, and the preemptions meanwhile.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Calm {
-    /// Cycles since demand or supply changed. Demand: work came, went, got more items, first got
-    /// going, showed how long an item takes, or can use another number of processes. Supply:
-    /// processes ended; nodes came, went or changed size.
+    /// Cycles since demand or supply changed. Demand changes if a job comes, ends, gets more items,
+    /// first runs, shows its time per item, or can use another number of processes. Supply changes
+    /// if processes end, or nodes come, go or change size.
     pub quiet_cycles: u64,
-    /// Cycles since there was any news of any work, progress included.
+    /// Cycles since any news of any job, progress included.
     pub rest_cycles: u64,
     /// Preemptions, as pairs of jobs, since the cluster has been quiet for [`MEMORY_AFTER`] cycles;
     /// each pair once, in order.
@@ -48,7 +48,7 @@ pub struct Calm {
     pub takings: Vec<Taking>,
 }
 
-/// A cluster in which for so many cycles there was no news of any work is at rest.
+/// Cycles without any news of any job after which a cluster is idle.
 const REST_AFTER: u64 = 2;
 
 impl Calm {
@@ -68,14 +68,14 @@ pub struct Taking {
     pub by: JobId,
 }
 
-/// A machine.
+/// A node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Machine {
     /// Name of the node.
     pub name: Name,
     /// Size that the scheduler uses. Zero if the node is smaller than a quantum.
     pub order: QShares,
-    /// The pool it is in.
+    /// Pool of the node.
     pub pool: PoolIx,
     /// State of the node: it may get processes, or the reason why not.
     pub state: MachineState,
@@ -83,14 +83,14 @@ pub struct Machine {
     pub limbo: QShares,
 }
 
-/// A request for work.
+/// A job.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Job {
     /// Job number.
     pub id: JobId,
     /// User who submitted the job.
     pub user: UserIx,
-    /// The class it was admitted to.
+    /// Class that admitted the job.
     pub class: ClassIx,
     /// Kind of the job.
     pub kind: JobKind,
@@ -98,16 +98,16 @@ pub struct Job {
     pub order: Order,
     /// Time of submission.
     pub submitted: Millis,
-    /// Work items per process at a time. At least 1.
+    /// Work items that a process handles at a time. At least 1.
     pub threads: u64,
     /// Service that the job is an instance of; 0 if none.
     pub service: u64,
-    /// The only machines it may use, ascending; `None` means any.
+    /// The only nodes the job may use, ascending; `None` means any.
     pub machines: Option<Vec<MachineIx>>,
     /// Facts that change while the job runs.
     pub facts: JobFacts,
-    /// Since which cycle it has been below its count and has got nothing; `None` if it is not, or
-    /// has.
+    /// Cycle since which the job has been below its target and has got nothing. `None` if it is not
+    /// below it, or has got something.
     pub behind_since: Option<u64>,
     /// True if the job has had its single process and lost it: such a job gets no second process.
     pub is_spent: bool,
@@ -130,9 +130,9 @@ pub struct Share {
     pub facts: ShareFacts,
 }
 
-/// Room on a machine that was made for a job and is kept for it.
+/// Space on a node that was made for a job and is kept for it.
 ///
-/// Design: architecture section 6: the freed room is earmarked until the beneficiary has it.
+/// Design: architecture section 6: the freed space stays promised until the beneficiary uses it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Promise {
     /// Job that will get the space.
@@ -149,31 +149,31 @@ impl Snapshot {
         &self.topology.classes[job.class.0]
     }
 
-    /// For how many cycles `job` has been below its count and has got nothing.
+    /// Cycles for which `job` has been below its target and has got nothing.
     pub fn behind_cycles(&self, job: &Job) -> u64 {
         job.behind_since.map_or(0, |since| self.cycle.saturating_sub(since))
     }
 
-    /// The machine at `ix`.
+    /// The node at `ix`.
     pub fn machine(&self, ix: MachineIx) -> &Machine {
         &self.machines[ix.0]
     }
 
-    /// Every machine with its place.
+    /// Every node with its place.
     pub fn machines_with_ix(&self) -> impl Iterator<Item = (MachineIx, &Machine)> {
         self.machines.iter().enumerate().map(|(ix, machine)| (MachineIx(ix), machine))
     }
 }
 
 impl Share {
-    /// The work lost if it goes: what was invested, and the time it took to initialize.
+    /// Work lost if the share is preempted: its investment, and the time it took to initialize.
     pub(super) fn loss(&self) -> Millis {
         self.facts.investment.saturating_add(self.facts.initialization)
     }
 }
 
 impl Job {
-    /// Shares that are not on their way out.
+    /// Shares that are not terminating.
     pub fn held(&self) -> impl Iterator<Item = &Share> {
         self.shares.iter().filter(|share| share.state == SharePhase::Held)
     }

@@ -23,12 +23,12 @@ struct Rooms {
 }
 
 impl Rooms {
-    /// The room for `group` if all work went that it may take from. Work that cannot be preempted, or
-    /// is of better priority, stays, and so does what starts in this cycle. Room that is promised, or
-    /// that shares are leaving, is awaited.
+    /// The space for `group` if all work went that it may take from. Work that cannot be preempted,
+    /// or is of higher priority, stays, and so does what starts in this cycle. Space that is
+    /// promised, or that shares are leaving, is awaited.
     fn of(ledger: &Ledger<'_>, (tree, priority): Group) -> Rooms {
         let topology = &ledger.snapshot.topology;
-        // Of each machine: quanta in use for good, quanta that leave, and quanta that are promised.
+        // Of each node: quanta in use for good, quanta that leave, and quanta that are promised.
         let mut taken = vec![(0_u64, 0_u64, 0_u64); ledger.machines.len()];
         for line in &ledger.jobs {
             let is_barred = !line.is_fair_share() || line.class.priority < priority;
@@ -89,7 +89,7 @@ impl Rooms {
 struct Item {
     order: u64,
     class: ClassIx,
-    /// The only machines for it.
+    /// The only nodes for it.
     list: Option<Vec<MachineIx>>,
 }
 
@@ -129,7 +129,7 @@ pub(super) fn is_arrangeable(
         let held = line.held - line.lost;
         let is_pinned = 0 < held && !(may_move && ledger.owed.is_startable[place]);
         let at = homes.get(&place).filter(|_| is_pinned);
-        // On a machine out of scheduling it is in the way of none of these.
+        // On a node out of scheduling it is in the way of none of these.
         let is_apart = at.is_some_and(|at| at.iter().any(|ix| !rooms.by_machine.contains_key(ix)));
         let is_placed = 0 < line.promised || (0 < line.expanded && held == 0);
         if !is_placed && !is_apart {
@@ -154,7 +154,7 @@ pub(super) fn is_arrangeable(
     search.could_fit() && search.run(tries)
 }
 
-/// The machines on which each fair-share job has processes that stay.
+/// The nodes on which each fair-share job has processes that stay.
 fn homes(ledger: &Ledger<'_>) -> BTreeMap<usize, BTreeSet<MachineIx>> {
     let mut homes: BTreeMap<usize, BTreeSet<MachineIx>> = BTreeMap::new();
     for (ix, machine) in ledger.machines_with_ix() {

@@ -1,4 +1,4 @@
-//! The reasons that hold a job back, and whether the cluster is at rest.
+//! The reasons that hold a job back, and whether the cluster is idle.
 
 use super::finding::{Finding, Rule};
 use super::ledger::Ledger;
@@ -7,7 +7,7 @@ use super::price::{is_first_free, most, prices};
 use crate::engine::{CapBound, HeldBack};
 use crate::model::Millis;
 
-/// Cycles without any news of work after which a cluster is at rest.
+/// Cycles without any news of work after which a cluster is idle.
 const REST: u64 = 2;
 
 /// The reason that holds a job back is true. While work moves, a job with nothing, whose first process is

@@ -49,7 +49,7 @@ pub(super) fn cap_of(
     if job.facts.is_completing || job.is_spent || job.kind != JobKind::Job {
         return base;
     }
-    // Room was made for what is promised, and its makers have lost something.
+    // Space was made for what is promised, and its makers have lost something.
     let kept = base.min(if promised == 0 { 0 } else { held.saturating_add(promised) });
     paced(job, rules, publication_period, base).max(kept)
 }

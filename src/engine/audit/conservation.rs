@@ -1,6 +1,6 @@
 //! Checks that no space stays free that a job could use (I15).
 //!
-//! Room that is promised, or will be needed for a promise once the leaving have left, is not free.
+//! Space that is promised, or will be needed for a promise once the leaving have left, is not free.
 
 use super::finding::{Finding, Rule};
 use super::ledger::Ledger;
@@ -41,7 +41,7 @@ pub(super) fn check_requests(ledger: &Ledger<'_>, findings: &mut Vec<Finding>) {
     }
 }
 
-/// Machines with room, and how much: few, in a cluster that has anything to do.
+/// Nodes with space, and how much: few, in a cluster that has anything to do.
 fn holes(ledger: &Ledger<'_>) -> Vec<(MachineIx, i128)> {
     let machines = ledger.machines_with_ix().map(|(ix, machine)| (ix, machine.usable()));
     machines.filter(|(_, room)| *room > 0).collect()

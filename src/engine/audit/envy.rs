@@ -1,4 +1,4 @@
-//! Jobs that could be in another's place, in a cluster at rest (I5), or have the room of worse
+//! Jobs that could be in another's place, in an idle cluster (I5), or have the space of lower
 //! priorities (I14).
 //!
 //! Tries every job below its cap, every node that it may use, and every side with jobs there. Free
@@ -60,7 +60,7 @@ pub(super) fn check_envy(ledger: &Ledger<'_>, findings: &mut Vec<Finding>) {
     }
 }
 
-/// No job waits for room that work of worse priority has: a fair-share job below its cap, or other
+/// No job waits for space that work of lower priority has: a fair-share job below its cap, or other
 /// work that is counted and has nothing.
 pub(super) fn check_priorities(ledger: &Ledger<'_>, findings: &mut Vec<Finding>) {
     if !is_settled(ledger) {
@@ -128,7 +128,7 @@ fn limit(ledger: &Ledger<'_>, place: usize) -> Millis {
 }
 
 /// The most that any side holds for its weight, at each level. For most jobs that rules envy out,
-/// without a look at machines.
+/// without a look at nodes.
 struct Greatest {
     /// By priority.
     classes: BTreeMap<u32, Entity>,
@@ -195,7 +195,7 @@ impl Envious<'_, '_> {
         theirs.saturating_sub(u64::try_from(least).unwrap_or(u64::MAX))
     }
 
-    /// From which side room can be made on machine `ix`, and how.
+    /// From which side space can be made on node `ix`, and how.
     fn plan_on(
         &self,
         ix: MachineIx,

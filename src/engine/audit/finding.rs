@@ -17,19 +17,19 @@ pub struct Finding {
 /// numbers in brackets are the invariants of the reliability study.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Rule {
-    /// The schedule names a job, machine or share that does not exist.
+    /// The schedule names a job, node or share that does not exist.
     UnknownName,
-    /// A machine got work that does not fit beside all that is on it (I01).
+    /// A node got work that does not fit beside all that is on it (I01).
     OverCommitted,
-    /// More room is promised on a machine than will be free once the leaving have left (I21).
+    /// More space is promised on a node than will be free once the leaving have left (I21).
     OverPromised,
-    /// New or promised room on a machine that may not get work.
+    /// New or promised space on a node that may not get work.
     UnschedulableMachine,
     /// Fair-share work outside its class's pool and what lies in it (I08).
     WrongPool,
     /// Work that cannot be preempted outside its class's own pool (I07).
     Squatter,
-    /// Work on a machine that is not in its list.
+    /// Work on a node that is not in its list.
     MachineList,
     /// An allocation of another size than the work asks for (I02, I10).
     WrongOrder,
@@ -57,13 +57,13 @@ pub enum Rule {
     UnfairPreemption,
     /// The last process of a job that is owed a process was taken by a peer (I8 of the design).
     LastTaken,
-    /// A job lost a process to a peer and is promised room that was taken from a third.
+    /// A job lost a process to a peer and is promised space that was taken from a third.
     PassedThrough,
-    /// Room that was promised to a job is kept no more, though its work could use it.
+    /// Space that was promised to a job is kept no more, though its work could use it.
     DroppedPromise,
-    /// A job was moved and has less than before, or nothing new on another machine (I18).
+    /// A job was moved and has less than before, or nothing new on another node (I18).
     FalseMove,
-    /// Room for a job destroyed more work of its peers than its waiting, or its class, allows.
+    /// Space for a job destroyed more work of its peers than its waiting, or its class, allows.
     TooDear,
     /// A job says that it was held back where nothing holds it.
     FalseHold,
@@ -78,9 +78,9 @@ pub enum Rule {
     CountAboveCap,
     /// The targets leave an entity more than an nshare behind a peer (I13).
     UnevenCounts,
-    /// Room stays free that a job below its cap could use (I15).
+    /// Space stays free that a job below its cap could use (I15).
     IdleRoom,
-    /// A counted non-preemptable request waits beside a hole it fits in (I15).
+    /// A counted non-preemptable request waits beside a free piece it fits in (I15).
     UnplacedRequest,
     /// A job that is owed a first process has nothing, though all jobs that are owed a process
     /// could have a process.
@@ -88,7 +88,7 @@ pub enum Rule {
     /// In an idle cluster: a side is so much better off that a job could have the place of a
     /// process of that side.
     Envy,
-    /// In a cluster at rest: a job waits for room that work of worse priority has (I14).
+    /// In an idle cluster: a job waits for space that work of lower priority has (I14).
     PriorityWaits,
     /// The report is not about the snapshot's jobs, in their order.
     ReportJobs,

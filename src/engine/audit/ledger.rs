@@ -1,4 +1,4 @@
-//! The recount: who holds what on which machine after the cycle, from the snapshot and what the
+//! The recount: who holds what on which node after the cycle, from the snapshot and what the
 //! schedule adds and takes, and from nothing else.
 //!
 //! The order in which a cycle did things is not in its outcome. So beside what an entity holds now
@@ -155,9 +155,9 @@ impl<'a> Ledger<'a> {
         }
     }
 
-    /// On each machine, what is not taken by shares that stayed when promises were looked at: only
-    /// what was shed without a beneficiary had gone by then. A machine may have shrunk since a
-    /// promise was made; then the promise was dropped.
+    /// On each node, what is not taken by shares that stayed when promises were looked at: only
+    /// what was shed without a beneficiary had gone by then. A node may have shrunk since a promise
+    /// was made; then the promise was dropped.
     fn room_for_old_promises(&self) -> Vec<u64> {
         let machines = &self.snapshot.machines;
         let mut taken: Vec<u64> = machines.iter().map(|machine| machine.limbo.0).collect();
@@ -321,7 +321,7 @@ impl<'a> Ledger<'a> {
         is_open.then(|| self.size_on(line, ix)).flatten()
     }
 
-    /// Every machine with its place.
+    /// Every node with its place.
     pub(super) fn machines_with_ix(&self) -> impl Iterator<Item = (MachineIx, &MachineLine)> {
         self.machines.iter().enumerate().map(|(ix, machine)| (MachineIx(ix), machine))
     }

@@ -18,7 +18,7 @@ pub(super) struct JobLine<'a> {
     pub(super) lost: u64,
     /// New shares.
     pub(super) expanded: u64,
-    /// Room promised to it after the cycle.
+    /// Space promised to it after the cycle.
     pub(super) promised: u64,
     /// Of that, what was promised before.
     pub(super) kept: u64,
@@ -38,9 +38,9 @@ pub(super) struct MachineLine {
     pub(super) leaving: u64,
     /// Of what stays, what is new.
     pub(super) expanded: u64,
-    /// Earmarked.
+    /// Promised.
     pub(super) promised: u64,
-    /// In use by, or earmarked for, work that cannot be preempted, limbo included.
+    /// In use by, or promised for, work that cannot be preempted, limbo included.
     pub(super) fixed: u64,
     /// Fair-share shares that could still be preempted. What was created in this cycle is not among
     /// them.
@@ -72,7 +72,7 @@ pub(super) struct Victim<'a> {
 pub(super) struct Standing {
     /// After the cycle, without promises.
     pub(super) held: u64,
-    /// Room promised to it.
+    /// Space promised to it.
     pub(super) promised: u64,
     /// The least it can have had while shares were preempted, promises included: all losses, no
     /// gains.

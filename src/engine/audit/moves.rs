@@ -1,5 +1,5 @@
-//! Work that is moved, room that is passed on, and promises that are kept: no process is restarted for
-//! nothing (I11, I18).
+//! Work that is moved, space that is passed on, and promises that are kept: no process is restarted
+//! for nothing (I11, I18).
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,7 +11,7 @@ use super::preemption::takings;
 use crate::engine::{PreemptionRule, Promise};
 use crate::model::{JobId, MachineIx, count};
 
-/// A job that loses a process to a peer is not promised room that was taken from a third.
+/// A job that loses a process to a peer is not promised space that was taken from a third.
 pub(super) fn check_passes(ledger: &Ledger<'_>, findings: &mut Vec<Finding>) {
     let robbed = ledger.victims.iter().filter(|victim| is_taken_by_peer(ledger, victim));
     let robbed: BTreeSet<usize> = robbed.map(|victim| victim.donor).collect();
@@ -63,10 +63,10 @@ fn gains_elsewhere(ledger: &Ledger<'_>, id: JobId, ix: MachineIx) -> u64 {
     shares.chain(promises).filter(is_gain).map(|_| 1).sum()
 }
 
-/// A promise is kept until the process begins. It goes only with the job's work or maximum, with the
-/// machine, or with the room there. Slower growth is no reason: room was made already.
+/// A promise is kept until the process begins. It goes only with the job's work or maximum, with
+/// the node, or with the space there. Slower growth is no reason: space was made already.
 ///
-/// Machines where work that stays, or is of better priority, got something are left out.
+/// Nodes where work that stays, or is of higher priority, got something are left out.
 pub(super) fn check_promises(ledger: &Ledger<'_>, findings: &mut Vec<Finding>) {
     if ledger.snapshot.promises.is_empty() {
         return;
@@ -98,7 +98,7 @@ pub(super) fn check_promises(ledger: &Ledger<'_>, findings: &mut Vec<Finding>) {
     }
 }
 
-/// Quanta in use on each machine by shares that were not leaving, and promised before.
+/// Quanta in use on each node by shares that were not leaving, and promised before.
 fn used_before(ledger: &Ledger<'_>) -> Vec<u64> {
     let machines = &ledger.snapshot.machines;
     let mut used: Vec<u64> = machines.iter().map(|machine| machine.limbo.0).collect();
@@ -111,7 +111,8 @@ fn used_before(ledger: &Ledger<'_>) -> Vec<u64> {
     used
 }
 
-/// The best priority of the jobs that got something on each machine; `None` stands for work that stays.
+/// The best priority of the jobs that got something on each node; `None` stands for work that
+/// stays.
 fn winners(ledger: &Ledger<'_>) -> BTreeMap<MachineIx, Option<u32>> {
     let shares = ledger.schedule.expansions.iter().map(|new| (new.job, new.machine));
     let promises = ledger.schedule.promises.iter().map(|new| (new.job, new.machine));

@@ -18,9 +18,9 @@ struct Gain {
     order: Order,
 }
 
-/// No machine that gets something new holds more than its order, everything on it counted: what
-/// stays, what is leaving, what is in limbo (I01). A machine that shrank may be too full; nothing
-/// is added to it.
+/// No node that gets something new holds more than its order, everything on it counted: what stays,
+/// what is leaving, what is in limbo (I01). A node that shrank may be too full; nothing is added to
+/// it.
 pub(super) fn check_commitment(ledger: &Ledger<'_>, findings: &mut Vec<Finding>) {
     for (ix, machine) in ledger.machines_with_ix() {
         let used = machine.staying + machine.leaving;
@@ -52,7 +52,7 @@ pub(super) fn check_promised_room(ledger: &Ledger<'_>, findings: &mut Vec<Findin
     }
 }
 
-/// Only machines that may get work get some.
+/// Only nodes that may get work get some.
 pub(super) fn check_machines(ledger: &Ledger<'_>, findings: &mut Vec<Finding>) {
     for Gain { what, job, machine, .. } in gains(ledger) {
         let state = ledger.snapshot.machine(machine).state;
@@ -79,8 +79,8 @@ pub(super) fn check_pools(ledger: &Ledger<'_>, findings: &mut Vec<Finding>) {
 
 /// Work that cannot be preempted is in its class's own pool (I07).
 ///
-/// Exempt is what was there before and whose machine is therefore out of scheduling (D12), and what
-/// is leaving.
+/// Exempt is what was there before and whose node is therefore out of scheduling (D12), and what is
+/// leaving.
 pub(super) fn check_squatters(ledger: &Ledger<'_>, findings: &mut Vec<Finding>) {
     for line in ledger.jobs.iter().filter(|line| !line.is_fair_share()) {
         let is_open = |ix: MachineIx| ledger.snapshot.machine(ix).state.is_schedulable();
@@ -110,8 +110,8 @@ pub(super) fn check_machine_lists(ledger: &Ledger<'_>, findings: &mut Vec<Findin
     }
 }
 
-/// Every allocation has the order its work asks for; a reservation has the whole of a machine that
-/// is as large as asked, or larger by no more than the overage (I02, I10).
+/// Every allocation has the order its work asks for; a reservation has the whole of a node that is
+/// as large as asked, or larger by no more than the overage (I02, I10).
 pub(super) fn check_orders(ledger: &Ledger<'_>, findings: &mut Vec<Finding>) {
     for Gain { what, job, machine, order } in gains(ledger) {
         let line = ledger.line(job);

@@ -21,7 +21,7 @@ pub(super) type Plans<'v, 'a> = BTreeMap<(MachineIx, usize), Vec<&'v Victim<'a>>
 struct Toll {
     /// With the largest share.
     largest: u64,
-    /// On each machine, for each beneficiary.
+    /// On each node, for each beneficiary.
     taken: BTreeMap<(MachineIx, usize), u64>,
 }
 
@@ -159,7 +159,7 @@ pub(super) fn check_superfluous(ledger: &Ledger<'_>, findings: &mut Vec<Finding>
 }
 
 /// Between fair-share work of equal priority, what goes leaves its side strictly better off, by
-/// weight, than the beneficiary's was before (D2): the whole plan on a machine is charged once. The
+/// weight, than the beneficiary's was before (D2): the whole plan on a node is charged once. The
 /// first process of a job that had nothing is excepted, and so is what a side that was better off
 /// holds above its count.
 ///
@@ -232,7 +232,7 @@ fn gained_before_last(ledger: &Ledger<'_>, toll: &Toll) -> u64 {
     gained - last
 }
 
-/// By how much machine `ix` was smaller, before shares were preempted, than what stayed on it.
+/// By how much node `ix` was smaller, before shares were preempted, than what stayed on it.
 pub(super) fn overhang(ledger: &Ledger<'_>, ix: MachineIx) -> u64 {
     let machine = &ledger.machines[ix.0];
     let lost = ledger.victims.iter().filter(|victim| victim.share.machine == ix);

@@ -32,7 +32,7 @@ pub(super) fn check_prices(ledger: &Ledger<'_>, findings: &mut Vec<Finding>) {
             victims.retain(|victim| ledger.jobs[victim.donor].class.priority == priority);
             let nshares = promises_of(ledger, taker, ix).max(1);
             if is_first && promises_of(ledger, taker, ix) == 0 {
-                // This is room for work that is moved out of the way of its first.
+                // This is space for work that is moved out of the way of its first.
                 continue;
             }
             let loss = victims

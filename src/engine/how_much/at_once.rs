@@ -1,4 +1,4 @@
-//! Counts at once what would be counted in turn anyway.
+//! Bulk step of target counting: its result is what counting in turn would reach anyway.
 //!
 //! Until a job is refused, counting in turn does not depend on the free space (`serve/raise.rs`).
 //! So the bulk step chooses a share up to which there should be space for all jobs. To verify it,
@@ -19,7 +19,7 @@ use crate::model::{ClassIx, PoolIx, QShares};
 
 /// Trials of a share for each bulk step.
 const TRIALS: u32 = 4;
-/// A pool has so many parts, some of which are meant to be filled.
+/// Parts of a pool's size; each trial aims to fill a number of them.
 const PARTS: u64 = 1 << 10;
 /// Safety margin of the next trial: it aims below the part that was found by 1/2^CAUTION of it.
 const CAUTION: u32 = 6;
@@ -77,8 +77,8 @@ fn take_all(
     Ok(())
 }
 
-/// Takes room for all that `seats` could use. Says whether there is so much; if there is not, none is
-/// taken.
+/// Takes space for the whole demand of `seats`. Returns false, and takes none, if there is too
+/// little.
 pub(super) fn take_all_wanted(
     draft: &Draft<'_>,
     space: &mut CountSpace,
@@ -108,7 +108,7 @@ fn asked_of_pools(
     asked
 }
 
-/// The highest waterline at which so many `parts` of each pool suffice, as far as sizes go.
+/// Highest waterline at which `parts` parts of each pool suffice, judged by sizes alone.
 fn highest_waterline(
     draft: &Draft<'_>,
     space: &CountSpace,

@@ -1,4 +1,4 @@
-//! Counts fair-share work: weighted shares for classes, equal ones for the users of a class and
+//! Counts fair-share work: weighted shares for classes, equal shares for the users of a class and
 //! for the jobs of a user.
 //!
 //! Design: "How Much"; architecture section 5. Counting is water-filling, an nshare at a time, as
@@ -111,7 +111,7 @@ fn count_in_turn(
     true
 }
 
-/// Enters how many nshares are counted for each.
+/// Adds the counted nshares to the targets of the jobs.
 fn enter(draft: &mut Draft<'_>, counted: impl Iterator<Item = (Seat, u64)>) {
     let entities = Arc::clone(&draft.entities);
     for (Seat { job, order, .. }, nshares) in counted.filter(|(_, nshares)| 0 < *nshares) {
@@ -231,8 +231,8 @@ mod tests {
 
     const INNER: ClassIx = ClassIx(3);
 
-    /// Machines of two pools, and work that asks for about as much as there is, of orders up to
-    /// `largest`.
+    /// Nodes in two pools, and jobs of orders up to `largest` that ask for about as much as there
+    /// is.
     fn scene(random: &mut ChaCha8Rng, largest: u64) -> Scene {
         let mut draw = |least: u64, most: u64| random.random_range(least..=most);
         let machines = draw(1, 5);
@@ -347,7 +347,7 @@ mod tests {
         assert!((1..400).contains(&differ), "{differ} cases differ");
     }
 
-    /// Else nothing would be won.
+    /// The bulk step would be useless if it left more.
     #[test]
     fn little_is_left_to_be_counted_in_turn() {
         let mut scene = Scene::new(&[16; 64]);

@@ -1,4 +1,4 @@
-//! Counts work that cannot be preempted: what is asked for, up to the user's allotment.
+//! Computes the targets of jobs that cannot be preempted: their demand, up to the user's allotment.
 //!
 //! Design: "How Much", "Allotment"; decision D10: grants of the same cycle count; D6: such work
 //! keeps all that it has, whatever its maximum is.
@@ -42,7 +42,7 @@ impl AllotmentLedger {
         Some(quantum_of(draft, ix).order_of_machine(left).0)
     }
 
-    /// Enters `amount` for the job's user if the allotment allows it.
+    /// Adds `amount` to the holdings of the job's user if the allotment allows it.
     fn grant(&mut self, draft: &Draft<'_>, ix: usize, amount: Order) -> Result<(), CountRefusal> {
         let quantum = quantum_of(draft, ix);
         let asks = quantum.memory_of(amount.qshares());
@@ -62,7 +62,7 @@ impl AllotmentLedger {
         }
     }
 
-    /// Takes back what [`AllotmentLedger::grant`] entered.
+    /// Undoes [`AllotmentLedger::grant`].
     fn revoke(&mut self, draft: &Draft<'_>, ix: usize, amount: Order) {
         self.held_mut(draft, ix).0 -= quantum_of(draft, ix).memory_of(amount.qshares()).0;
     }
@@ -161,10 +161,10 @@ fn largest_within_allotment(draft: &Draft<'_>, ledger: &AllotmentLedger, ix: usi
     largest.unwrap_or(draft.jobs[ix].order)
 }
 
-/// The orders of the machines that the reservation at `ix` may have: exactly what it asks for, or with
-/// unmanaged reservations up to the configured overage more.
+/// The node sizes that suit the reservation at `ix`. Exactly the requested size; for unmanaged
+/// reservations, up to the configured overage more.
 ///
-/// Design: "Scheduling Policies", RESERVE: no promotion to a larger machine.
+/// Design: "Scheduling Policies", RESERVE: no promotion to a larger node.
 pub(in crate::engine) fn orders_that_suit(draft: &Draft<'_>, ix: usize) -> RangeInclusive<u64> {
     let JobDraft { kind, order, .. } = draft.jobs[ix];
     let QShares(order) = order.qshares();

@@ -21,7 +21,7 @@ use crate::model::{ClassPolicy, MachineIx, NShares, Order, QShares};
 pub(super) struct Listed {
     /// Size of each node, in scheduling or not, and its part on which no share has to stay.
     cells: Vec<Cell>,
-    /// The lists that each machine is on, ascending.
+    /// The lists that each node is on, ascending.
     lists_of: Rows<usize>,
     /// Nodes of each list: those in scheduling and in the pools of the job, ascending. No two lists
     /// are the same.
@@ -29,9 +29,9 @@ pub(super) struct Listed {
     /// For each list, the lists that contain all its nodes, itself included: at most [`WIDER_MAX`].
     wider: Rows<usize>,
     lists: Vec<List>,
-    /// For each machine the least room of a list that it is on, where that is below `largest_cell`.
+    /// For each node the least space of a list that it is on, if below `largest_cell`.
     least_room: Vec<u64>,
-    /// The largest machine. Lists with more room than that bind no machine.
+    /// Size of the largest node. Lists with more space than that limit no node.
     largest_cell: u64,
     /// For each job of the snapshot, its list.
     list_of: Vec<Option<usize>>,
@@ -98,7 +98,7 @@ impl Listed {
         listed
     }
 
-    /// Finds the least room on every machine anew, after lists gained room.
+    /// Finds the least space on every node anew, after lists gained space.
     fn find_least_room(&mut self) {
         self.least_room = vec![u64::MAX; self.cells.len()];
         for list in 0..self.lists.len() {
@@ -106,8 +106,8 @@ impl Listed {
         }
     }
 
-    /// Notes on its machines that a list has less room than before. Room is whole qshares and only a
-    /// list with less than the largest machine is noted, so that this happens seldom.
+    /// Updates the nodes of a list that has less space than before. Space is whole qshares, and
+    /// lists with more space than the largest node are skipped, so updates are rare.
     fn note_least_room(&mut self, list: usize) {
         let room = self.lists[list].room();
         if room < self.largest_cell {
@@ -127,7 +127,7 @@ impl Listed {
         self.list_of[job].is_some()
     }
 
-    /// The largest piece left for `job`; `None` if it has no list.
+    /// Largest free piece for `job`; `None` if it has no list.
     pub(super) fn largest(&self, job: usize) -> Option<QShares> {
         self.list_of[job]?;
         Some(QShares(self.holes(job).map(|(size, _)| size).max().unwrap_or(0)))
@@ -146,7 +146,7 @@ impl Listed {
         fitting.min().map(|(_, machine)| machine)
     }
 
-    /// The smallest machine on the list of `job` of an order in `orders` that nothing has to stay on.
+    /// Smallest node on the list of `job` of an order in `orders` on which no share has to stay.
     pub(super) fn whole_machine_for(
         &self,
         job: usize,
@@ -214,7 +214,7 @@ impl Listed {
         scarcest.map_or(Ok(()), Err)
     }
 
-    /// Notes that so many nshares are counted for each of the seats, which are fair-share work.
+    /// Adds the nshares counted for each of the seats, which are fair-share work.
     pub(super) fn expect_all(&mut self, gains: impl Iterator<Item = (Seat, u64)>) {
         if !self.has_lists() {
             return;
@@ -300,7 +300,7 @@ fn staying<'d>(draft: &'d Draft<'_>, job: usize) -> impl Iterator<Item = &'d Bri
     draft.shares.held_by(job).zip(0..draft.jobs[job].may_keep).map(|((_, share), _)| share)
 }
 
-/// The machines that `job` lists, as far as it may be given anything there.
+/// The nodes on the list of `job` where it may get new shares.
 fn usable_of_list<'d>(
     draft: &'d Draft<'_>,
     job: usize,
@@ -317,7 +317,8 @@ fn usable_of_list<'d>(
     draft.job(job).machines.iter().flatten().copied().filter(is_usable)
 }
 
-/// A list in 256 bits: the machines are dealt to them in turn. Most pairs of lists are told apart by it.
+/// Summary of a list in 256 bits; each node sets a bit, and nodes share bits in turn. Most pairs of
+/// lists are told apart by it.
 struct Outline([u64; 4]);
 
 impl Outline {

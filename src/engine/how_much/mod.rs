@@ -1,6 +1,6 @@
 //! How Much: computes the target of every job, in nshares, for an ideal cluster.
 //!
-//! Priorities are counted best first, each from what the better ones left. Design: "How Much",
+//! Higher priorities are counted first; each gets what higher ones left. Design: "How Much",
 //! "Priority vs Weight".
 
 mod at_once;
@@ -19,13 +19,13 @@ use listed::Listed;
 
 pub(super) use fixed::orders_that_suit;
 
-/// Counts every job: afterwards [`JobDraft::given`](super::draft::JobDraft) is final.
+/// Computes all targets: afterwards [`JobDraft::given`](super::draft::JobDraft) is final.
 pub(super) fn how_much(draft: &mut Draft<'_>) {
     let mut space = CountSpace::new(&draft.rooms);
     let mut listed = Listed::new(draft);
     let mut ledger = AllotmentLedger::new(draft);
     for priority in draft.priorities() {
-        // Whole machines before parts of them: a part taken would spoil the machine.
+        // Whole nodes before parts of them: a part taken would spoil the node.
         for policy in [ClassPolicy::Reserve, ClassPolicy::FixedShare] {
             for job in draft.jobs_of(priority, |other| *other == policy) {
                 draft.effort.step();

@@ -4,8 +4,8 @@
 //! target 0, but the user's part of the cluster covers its smallest process, that process is owed.
 //! The part is weighted max-min over classes and users, with memory that can be divided at will.
 //!
-//! Max-min is found by levels. A side has at least so much, if all its peers can have as much by
-//! weight, or all that they ask for. As orders are whole, so are the levels that matter.
+//! Max-min is found by levels. A side has at least a level if all its peers can have as much by
+//! weight, or their whole demand. As orders are whole numbers, so are the levels that matter.
 //!
 //! Architecture, invariant 8.
 
@@ -46,8 +46,8 @@ pub(super) fn note_owed(draft: &mut Draft<'_>, jobs: &[usize], qshares: u64) {
     }
 }
 
-/// Notes which job of `user` is owed a first process if nothing is counted for any, where the user's part
-/// is `qshares`.
+/// Marks the job of `user` that is owed a first process if all its targets are 0 and the user's
+/// part is `qshares`.
 fn note_owed_of_user(draft: &mut Draft<'_>, user: &User, qshares: u64) {
     if user.jobs.iter().any(|&job| draft.jobs[job].is_owed) {
         return;
@@ -108,7 +108,8 @@ fn level_of_class(classes: &[Class], place: usize, qshares: u64) -> u64 {
     })
 }
 
-/// The largest number up to `most` that `is_possible`, where with each all smaller ones are; 0 is.
+/// Largest number up to `most` for which `is_possible` is true. It must be true for 0, and for all
+/// numbers below a number for which it is true.
 fn largest(most: u64, is_possible: impl Fn(u64) -> bool) -> u64 {
     if is_possible(most) {
         return most;

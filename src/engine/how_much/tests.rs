@@ -14,10 +14,10 @@ use crate::model::{
 /// User and class, order, wanted processes, listed nodes, and processes already on nodes.
 type Work<'a> = ((UserIx, ClassIx), u32, u64, &'a [usize], &'a [(usize, u64)]);
 
-/// Work without a list may be anywhere.
+/// No list: the job may use any node.
 const ANYWHERE: &[usize] = &[];
 
-/// The machines, in order of age the work, and how many processes are counted for each.
+/// Node sizes, jobs in order of age, and the expected target of each job in processes.
 type Case<'a> = (&'a [u64], &'a [Work<'a>], &'a [u64]);
 
 fn scene(machines: &[u64], work: &[Work<'_>]) -> Scene {
@@ -56,7 +56,8 @@ fn check(cases: &[Case<'_>]) {
     }
 }
 
-/// The ideal cluster has sizes and no names: it would have room for more of them, elsewhere.
+/// The ideal cluster has sizes and no names: it would have space for more processes, on other
+/// nodes.
 #[test]
 fn those_confined_to_the_same_machines_are_counted_what_these_hold() {
     let (ann, bob) = ((ANN, FAIR), (BOB, FAIR));
@@ -78,7 +79,7 @@ fn whoever_is_confined_to_some_of_the_machines_counts_against_all_of_them() {
     check(&[
         (&[2, 2, 4], &[(ann, 1, 9, &[0], &[]), (bob, 1, 9, &[0, 1], &[])], &[2, 2]),
         (&[2, 4, 4], &[(ann, 1, 9, &[0], &[]), (bob, 1, 9, &[0, 1], &[])], &[2, 4]),
-        // The lists have a machine in common, and neither has all of the other's.
+        // The lists have a node in common, and neither contains the other.
         (&[2, 2, 2], &[(ann, 1, 9, &[0, 1], &[]), (bob, 1, 9, &[1, 2], &[])], &[3, 3]),
     ]);
 }
@@ -107,7 +108,7 @@ fn fixed_work_is_counted_on_the_machine_that_it_lists() {
     check(&[
         (&[2, 5], &[(fixed, 1, 1, &[1], &[]), (ann, 5, 1, ANYWHERE, &[])], &[1, 0]),
         (&[2, 5], &[(fixed, 1, 1, ANYWHERE, &[]), (ann, 5, 1, ANYWHERE, &[])], &[1, 1]),
-        // The same where the machine is in use already.
+        // The same cases with a node that is in use already.
         (&[2, 5], &[(fixed, 1, 2, &[1], &[(1, 1)]), (ann, 4, 1, ANYWHERE, &[])], &[2, 0]),
         (&[2, 5], &[(fixed, 1, 2, ANYWHERE, &[(1, 1)]), (ann, 4, 1, ANYWHERE, &[])], &[2, 1]),
         // The listed node has no space for the job: its target is 0.
@@ -259,8 +260,8 @@ fn classes_compete_where_one_may_use_the_pool_of_the_other() {
     }
 }
 
-/// After the quantum was changed, what fixed work has is as large as it was, and what it is still to
-/// get is as large as it asks for now.
+/// After a change of the quantum, shares of fixed work keep their size. The rest of the target
+/// counts at the size that the job asks for now.
 #[test]
 fn fixed_work_is_counted_what_it_has_at_the_size_of_that() {
     let mut scene = scene(&[12], &[((ANN, FIXED), 3, 3, ANYWHERE, &[(0, 1)])]);
@@ -296,8 +297,8 @@ fn a_reservation_uses_up_as_much_allotment_as_the_largest_machine_it_might_get()
     }
 }
 
-/// Ann may hold 7 and has 2. The 5 she asks for first would be within that, but no machine has them:
-/// so 2 more are still to be had, and 4 after that are not.
+/// Ann may hold 7 and holds 2. The 5 of her first new job are within that, but no node has so much
+/// free space. So the next job still gets 2, and the last, of 4, gets nothing.
 #[test]
 fn what_there_was_no_room_for_uses_up_no_allotment() {
     let fixed = (ANN, FIXED);

@@ -1,4 +1,5 @@
-//! The ideal cluster that How Much gives away: every machine empty but for what cannot move.
+//! The ideal cluster that How Much divides: every node empty except for shares that cannot be
+//! preempted.
 //!
 //! Design: "Virtual Machines". Holds a copy of the ideal counts of the capacity matrix ([`Matrix`])
 //! for each pool: what is taken from the copy leaves the matrix as it is.
@@ -25,7 +26,7 @@ pub(in crate::engine) struct Shortage {
 }
 
 impl CountSpace {
-    /// All schedulable machines, less what cannot be preempted on each.
+    /// All schedulable nodes, less the shares on each that cannot be preempted.
     pub(in crate::engine) fn new(rooms: &Rooms) -> CountSpace {
         CountSpace { pools: rooms.ideal_counts().cloned().collect() }
     }
@@ -59,10 +60,10 @@ impl CountSpace {
         })
     }
 
-    /// Takes all that is `asked` of each pool, in nshares, or says what there is too little of.
+    /// Takes all that is `asked` of each pool, in nshares, or returns the shortage.
     ///
-    /// The innermost pools first, as their work can go nowhere else, and in each the largest orders
-    /// first, as they fit into the fewest holes.
+    /// Serves the innermost pools first, as their jobs can go nowhere else. In each pool it serves
+    /// the largest orders first, as they fit into the fewest free pieces.
     pub(in crate::engine) fn take_all(
         &mut self,
         pools: &Pools,
@@ -123,12 +124,12 @@ impl CountSpace {
         QShares(searched.map(|pool| self.pools[pool.0].total()).sum())
     }
 
-    /// The largest piece left in `pool` itself.
+    /// Largest free piece in `pool` itself.
     pub(in crate::engine) fn largest_local(&self, pool: PoolIx) -> QShares {
         QShares(self.pools[pool.0].largest())
     }
 
-    /// The largest piece left in `pool` and the pools in it.
+    /// Largest free piece in `pool` and the pools in it.
     pub(in crate::engine) fn largest(&self, pools: &Pools, pool: PoolIx) -> QShares {
         let searched = pools.searched_from(pool).iter();
         searched.map(|pool| self.largest_local(*pool)).max().unwrap_or_default()
@@ -190,7 +191,7 @@ mod tests {
         Order::new(order).unwrap()
     }
 
-    /// Cells by the orders of machines and what is free of them, with so many machines each.
+    /// Cells from triples of node order, free space and number of nodes.
     fn cells<const N: usize>(machines: [(u64, u64, u64); N]) -> Matrix<u64> {
         let mut cells = Matrix::default();
         for (order, free, machines) in machines {
@@ -209,7 +210,7 @@ mod tests {
         take(cells, order(size), &OrdersWanted::default(), None)
     }
 
-    /// The table printed in the design, order 1 to 4: what each order could get, alone.
+    /// The table printed in the design, orders 1 to 4: the nshares that each order could get alone.
     #[test]
     fn nshares_match_the_design_example() {
         let whole_and_partial = cells([(1, 1, 2), (3, 3, 1), (4, 4, 4), (4, 1, 1), (3, 2, 2)]);
@@ -226,7 +227,7 @@ mod tests {
         assert_eq!(at_once, nshares);
     }
 
-    /// An order-3 share on an order-5 machine leaves a virtual machine of order 2.
+    /// An order-3 share on an order-5 node leaves a virtual machine of order 2.
     #[test]
     fn a_taken_machine_leaves_a_virtual_one() {
         let mut cells = cells([(5, 5, 1)]);

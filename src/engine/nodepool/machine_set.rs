@@ -1,4 +1,4 @@
-//! A set of machines whose smallest member is found at once.
+//! A set of nodes whose smallest member is found at once.
 //!
 //! A bit for each node, in chunks that exist only around members. Each chunk has a summary word
 //! that marks its words with members. The last chunk stays when its last member is removed: sets
@@ -11,7 +11,7 @@ const WORD: usize = 64;
 /// Nodes covered by a chunk.
 const CHUNK: usize = WORD * WORD;
 
-/// Some machines of a cluster.
+/// Some nodes of a cluster.
 #[derive(Clone, Debug, Default)]
 pub(in crate::engine) struct MachineSet {
     /// Chunks by place. A chunk without members exists only if it is the only chunk.
@@ -21,7 +21,7 @@ pub(in crate::engine) struct MachineSet {
 
 #[derive(Clone, Debug)]
 struct Chunk {
-    /// Bit `n` is set if word `n` has any.
+    /// Bit `n` is set if word `n` has a member.
     summary: u64,
     words: [u64; WORD],
 }
@@ -44,7 +44,7 @@ impl MachineSet {
         self.len
     }
 
-    /// Puts `machine` in. It must not be in already.
+    /// Inserts `machine`, which must not be a member already.
     pub(super) fn insert(&mut self, machine: MachineIx) {
         let Place { chunk, word, bit } = place_of(machine);
         let chunk = match self.chunks.binary_search_by_key(&chunk, |(place, _)| *place) {
@@ -65,7 +65,7 @@ impl MachineSet {
         self.len += 1;
     }
 
-    /// Takes `machine` out. It must be in.
+    /// Removes `machine`, which must be a member.
     pub(super) fn remove(&mut self, machine: MachineIx) {
         let Place { chunk: place, word, bit } = place_of(machine);
         let at = self.chunks.binary_search_by_key(&place, |(place, _)| *place);
@@ -107,7 +107,7 @@ mod tests {
 
     use super::*;
 
-    /// The same as a tree set, over changes that cross words and chunks.
+    /// Compares with a tree set, over changes that cross words and chunks.
     #[test]
     fn members_come_by_place() {
         let (mut set, mut model) = (MachineSet::default(), BTreeSet::new());

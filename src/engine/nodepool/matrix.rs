@@ -1,9 +1,9 @@
 //! The capacity matrix: the nodes of a pool, by size and by free space.
 //!
-//! Design: "Virtual Machines"; architecture section 7. A cell is a machine order and a free order.
-//! Whole machines are the diagonal, virtual machines the rest, and what an order could get alone is
-//! the weighted sum of the cells. Where shares are placed a cell has the machines that are in it; where
-//! they are counted only how many, so that who counts begins with a copy of numbers.
+//! Design: "Virtual Machines"; architecture section 7. A cell is a node order and a free order.
+//! Whole nodes are the diagonal, virtual machines the rest. The nshares that an order could get
+//! alone are the weighted sum of the cells. For placing, a cell holds the set of its nodes; for
+//! targets only their number, so that counting begins with a copy of numbers.
 //!
 //! Only cells that have, or had, a node exist: a node of 4,096 quanta needs a single cell and not
 //! 4,096. The cells are in search order: least free space first, then the largest node. So a whole
@@ -22,7 +22,7 @@ use crate::model::MachineIx;
 /// Size and free space of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::engine) struct Cell {
-    /// The order of the machine.
+    /// The order of the node.
     pub order: u64,
     /// Free space of the node, at most `order`.
     pub free: u64,
@@ -88,12 +88,12 @@ impl<C: Content> Matrix<C> {
         &mut self.cells[place].1
     }
 
-    /// Cells with at least `free`, each with what is known of its machines.
+    /// Cells with at least `free` of free space, each with its nodes.
     fn cells_from(&self, free: u64) -> &[(Cell, C)] {
         &self.cells[self.cells.partition_point(|(cell, _)| cell.free < free)..]
     }
 
-    /// Machines of which at least `free` is, in the order in which they are searched.
+    /// Nodes with at least `free` of free space, in search order.
     pub(super) fn alike_from(&self, free: u64) -> impl Iterator<Item = Alike<'_, C>> {
         let kinds = self.cells_from(free).chunk_by(|(one, _), (next, _)| one.kind() == next.kind());
         let alike = kinds.map(|cells| Alike { kind: cells[0].0.kind(), cells });
@@ -161,18 +161,18 @@ impl Matrix<u64> {
         *self.content(cell) += machines;
     }
 
-    /// Takes so much of each of so many `machines` in `cell`.
+    /// Takes `amount` of each of `machines` nodes in `cell`.
     ///
     /// # Panics
     ///
-    /// If there are fewer: the caller's books are wrong.
+    /// If there are fewer nodes: the caller lost track of the cells.
     pub(super) fn take_of(&mut self, cell: Cell, amount: u64, machines: u64) {
         let there = self.content(cell);
         *there = there.checked_sub(machines).expect("machines that are used are there");
         self.put(Cell { free: cell.free - amount, ..cell }, machines);
     }
 
-    /// A cell of the kind of `cell` that a machine is in.
+    /// A cell of the same kind as `cell` that is not empty.
     pub(super) fn like(&self, cell: Cell) -> Option<Cell> {
         let mut alike = self.alike_from(cell.free).take_while(|alike| alike.free() == cell.free);
         let (cell, _) = alike.find(|alike| alike.kind == cell.kind())?.first_cell()?;
@@ -181,12 +181,12 @@ impl Matrix<u64> {
 }
 
 impl Matrix<MachineSet> {
-    /// Puts `machine` into `cell`. It must not be in any.
+    /// Puts `machine` into `cell`. It must be in no cell yet.
     pub(super) fn insert(&mut self, machine: MachineIx, cell: Cell) {
         self.content(cell).insert(machine);
     }
 
-    /// Moves `machine` from the cell it is in to where it belongs now, if it is in any, or belongs to any.
+    /// Moves `machine` from cell `from` to cell `to`; `None` stands for no cell.
     pub(super) fn move_machine(
         &mut self,
         machine: MachineIx,
@@ -204,7 +204,7 @@ impl Matrix<MachineSet> {
         }
     }
 
-    /// The machines of which at least `free` is, cell by cell; in each by name.
+    /// The nodes with at least `free` of free space, cell by cell; in each cell by name.
     pub(super) fn machines_from(
         &self,
         free: u64,
@@ -226,14 +226,14 @@ impl<C> Alike<'_, C> {
 }
 
 impl Alike<'_, u64> {
-    /// The first of the cells that a machine is in, and how many are.
+    /// The first cell that is not empty, and its number of nodes.
     pub(super) fn first_cell(&self) -> Option<(Cell, u64)> {
         self.cells.iter().copied().find(|(_, machines)| 0 < *machines)
     }
 }
 
 impl Alike<'_, MachineSet> {
-    /// The first machine, by name, that `may_take` allows.
+    /// The first node, by name, that `may_take` allows.
     pub(in crate::engine) fn first(
         &self,
         may_take: impl Fn(MachineIx) -> bool,
@@ -280,7 +280,7 @@ mod tests {
     use super::*;
     use crate::model::count;
 
-    /// The machines, each with its cell, in no structure at all.
+    /// The nodes, each with its cell, as a plain list.
     type Model = [Cell];
 
     fn matrices(machines: &Model) -> (Matrix<MachineSet>, Matrix<u64>) {
@@ -335,7 +335,7 @@ mod tests {
         }
     }
 
-    /// Against a list of machines that is looked through, after any moves.
+    /// Compares with scans of a plain list of nodes, after random moves.
     #[test]
     fn what_is_asked_of_the_matrix_is_what_a_look_at_all_machines_says() {
         let mut random = ChaCha8Rng::seed_from_u64(1);

@@ -17,12 +17,12 @@ pub(super) use rooms::{Rooms, Tenant};
 
 use crate::model::{PoolIx, Topology};
 
-/// The pool tree, with the questions a cycle asks of it answered in advance.
+/// The pool tree, with its queries precomputed for a cycle.
 #[derive(Debug)]
 pub(super) struct Pools {
     depth: Vec<u32>,
     top: Vec<PoolIx>,
-    /// For each pool, itself and all pools in it, in the order in which they are searched.
+    /// For each pool, itself and all pools in it, in search order.
     search: Vec<Vec<PoolIx>>,
 }
 
@@ -51,7 +51,7 @@ impl Pools {
         self.top[pool.0]
     }
 
-    /// `pool` and all pools in it, in the order in which they are searched.
+    /// `pool` and all pools in it, in search order.
     pub(super) fn searched_from(&self, pool: PoolIx) -> &[PoolIx] {
         &self.search[pool.0]
     }
@@ -102,7 +102,7 @@ impl OrdersWanted {
     ///
     /// # Panics
     ///
-    /// If there was none: the caller's books are wrong.
+    /// If there is none: the caller lost track of the requests.
     pub(super) fn remove(&mut self, order: u64) {
         let place = self.0.binary_search_by_key(&order, |(order, _)| *order);
         let place = place.expect("a request that leaves was counted");
@@ -123,7 +123,7 @@ impl OrdersWanted {
     ///
     /// # Panics
     ///
-    /// If they were not there: the caller's books are wrong.
+    /// If `others` has requests that are not here: the caller lost track of them.
     pub(super) fn remove_all(&mut self, others: &OrdersWanted) {
         for (order, requests) in &others.0 {
             let place = self.0.binary_search_by_key(order, |(order, _)| *order);
@@ -140,8 +140,8 @@ impl OrdersWanted {
     /// Fragmentation cost: qshares that larger requests lose if `order` is taken from a free piece
     /// of size `hole`.
     ///
-    /// An order-2 share in a hole of 5 leaves room for the same order-3 share as before and costs
-    /// nothing; in a hole of 3 it costs that share its place.
+    /// An order-2 share in a free piece of 5 still leaves space for an order-3 share and costs
+    /// nothing. In a free piece of 3 it costs the order-3 share its place.
     pub(super) fn damage(&self, hole: u64, order: u64) -> u64 {
         let fit = |space: u64, larger: u64| space.checked_div(larger).unwrap_or(0);
         let larger = self.0.iter().map(|(larger, _)| *larger).skip_while(|larger| *larger <= order);
@@ -156,7 +156,7 @@ impl OrdersWanted {
 mod tests {
     use super::*;
 
-    /// The orders wanted, the hole, what is taken from it, and what that costs.
+    /// Columns: orders in demand, free piece, order taken from it, and the cost.
     #[test]
     fn damage_is_the_room_that_larger_requests_lose() {
         let cases: [(&[u64], u64, u64, u64); 7] = [

@@ -1,5 +1,5 @@
-//! The real cluster that What Of and preemption work on: what is on each machine, and what of the
-//! rest may be given away.
+//! The real cluster that What Of and preemption work on: the shares on each node, and the usable
+//! part of the rest.
 
 use std::ops::Range;
 
@@ -17,7 +17,7 @@ pub(in crate::engine) struct Tenant {
     user: u32,
     /// Size of the share; 0 once it is terminating.
     order: u32,
-    /// The work that is lost with it.
+    /// Work lost if the share is preempted.
     loss: Millis,
 }
 
@@ -32,13 +32,13 @@ impl Tenant {
         QShares(u64::from(self.order))
     }
 
-    /// The work that is lost with it.
+    /// Work lost if the share is preempted.
     pub(in crate::engine) fn loss(self) -> Millis {
         self.loss
     }
 }
 
-/// A [`Holding`], as small as that of so many may be.
+/// A [`Holding`] in half the memory, as there are many.
 #[derive(Clone, Copy, Debug)]
 struct Place {
     job: u32,
@@ -51,11 +51,11 @@ impl Place {
     }
 }
 
-/// Every machine's room, and the capacity matrix that finds machines by it.
+/// The space of every node, and the capacity matrix that finds nodes by it.
 #[derive(Debug)]
 pub(in crate::engine) struct Rooms {
     by_machine: Vec<Room>,
-    /// Shares that were there when the cycle began, machine by machine.
+    /// Shares held when the cycle began, node by node.
     held_shares: Vec<Place>,
     /// Facts of each share in `held_shares`: a scan of a node need not fetch them from the jobs.
     tenants: Vec<Tenant>,
@@ -78,14 +78,14 @@ struct Room {
     pool: PoolIx,
     is_schedulable: bool,
     order: QShares,
-    /// Occupied, by shares that are leaving too.
+    /// Occupied space, terminating shares included.
     used: QShares,
-    /// Occupied by shares that are leaving.
+    /// Space occupied by terminating shares.
     leaving: QShares,
     /// Space of shares that no job can preempt, and of shares without a class, at the start of the
     /// cycle.
     immovable: QShares,
-    /// Earmarked for jobs that wait for it.
+    /// Space promised to jobs that wait for it.
     promised: QShares,
     /// Range of its shares in [`Rooms::held_shares`].
     holdings: Range<usize>,
@@ -106,7 +106,7 @@ impl Room {
         self.free().min(self.coming())
     }
 
-    /// The cell it is in when so much of it is free.
+    /// Cell of the node if `free` of it is free.
     fn cell(&self, free: QShares) -> Cell {
         Cell { order: self.order.0, free: free.0 }
     }
@@ -136,8 +136,8 @@ impl PoolRooms {
 }
 
 impl Rooms {
-    /// The machines of `snapshot` with all `shares` on them; of each it is noted whether it is in the pool
-    /// of its job's class.
+    /// Builds the nodes of `snapshot` with all `shares` on them. Marks each share that is in the
+    /// pool of its job's class.
     pub(in crate::engine) fn new(
         snapshot: &Snapshot,
         entities: &Entities,
@@ -182,7 +182,7 @@ impl Rooms {
     ///
     /// # Panics
     ///
-    /// If it does not fit: the caller's books are wrong.
+    /// If the share does not fit: the caller lost track of the free space.
     pub(in crate::engine) fn occupy(&mut self, machine: MachineIx, amount: QShares) {
         assert!(
             amount <= self.by_machine[machine.0].free(),
@@ -191,7 +191,7 @@ impl Rooms {
         self.change(machine, |room| room.used += amount);
     }
 
-    /// Notes that a held share is now leaving.
+    /// Marks a held share as terminating.
     pub(in crate::engine) fn leave(
         &mut self,
         machine: MachineIx,
@@ -206,17 +206,17 @@ impl Rooms {
         self.change(machine, |room| room.leaving += amount);
     }
 
-    /// Earmarks room on `machine`.
+    /// Promises space on `machine`.
     pub(in crate::engine) fn promise(&mut self, machine: MachineIx, amount: QShares) {
         self.change(machine, |room| room.promised += amount);
     }
 
-    /// Gives earmarked room back.
+    /// Frees promised space on `machine`.
     pub(in crate::engine) fn withdraw_promise(&mut self, machine: MachineIx, amount: QShares) {
         self.change(machine, |room| room.promised -= amount);
     }
 
-    /// The machine's pool.
+    /// The node's pool.
     pub(in crate::engine) fn pool(&self, machine: MachineIx) -> PoolIx {
         self.by_machine[machine.0].pool
     }
@@ -243,7 +243,7 @@ impl Rooms {
         (room.used - room.leaving + room.promised + needed).saturating_sub(room.order)
     }
 
-    /// Shares on it that were there when the cycle began and are not leaving.
+    /// Shares on `machine` that were held when the cycle began and are not terminating.
     pub(in crate::engine) fn held_shares(
         &self,
         machine: MachineIx,
@@ -269,13 +269,13 @@ impl Rooms {
         self.by_pool.iter().map(|pool| &pool.ideal)
     }
 
-    /// The schedulable machines of `pool` by what may be given away on them.
+    /// The schedulable nodes of `pool` by usable space.
     pub(in crate::engine) fn matrix(&self, pool: PoolIx) -> &Matrix<MachineSet> {
         &self.by_pool[pool.0].now
     }
 
-    /// The schedulable machines of `pool` of which at least `order` may be given away, from the
-    /// least room upwards; among equals machines in use first.
+    /// The schedulable nodes of `pool` with at least `order` of usable space, least space first.
+    /// Among equals, nodes in use come first.
     pub(in crate::engine) fn with_room(
         &self,
         pool: PoolIx,
@@ -294,7 +294,7 @@ impl Rooms {
         self.by_pool[pool.0].to_come.machines_from(order.qshares().0)
     }
 
-    /// The schedulable machines of `pool`.
+    /// The schedulable nodes of `pool`.
     pub(in crate::engine) fn schedulable(&self, pool: PoolIx) -> impl Iterator<Item = MachineIx> {
         self.matrix(pool).machines_from(0).flatten()
     }

@@ -11,15 +11,16 @@ const ORDER_BITS: u32 = 31;
 /// do all jobs, so two numbers are enough.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Rank {
-    /// The less it will have once it is served, the more.
+    /// Complement of the amount that the member will have once it is served: the less, the higher
+    /// the rank.
     untagged: u64,
-    /// The larger order first, then who holds what it is served, then who comes first.
+    /// Larger order first, then the member that already holds the space, then the earlier place.
     tie: u64,
 }
 
 impl Rank {
-    /// The rank of the member at `place`, of which there are fewer than 2^32: with `tag` after it is
-    /// served, with so large an `order`.
+    /// Rank of the member at `place`, which must be below 2^32. `tag` is the amount that it will
+    /// have once it is served.
     pub(super) fn new(tag: u64, order: u64, is_incumbent: bool, place: usize) -> Rank {
         let place = u32::try_from(place).expect("fewer than 2^32 take part");
         let order = order.min((1 << ORDER_BITS) - 1);
@@ -115,7 +116,7 @@ impl Heaps {
     }
 }
 
-/// Makes a heap of what is in any order.
+/// Makes a heap of unordered ranks.
 fn put_in_order(heap: &mut [Rank]) {
     for place in (0..heap.len()).rev() {
         sift_down(heap, place);

@@ -48,35 +48,37 @@ pub(super) enum Service {
     Served,
     /// The job cannot be served any more.
     Refused,
-    /// Nor can any other job of its class and order that may use any machine.
+    /// The job cannot be served any more, and neither can any job of its class and order that may
+    /// use any node.
     RefusedAlike,
 }
 
-/// By which share the least served is found. On equal shares the larger order goes first.
+/// Measure by which the least served is found. On equal shares the larger order goes first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Turn {
-    /// The share after the grant: nothing is counted beyond a part while another stays below its own.
+    /// Share after the grant: no entity goes beyond its part while another entity stays below its
+    /// own.
     ByFinish,
-    /// The share before it: where all that is counted is to be placed, at nothing the largest first, as
-    /// small processes would split the room.
+    /// Share before the grant, for placing whole targets. Of entities that have nothing, the
+    /// largest order goes first, as small processes would split the space.
     ByStart,
 }
 
-/// A walk over some jobs, and how far it has got.
+/// A walk over some jobs, with its progress.
 #[derive(Clone)]
 pub(super) struct Walk {
     classes: BinaryHeap<Entry>,
     members: Members,
 }
 
-/// A class in the walk: how it stands, and its place.
+/// A class in the walk: its standing and its place.
 #[derive(Clone, Copy)]
 struct Entry {
     standing: Standing,
     place: usize,
 }
 
-/// All in a walk, below the classes.
+/// Users and jobs in a walk.
 #[derive(Clone)]
 struct Members {
     /// Requested orders of each class.
@@ -135,7 +137,7 @@ impl Walk {
         served: &Amounts,
         incumbent: &Amounts,
     ) -> Walk {
-        // For each class and user, its place in the walk, if it is in it.
+        // Place of each class and user in the walk, if it takes part.
         let mut class_places = vec![None; served.classes.len()];
         let mut user_places = vec![None; served.groups.len()];
         let (mut classes, mut of_classes) = (Vec::new(), Vec::<OfClass>::new());
@@ -223,7 +225,7 @@ impl Walk {
 }
 
 impl Turn {
-    /// The share that decides for an entity that has so much and would get so much.
+    /// The share that decides for an entity that has `has` and would get `order`.
     fn tag(self, has: u64, order: u64) -> u64 {
         match self {
             Turn::ByFinish => has + order,
@@ -251,7 +253,7 @@ impl Members {
         class.standing.next_order = self.next_order(class.place);
     }
 
-    /// The rank of `user`; `None` if no job of it is left.
+    /// The rank of `user`; `None` if no job of the user is left.
     fn rank_of_user(&self, user: usize) -> Option<Rank> {
         let OfUser { has, held, .. } = self.of_users[user];
         let order = self.next_order_of_user(user)?;
@@ -270,7 +272,7 @@ impl Members {
         user.and_then(|user| self.next_order_of_user(user.place())).unwrap_or(0)
     }
 
-    /// Serves the first job of `user`. Returns what it got.
+    /// Serves the first job of `user`. Returns the amount that it got.
     fn serve_first_of_user(
         &mut self,
         class: usize,

@@ -12,17 +12,17 @@ use super::{Entry, Members, OfClass, Seat, Service, Walk};
 use crate::engine::nodepool::OrdersWanted;
 use crate::model::{ClassIx, NShares, QShares};
 
-/// A share by weight, in parts of a qshare: every class is served as long as it then has no more.
+/// A share by weight, in parts of a qshare: classes are served as long as they stay at or below it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(in crate::engine) struct Waterline(u128);
 
 impl Waterline {
-    /// No class may have anything.
+    /// The waterline at which no class may have anything.
     pub(in crate::engine) const LOWEST: Waterline = Waterline(0);
-    /// The parts of a qshare.
+    /// Parts of a qshare.
     const PARTS: u128 = 1 << 16;
 
-    /// The lowest at which a class of `weight` may have `qshares`.
+    /// Lowest waterline at which a class of `weight` may have `qshares`.
     pub(in crate::engine) fn of(qshares: u64, weight: u64) -> Waterline {
         let parts = u128::from(qshares) * Waterline::PARTS;
         Waterline(parts.div_ceil(u128::from(weight.max(1))))
@@ -34,7 +34,7 @@ impl Waterline {
         (self.0 < middle && middle < high.0).then_some(Waterline(middle))
     }
 
-    /// The most that a class of `weight` may have with it.
+    /// Most that a class of `weight` may have at this waterline.
     fn share(self, weight: u64) -> u64 {
         let qshares =
             self.0.saturating_mul(u128::from(weight)) >> Waterline::PARTS.trailing_zeros();
@@ -50,13 +50,13 @@ pub(in crate::engine) struct Vessel {
 }
 
 impl Vessel {
-    /// The most that it gets if it is served as long as it then has no more than `share`.
+    /// Most that it gets if it is served as long as it stays at or below `share`.
     fn most(self, share: u64) -> u64 {
         self.asks.min(share.saturating_sub(self.has))
     }
 }
 
-/// A class in a walk, and what it could get.
+/// A class in a walk, and the amount that it could get.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::engine) struct Claim {
     /// Place of the class in the configuration.
@@ -71,7 +71,8 @@ impl Claim {
         self.vessel.most(waterline.share(self.weight))
     }
 
-    /// The lowest waterline at which it gets all that it asks for, or `limit` if it asks for more.
+    /// Lowest waterline at which the class gets its whole demand, or `limit` if its demand is
+    /// larger.
     pub(in crate::engine) fn high(&self, limit: u64) -> Waterline {
         let gain = self.vessel.asks.min(limit);
         Waterline::of(self.vessel.has.saturating_add(gain), self.weight)
@@ -152,7 +153,7 @@ impl Walk {
 }
 
 impl Members {
-    /// Serves the users of `class` as long as it then has no more than `share`.
+    /// Serves the users of `class` as long as the class stays at or below `share`.
     fn raise_class(&mut self, class: &mut Entry, share: u64) {
         let missing = share.saturating_sub(class.standing.served);
         let vessel = |user: &Rank| Vessel {
@@ -167,7 +168,8 @@ impl Members {
         }
     }
 
-    /// Serves the jobs of `user` as long as it then has no more than `share`. Returns what it got.
+    /// Serves the jobs of `user` as long as the user stays at or below `share`. Returns the amount
+    /// that the user got.
     fn raise_user(&mut self, class: usize, user: usize, share: u64) -> u64 {
         let before = self.of_users[user].has;
         let level = even_share(&self.vessels(user), share.saturating_sub(before));
@@ -195,7 +197,8 @@ impl Members {
         self.of_users[user].has - before
     }
 
-    /// Serves each user of `class` as `serve` does, which says what the user got, and ranks them anew.
+    /// Calls `serve` for each user of `class`, and ranks the users anew. `serve` returns the amount
+    /// that the user got.
     fn serve_users(
         &mut self,
         class: &mut Entry,
@@ -223,7 +226,7 @@ impl Members {
     }
 }
 
-/// The largest share up to which all `vessels` can be raised for certain with no more than `amount`.
+/// Largest share to which all `vessels` can certainly be raised within `amount`.
 fn even_share(vessels: &(impl Iterator<Item = Vessel> + Clone), amount: u64) -> u64 {
     let asks = vessels.clone().map(|vessel| vessel.asks).fold(0, u64::saturating_add);
     if asks <= amount {
@@ -261,8 +264,8 @@ mod tests {
     use crate::engine::draft::Draft;
     use crate::model::Order;
 
-    /// Work of some users in three classes: most have equally much so far, as where counting begins,
-    /// and some hold something.
+    /// Jobs of some users in three classes. Most have equal amounts so far, as at the start of
+    /// counting, and some hold something.
     fn walk(random: &mut ChaCha8Rng) -> Walk {
         let mut draw = |least: u64, most: u64| random.random_range(least..=most);
         let mut scene = Scene::new(&[]);
@@ -315,7 +318,7 @@ mod tests {
                 let refused = random.random_range(1..8);
                 in_turn.refuse(|class, order| class == FAIR && order == refused);
             }
-            // From wherever turns have got to.
+            // The walk starts from any state that turns can reach.
             let (low, high) = (random.random_range(0..5), random.random_range(0..40));
             serve_below(&mut in_turn, Waterline::of(low, 1));
             let waterline = Waterline::of(high, 1 + high % 3);

@@ -3,8 +3,8 @@
 //! Promises come first, then needy jobs, then all jobs below their target, the least served first.
 //! [`fill`] comes last in the cycle: any free space that is left goes to a job that can use it.
 //!
-//! Design: "What Of"; architecture section 6: best fit by free order, whole machines last, a
-//! fixed-share service spreads over machines before it stacks.
+//! Design: "What Of"; architecture section 6: best fit by free order, whole nodes last, a
+//! fixed-share service spreads over nodes before it stacks.
 
 mod placement;
 
@@ -15,7 +15,7 @@ use super::snapshot::Promise;
 use crate::model::{ClassPolicy, MachineIx, PoolIx, QShares};
 use placement::find_room;
 
-/// Places, without taking anything back, what was counted.
+/// Places targets in free space, without preempting anything.
 pub(super) fn what_of(draft: &mut Draft<'_>) {
     redeem_promises(draft);
     for priority in draft.priorities() {
@@ -70,8 +70,8 @@ fn serve(draft: &mut Draft<'_>, job: usize, wanted: &OrdersWanted) -> Service {
     }
 }
 
-/// Places work that cannot be preempted, oldest first. The order of such requests is that of their
-/// arrival: none has a claim against another.
+/// Places jobs that cannot be preempted, in order of their arrival: no such job has a claim against
+/// another.
 fn place_fixed(draft: &mut Draft<'_>, priority: u32) {
     let nobody_else = OrdersWanted::default();
     for job in draft.jobs_of(priority, |policy| !policy.is_preemptable()) {
@@ -111,7 +111,7 @@ fn redeem_promises(draft: &mut Draft<'_>) {
     }
 }
 
-/// The job that a promise is still good for.
+/// The job of a promise that is still good.
 fn beneficiary(draft: &Draft<'_>, promise: Promise) -> Option<usize> {
     let job = draft.place_of(promise.job)?;
     let work = draft.job(job);
@@ -127,7 +127,7 @@ fn beneficiary(draft: &Draft<'_>, promise: Promise) -> Option<usize> {
         }
     };
     let is_legal = draft.rooms.is_schedulable(promise.machine) && work.may_use(promise.machine);
-    // The machine may have shrunk since, or have been given other work by its owner.
+    // The node may have shrunk since, or its owner may have started other work on it.
     let still_fits = draft.rooms.lacking(promise.machine, promise.order.qshares()) == QShares(0);
     (is_wanted && is_legal && still_fits).then_some(job)
 }

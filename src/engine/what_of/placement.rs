@@ -8,8 +8,8 @@ use crate::model::{ClassPolicy, MachineIx, Order, PoolIx};
 
 /// Finds a node with space for an nshare of `job` now, and the order that the share will have.
 ///
-/// Fair-share work goes to its class's pool and, where that has no room, to the pools in it, by
-/// search order. Other work goes to its own pool only: it can never be a squatter.
+/// Fair-share work goes to its class's pool or, if that has no space, to the pools in it, by search
+/// order. Other work goes to its own pool only: it can never be a squatter.
 pub(super) fn find_room(
     draft: &Draft<'_>,
     job: usize,
@@ -60,7 +60,7 @@ fn best_fit(
     draft.rooms.matrix(pool).cheapest(order, wanted, |alike| alike.first(may_take))
 }
 
-/// The smallest empty machine of a size that suits a reservation.
+/// The smallest empty node of a size that suits a reservation.
 fn empty_machine(draft: &Draft<'_>, job: usize, pool: PoolIx) -> Option<(MachineIx, Order)> {
     let orders = draft.machines_within_reach(job);
     let may_take = |machine: MachineIx| draft.may_use(job, machine);

@@ -27,7 +27,7 @@ fn a_whole_plan_is_charged_once() {
     assert_eq!(weighed(16, 1), [], "the cluster moves");
 }
 
-/// Ann has so many on Bob's machine, where so much is free.
+/// Ann has so many on Bob's node, where so much is free.
 fn beside(anns: u64, free: u64, doctor: impl FnOnce(&mut Scene, JobId, JobId)) -> Vec<Rule> {
     let mut scene = Scene::new(&[anns + free, 2]);
     let ann = scene.running((ANN, FAIR), 1, anns, 0);

@@ -67,7 +67,7 @@ pub(in crate::engine) struct Scene {
 }
 
 impl Scene {
-    /// Machines of these orders, in `TOP`.
+    /// Nodes of these orders, in `TOP`.
     pub(in crate::engine) fn new(orders: &[u64]) -> Scene {
         let machines = orders.iter().enumerate().map(|(ix, &order)| machine(ix, order));
         let snapshot = Snapshot {
@@ -312,7 +312,7 @@ fn topology() -> Topology {
     }
 }
 
-/// Ann's fixed work on two machines of 4, and a new job of Bob's that gets the room that is left.
+/// Ann's fixed work on two nodes of 4, and a new job of Bob's that gets the space that is left.
 fn growing(class: ClassIx) -> (Scene, JobId) {
     let mut scene = Scene::new(&[4, 4]);
     scene.running((ANN, FIXED), 1, 2, 0);
@@ -323,7 +323,7 @@ fn growing(class: ClassIx) -> (Scene, JobId) {
     (scene, job)
 }
 
-/// Ann has all four of a machine; Bob comes, and is promised a half of it.
+/// Ann has all four of a node; Bob comes, and is promised a half of it.
 fn sharing(rule: PreemptionRule) -> (Scene, JobId, JobId) {
     let mut scene = Scene::new(&[4]);
     let ann = scene.running((ANN, FAIR), 1, 4, 0);

@@ -4,7 +4,7 @@ use super::*;
 
 #[test]
 fn no_machine_is_over_committed() {
-    // The order of the machine is a matter of the counts as well, so the counts stay low.
+    // The order of the node is a matter of the counts as well, so the counts stay low.
     let (mut scene, job) = growing(FAIR);
     scene.count(job, 1);
     scene.breaks(Rule::OverCommitted, |scene| scene.machine(0).order = QShares(3));

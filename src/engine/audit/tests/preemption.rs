@@ -37,7 +37,7 @@ fn a_receipt_agrees_with_its_share() {
     }
 }
 
-/// The class below is of worse priority than what takes from it; it only ought to be fair-share.
+/// The class below is of lower priority than what takes from it; it only ought to be fair-share.
 #[test]
 fn only_fair_share_work_is_preempted() {
     let mut scene = Scene::new(&[1]);
@@ -132,7 +132,8 @@ fn nobody_is_preempted_in_vain() {
     scene.breaks(Rule::Unpaid, |scene| scene.schedule.promises[0].machine = MachineIx(1));
 }
 
-/// Bob gets a share in a hole beside what is taken for him, which is kept for Ann's fixed work.
+/// Bob gets a share in a free piece beside what is taken for him, which is kept for Ann's fixed
+/// work.
 #[test]
 fn a_new_share_on_that_very_machine_pays_as_well() {
     let mut scene = Scene::new(&[2, 1]);
@@ -149,7 +150,7 @@ fn a_new_share_on_that_very_machine_pays_as_well() {
     });
 }
 
-/// The second job, which gave to Bob on its own machine, is not moved for him.
+/// The second job, which gave to Bob on its own node, is not moved for him.
 #[test]
 fn what_others_get_who_gave_elsewhere_does_not_pay() {
     let mut scene = Scene::new(&[2, 2, 1]);

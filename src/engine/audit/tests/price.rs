@@ -3,7 +3,7 @@
 use super::*;
 use crate::model::Millis;
 
-/// Ann has a machine of 19 in nshares of 1. Bob, who has so many on a machine of his own, takes as many
+/// Ann has a node of 19 in nshares of 1. Bob, who has so many on a node of his own, takes as many
 /// of hers as there are losses.
 fn taken(bobs: u64, losses: &[Millis]) -> (Scene, JobId, JobId) {
     let mut scene = Scene::new(&[19, bobs]);
