@@ -1,8 +1,8 @@
 //! The report of a finished draft: the reason why each job has less than it wants.
 //!
-//! Reasons are tested in the order in which they would have to be cured: the job can never start;
-//! no suitable node is up; the allotment forbids it; exits are awaited; the cap binds; the space
-//! belongs to other jobs; the free space is fragmented.
+//! Reasons are tested in the order in which they would have to be cured. First the job can never
+//! start, no suitable node is up, or the allotment forbids it. Next exits are awaited, or the cap
+//! binds. Last the space belongs to other jobs, or the free space is fragmented.
 //!
 //! Most jobs list no nodes. For them the suitable nodes and the free space depend only on class,
 //! kind and order, so each result is computed once.
@@ -101,8 +101,8 @@ fn job_report(draft: &Draft<'_>, verdicts: &mut Verdicts, ix: usize) -> JobRepor
     }
 }
 
-/// The cap of the job at `ix` and its bound. The cap of a job that initializes also applies to jobs
-/// of which as little is known; the bound tells these cases apart.
+/// The cap of the job at `ix` and its bound. Jobs of which as little is known share the cap of a
+/// job that initializes. The bound tells these cases apart.
 fn cap(draft: &Draft<'_>, ix: usize) -> Cap {
     let Cap { nshares, bound } = draft.jobs[ix].demand.cap;
     let facts = &draft.job(ix).facts;

@@ -91,7 +91,7 @@ pub enum PreemptionRule {
     /// decide which jobs go without.
     FirstShare,
     /// In an idle cluster: the share's side is still better off after giving an nshare of the
-    /// larger of the two orders, whatever the targets.
+    /// larger of the two orders. Targets do not matter.
     Envy,
     /// In an idle cluster: the share is moved. Its beneficiary has nothing, though its target is at
     /// least a process, and the other rules alone can clear no node. The share's job gets as much

@@ -1,7 +1,8 @@
 //! Searches an arrangement that gives each of several jobs a process at the same time.
 //!
-//! The search is best fit, the largest first; where that fails, it takes back its last step. It ends
-//! after so many steps. So a failure proves nothing, and only an arrangement that was found counts.
+//! The search is best fit, the largest process first; after a dead end it undoes its last step. The
+//! number of steps is limited. So a failure proves nothing, and only an arrangement that was found
+//! counts.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
@@ -23,12 +24,12 @@ struct Rooms {
 }
 
 impl Rooms {
-    /// The space for `group` if all work went that it may take from. Work that cannot be preempted,
-    /// or is of higher priority, stays, and so does what starts in this cycle. Space that is
-    /// promised, or that shares are leaving, is awaited.
+    /// The space for `group` if all shares were gone that it may preempt. Shares of higher
+    /// priorities, shares that cannot be preempted, and new shares stay. Promised space, and space
+    /// of terminating shares, is awaited.
     fn of(ledger: &Ledger<'_>, (tree, priority): Group) -> Rooms {
         let topology = &ledger.snapshot.topology;
-        // Of each node: quanta in use for good, quanta that leave, and quanta that are promised.
+        // Quanta of each node: in use for good, terminating, and promised.
         let mut taken = vec![(0_u64, 0_u64, 0_u64); ledger.machines.len()];
         for line in &ledger.jobs {
             let is_barred = !line.is_fair_share() || line.class.priority < priority;
@@ -89,14 +90,14 @@ impl Rooms {
 struct Item {
     order: u64,
     class: ClassIx,
-    /// The only nodes for it.
+    /// The only nodes that the process may use.
     list: Option<Vec<MachineIx>>,
 }
 
 /// Node of a placed process, and the other nodes that it could be on.
 struct Level {
     at: Option<MachineIx>,
-    /// The best last.
+    /// The best node last.
     others: Vec<MachineIx>,
 }
 
@@ -129,7 +130,7 @@ pub(super) fn is_arrangeable(
         let held = line.held - line.lost;
         let is_pinned = 0 < held && !(may_move && ledger.owed.is_startable[place]);
         let at = homes.get(&place).filter(|_| is_pinned);
-        // On a node out of scheduling it is in the way of none of these.
+        // A process on a node out of scheduling takes no space from the rest.
         let is_apart = at.is_some_and(|at| at.iter().any(|ix| !rooms.by_machine.contains_key(ix)));
         let is_placed = 0 < line.promised || (0 < line.expanded && held == 0);
         if !is_placed && !is_apart {
@@ -146,7 +147,7 @@ pub(super) fn is_arrangeable(
         let reach = || all.filter(|&pool| topology.is_within(pool, own)).collect();
         search.pools.entry(item.class).or_insert_with(reach);
     }
-    // First fit is by size alone; where more is tried, what has no choice comes first.
+    // First fit goes by size alone; if more is tried, processes without a choice come first.
     let choices: Vec<usize> = search.items.iter().map(|item| search.choices(item)).collect();
     let mut items: Vec<(usize, Item)> = choices.into_iter().zip(search.items).collect();
     items.sort_by_key(|(choices, item)| (0 < tries && 1 < *choices, Reverse(item.order), *choices));

@@ -1,4 +1,4 @@
-//! The reasons that hold a job back, and whether the cluster is idle.
+//! Checks the reasons that hold a job back, and tells if the cluster is idle.
 
 use super::finding::{Finding, Rule};
 use super::ledger::Ledger;
@@ -7,12 +7,12 @@ use super::price::{is_first_free, most, prices};
 use crate::engine::{CapBound, HeldBack};
 use crate::model::Millis;
 
-/// Cycles without any news of work after which a cluster is idle.
+/// Cycles without any news of any job after which a cluster is idle.
 const REST: u64 = 2;
 
-/// The reason that holds a job back is true. While work moves, a job with nothing, whose first process is
-/// free, has no reason but that its turn has not come. At rest evenness may go first, which
-/// [`super::first`] judges.
+/// The reason that holds a job back is true. Unless the cluster is idle, only its turn may hold
+/// back a job that has nothing and whose first process is free. In an idle cluster evenness may go
+/// first, which [`super::first`] judges.
 pub(super) fn check_holds(ledger: &Ledger<'_>, findings: &mut Vec<Finding>) {
     for (place, line) in ledger.jobs.iter().enumerate() {
         let Some(held_back) = line.report.held_back else { continue };
@@ -22,7 +22,7 @@ pub(super) fn check_holds(ledger: &Ledger<'_>, findings: &mut Vec<Finding>) {
                 line.report.cap.bound == CapBound::Prediction && !is_at_rest(ledger)
             }
             HeldBack::Quiet { .. } => is_stopped(ledger),
-            // Else the next cycle would not go on.
+            // Otherwise the next cycle would not continue the search.
             HeldBack::NextCycle => {
                 !ledger.schedule.put_off.is_empty() || !ledger.schedule.preemptions.is_empty()
             }
@@ -37,8 +37,8 @@ pub(super) fn check_holds(ledger: &Ledger<'_>, findings: &mut Vec<Finding>) {
 }
 
 /// True if a loss of `loss` is too expensive for `line`'s job, and `limit` is a limit that it may
-/// have. Unless the cluster is idle, the planner may use a lower limit, as the next process that
-/// ends makes space at no loss.
+/// have. Unless the cluster is idle, the planner may use a lower limit: the next process that ends
+/// makes space at no loss.
 pub(super) fn is_true_price(
     ledger: &Ledger<'_>,
     line: &JobLine<'_>,

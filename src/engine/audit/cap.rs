@@ -1,7 +1,7 @@
-//! The most a job could use now, reckoned a second time.
+//! The cap of a job, computed a second time.
 //!
 //! Design: "How Much" and D9. Work left is rounded up, prediction only lowers, doubling starts from
-//! the shares held, and no such rule takes back what is promised.
+//! the shares held, and no such rule lowers what is promised.
 
 use std::collections::BTreeMap;
 use std::num::NonZeroU64;
@@ -13,7 +13,7 @@ use crate::model::{CapRules, JobId, JobKind, Millis, ProcessLimit, ceil_div, flo
 /// Inputs of the rules that slow growth, for all jobs.
 pub(super) struct Pacing {
     publication_period: Millis,
-    /// For each job how many nshares were promised to it.
+    /// Number of nshares promised to each job.
     promised: BTreeMap<JobId, u64>,
 }
 
@@ -35,7 +35,8 @@ impl Pacing {
     }
 }
 
-/// The cap of `job`, in nshares, under its class's `rules`, with so many `promised` to it.
+/// The cap of `job`, in nshares, under its class's `rules`, while `promised` nshares are promised
+/// to it.
 ///
 /// A cap below what the job holds means the same as a cap equal to it: the job gets nothing more.
 pub(super) fn cap_of(
@@ -49,12 +50,12 @@ pub(super) fn cap_of(
     if job.facts.is_completing || job.is_spent || job.kind != JobKind::Job {
         return base;
     }
-    // Space was made for what is promised, and its makers have lost something.
+    // Space was made for the promises, and its donors have lost work.
     let kept = base.min(if promised == 0 { 0 } else { held.saturating_add(promised) });
     paced(job, rules, publication_period, base).max(kept)
 }
 
-/// No more than `base`, and no more than the rules that pace growth allow.
+/// Lowers `base` by the rules that slow growth.
 fn paced(job: &Job, rules: &CapRules, publication_period: Millis, base: u64) -> u64 {
     let held = job.nshares_held().0;
     let time_per_item = job.facts.time_per_item.and_then(NonZeroU64::new);

@@ -1,6 +1,7 @@
 //! Checks that no space stays free that a job could use (I15).
 //!
-//! Space that is promised, or will be needed for a promise once the leaving have left, is not free.
+//! Space is not free if it is promised, or will be needed for a promise once the terminating shares
+//! have exited.
 
 use super::finding::{Finding, Rule};
 use super::ledger::Ledger;
@@ -22,8 +23,8 @@ pub(super) fn check_idle_room(ledger: &Ledger<'_>, findings: &mut Vec<Finding>) 
 }
 
 /// No other job below its target waits beside free space that it fits in. A job at its target is
-/// held by its user's allotment or by its priority. For a reservation of a user with an allotment,
-/// only nodes of exactly the requested size are tried, as a larger node may exceed the allotment.
+/// held by its user's allotment or by its priority. A reservation of a user with an allotment is
+/// tried on nodes of exactly the requested size only. A larger node may exceed the allotment.
 pub(super) fn check_requests(ledger: &Ledger<'_>, findings: &mut Vec<Finding>) {
     let holes = holes(ledger);
     let fixed = ledger.jobs.iter().filter(|line| !line.is_fair_share() && !line.has_ended());
@@ -41,7 +42,7 @@ pub(super) fn check_requests(ledger: &Ledger<'_>, findings: &mut Vec<Finding>) {
     }
 }
 
-/// Nodes with space, and how much: few, in a cluster that has anything to do.
+/// Nodes with usable space, and the amount; few, in a busy cluster.
 fn holes(ledger: &Ledger<'_>) -> Vec<(MachineIx, i128)> {
     let machines = ledger.machines_with_ix().map(|(ix, machine)| (ix, machine.usable()));
     machines.filter(|(_, room)| *room > 0).collect()

@@ -9,12 +9,12 @@ use super::ledger::Ledger;
 use super::lines::{Entity, JobLine};
 use crate::model::{Order, PoolIx};
 
-/// Peers that share between them, and the jobs of each.
+/// Entities that share an amount, and the jobs of each.
 type Peers = BTreeMap<Entity, Vec<usize>>;
 
-/// The targets of all jobs in a tree of pools fit in its schedulable nodes, and in shares that the
-/// jobs hold elsewhere: on nodes out of scheduling, outside the tree, or on nodes that shrank below
-/// their use.
+/// The targets of all jobs in a tree of pools fit in its schedulable nodes and in shares that the
+/// jobs hold elsewhere. Elsewhere are nodes out of scheduling, nodes outside the tree, and nodes
+/// that shrank below their use.
 pub(super) fn check_capacity(ledger: &Ledger<'_>, findings: &mut Vec<Finding>) {
     let topology = &ledger.snapshot.topology;
     let mut trees: BTreeMap<PoolIx, (u64, u64)> = BTreeMap::new();
@@ -58,14 +58,14 @@ pub(super) fn check_caps(ledger: &Ledger<'_>, findings: &mut Vec<Finding>) {
     }
 }
 
-/// No entity with unmet demand has a target more than an nshare below a peer's, by weight, if it
-/// could use the peer's space (I13). Holds at class, user and job level.
+/// No entity with unmet demand is more than an nshare of target, by weight, behind a peer whose
+/// space it could use (I13). The rule holds at class, user and job level.
 ///
 /// The smallest unmet job of an entity represents it. Of a peer's target, only the part counts that
-/// this job could have. That part is in nshares of its order or larger, on nodes in scheduling, of
-/// jobs all of whose pools it may use too. Jobs with node lists neither represent an entity nor
-/// count, nor do jobs that have ended and keep their shares. The phases raise the least served
-/// first, so no counted part was granted while the peer was ahead.
+/// this job could have. That part is in nshares of its order or larger, on nodes in scheduling. It
+/// belongs to jobs all of whose pools this job may use too. Jobs with node lists neither represent
+/// an entity nor count. The same holds for jobs that have ended and keep their shares. The phases
+/// raise the least served first, so no counted part was granted while the peer was ahead.
 pub(super) fn check_evenness(ledger: &Ledger<'_>, findings: &mut Vec<Finding>) {
     for peers in peers(ledger) {
         // Representatives of the same order and pool see the same sides; with many users most do.

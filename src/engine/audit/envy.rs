@@ -1,10 +1,10 @@
-//! Jobs that could be in another's place, in an idle cluster (I5), or have the space of lower
-//! priorities (I14).
+//! Finds jobs in an idle cluster that could have the place of another job's processes (I5), or the
+//! space of lower priorities (I14).
 //!
 //! Tries every job below its cap, every node that it may use, and every side with jobs there. Free
 //! space and the cheapest processes of that side make space for a process. The side is charged
-//! once, for the whole plan. The plan is right if its loss is within the limit, and the side still
-//! holds at least as much by weight as the taker's side then does.
+//! once, for the whole plan. The plan is right if its loss is within the limit. The side must also
+//! still hold at least as much, by weight, as the taker's side then does.
 //!
 //! A cycle that preempted anything is not judged: the next cycle continues its work.
 
@@ -28,7 +28,7 @@ struct Plan {
     loss: Millis,
 }
 
-/// No job could have a place of a side that is so much better off.
+/// No side is so much better off that a job could have the place of its processes.
 pub(super) fn check_envy(ledger: &Ledger<'_>, findings: &mut Vec<Finding>) {
     let settings = &ledger.snapshot.topology.settings;
     if !settings.defragmentation || !is_settled(ledger) {
@@ -60,8 +60,8 @@ pub(super) fn check_envy(ledger: &Ledger<'_>, findings: &mut Vec<Finding>) {
     }
 }
 
-/// No job waits for space that work of lower priority has: a fair-share job below its cap, or other
-/// work that is counted and has nothing.
+/// No job waits for space that lower priorities hold. A fair-share job waits if it is below its
+/// cap, any other job if it has a target and holds nothing.
 pub(super) fn check_priorities(ledger: &Ledger<'_>, findings: &mut Vec<Finding>) {
     if !is_settled(ledger) {
         return;
@@ -127,8 +127,8 @@ fn limit(ledger: &Ledger<'_>, place: usize) -> Millis {
     }
 }
 
-/// The most that any side holds for its weight, at each level. For most jobs that rules envy out,
-/// without a look at nodes.
+/// The entity that holds most by weight, at each level. For most jobs this rules envy out, without
+/// a scan of nodes.
 struct Greatest {
     /// By priority.
     classes: BTreeMap<u32, Entity>,
@@ -195,7 +195,7 @@ impl Envious<'_, '_> {
         theirs.saturating_sub(u64::try_from(least).unwrap_or(u64::MAX))
     }
 
-    /// From which side space can be made on node `ix`, and how.
+    /// The side whose processes can make space on node `ix`, with the plan.
     fn plan_on(
         &self,
         ix: MachineIx,
@@ -257,8 +257,8 @@ fn is_level(one: Entity, other: Entity) -> bool {
     )
 }
 
-/// Removes the most expensive process from `prey` for each job and user that is owed a process and
-/// has all its processes in `prey`. Its last process does not go to a peer.
+/// Removes the most expensive process from `prey` for each job or user that would otherwise lose
+/// its last process to a peer. Only jobs and users that are owed a process are spared.
 fn spare_last(ledger: &Ledger<'_>, prey: &mut Vec<Prey>) {
     prey.sort_by_key(|prey| prey.loss);
     let jobs: BTreeSet<usize> = prey.iter().map(|prey| prey.job).collect();
@@ -284,8 +284,8 @@ fn remove_last(prey: &mut Vec<Prey>, is_meant: impl Fn(&Prey) -> bool) {
     }
 }
 
-/// The processes of least loss that are together at least `least` quanta and at most `most`; `None` if
-/// there are none for `limit`.
+/// The processes of least loss with at least `least` and at most `most` quanta in all. `None` if
+/// their loss is above `limit`.
 fn cheapest(
     prey: &[Prey],
     least: u64,
@@ -293,13 +293,14 @@ fn cheapest(
     limit: Millis,
     steps: &mut u64,
 ) -> Result<Option<Plan>, OutOfSteps> {
-    // Without its smallest process a plan is not enough: so it is never this much more than needed.
+    // A plan without its smallest process is not enough, so the excess is below the largest
+    // process.
     let largest = prey.iter().map(|prey| prey.order).max().unwrap_or(0);
     let most = most.min(least.saturating_add(largest).saturating_sub(1));
     let size = usize::try_from(most).map_err(|_| OutOfSteps)?;
     let cost = most.saturating_add(1).saturating_mul(1 + count(prey));
     *steps = steps.checked_sub(cost).ok_or(OutOfSteps)?;
-    // For each sum, the least that is lost with it.
+    // Least loss for each sum of quanta.
     let mut losses: Vec<Option<Millis>> = vec![None; size + 1];
     losses[0] = Some(0);
     for prey in prey {

@@ -19,33 +19,34 @@ pub struct Finding {
 pub enum Rule {
     /// The schedule names a job, node or share that does not exist.
     UnknownName,
-    /// A node got work that does not fit beside all that is on it (I01).
+    /// A node got shares that do not fit beside all that is on it (I01).
     OverCommitted,
-    /// More space is promised on a node than will be free once the leaving have left (I21).
+    /// More space is promised on a node than will be free once the terminating shares have exited
+    /// (I21).
     OverPromised,
-    /// New or promised space on a node that may not get work.
+    /// A new share or a promise on a node that may not get processes.
     UnschedulableMachine,
-    /// Fair-share work outside its class's pool and what lies in it (I08).
+    /// Fair-share work outside its class's pool and the pools in it (I08).
     WrongPool,
     /// Work that cannot be preempted outside its class's own pool (I07).
     Squatter,
-    /// Work on a node that is not in its list.
+    /// A share on a node that is not on the list of its job.
     MachineList,
-    /// An allocation of another size than the work asks for (I02, I10).
+    /// A share of another size than its job asks for (I02, I10).
     WrongOrder,
     /// A new share for a job that is ending or over.
     EndedWork,
     /// A job grows beyond its cap (I12).
     AboveCap,
-    /// A user was given non-preemptable memory beyond the allotment (I11).
+    /// A user got non-preemptable memory beyond the allotment (I11).
     OverAllotment,
-    /// A share is preempted that was already leaving, or twice (I04).
+    /// A share is preempted that was already terminating, or is named twice (I04).
     VictimNotHeld,
     /// A preemption's receipt does not agree with the share it is for.
     FalseReceipt,
-    /// A share that may not be preempted is (I05).
+    /// A share that may not be preempted is preempted (I05).
     NotPreemptable,
-    /// A share is taken as not allowed any more, but is allowed.
+    /// A share is evicted as not allowed any more, but is allowed.
     StillAllowed,
     /// A preemption's rule does not fit the priorities of the two jobs.
     WrongPriority,
@@ -53,50 +54,51 @@ pub enum Rule {
     Unpaid,
     /// A share is preempted without which the beneficiary would fit as well (I18).
     SuperfluousVictim,
-    /// A share is taken from a side that is afterwards not better off than its taker's was (D2).
+    /// A share is preempted from a side that is then not better off than the beneficiary's side was
+    /// (D2).
     UnfairPreemption,
     /// The last process of a job that is owed a process was taken by a peer (I8 of the design).
     LastTaken,
-    /// A job lost a process to a peer and is promised space that was taken from a third.
+    /// A job lost a process to a peer and is promised space that was taken from a third job.
     PassedThrough,
-    /// Space that was promised to a job is kept no more, though its work could use it.
+    /// A promise was dropped, though its job could use the space.
     DroppedPromise,
     /// A job was moved and has less than before, or nothing new on another node (I18).
     FalseMove,
-    /// Space for a job destroyed more work of its peers than its waiting, or its class, allows.
+    /// Making space for a job destroyed more work of its peers than its waiting, or its class,
+    /// allows.
     TooDear,
-    /// A job says that it was held back where nothing holds it.
+    /// A job is reported as held back, but the reason is false.
     FalseHold,
-    /// A job whose search was put off to the next cycle is put off again, before the rest of them
-    /// had their turn.
+    /// A job whose search was put off is put off again, before the rest of them had their turn.
     LostTurn,
     /// A donor became needy (I19).
     NeedyDonor,
-    /// More is counted for the work of a tree of pools than the tree has.
+    /// The targets in a tree of pools exceed the tree's capacity.
     OverCounted,
-    /// More is counted for a job than it can use.
+    /// The target of a job is more than the job can use.
     CountAboveCap,
     /// The targets leave an entity more than an nshare behind a peer (I13).
     UnevenCounts,
     /// Space stays free that a job below its cap could use (I15).
     IdleRoom,
-    /// A counted non-preemptable request waits beside a free piece it fits in (I15).
+    /// A non-preemptable job below its target waits beside free space that it fits in (I15).
     UnplacedRequest,
     /// A job that is owed a first process has nothing, though all jobs that are owed a process
     /// could have a process.
     Starving,
-    /// In an idle cluster: a side is so much better off that a job could have the place of a
-    /// process of that side.
+    /// In an idle cluster: a side is so much better off that a job could have the place of its
+    /// processes.
     Envy,
-    /// In an idle cluster: a job waits for space that work of lower priority has (I14).
+    /// In an idle cluster: a job waits for space that a lower priority holds (I14).
     PriorityWaits,
     /// The report is not about the snapshot's jobs, in their order.
     ReportJobs,
-    /// The report's holdings are not what the schedule leaves.
+    /// The report's holdings do not match the schedule.
     ReportHoldings,
-    /// The report's cap is not what the rules give.
+    /// The report's cap does not match the rules.
     ReportCap,
-    /// A job has less than it wants and no reason is given (I31).
+    /// A job has less than it wants, and the report gives no reason (I31).
     MissingReason,
     /// The accounts of classes and users do not add up.
     ReportAccounts,

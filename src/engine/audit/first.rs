@@ -1,8 +1,7 @@
 //! Checks that all jobs that are owed a first process have a process, if all of them could (I8).
 //!
-//! The planner's own tests are not asked. Fluid shares say which jobs are owed a process
-//! ([`super::owed`]), and an arrangement that was found says that they could have it
-//! ([`super::arrange`]).
+//! The planner's own tests are not used. Fluid shares decide which jobs are owed a process
+//! ([`super::owed`]), and a found arrangement proves that they could have it ([`super::arrange`]).
 
 use std::collections::BTreeSet;
 
@@ -14,14 +13,14 @@ use super::lines::{Entity, Victim};
 use super::owed::{Group, group_of, groups};
 use crate::engine::{HeldBack, PreemptionRule};
 
-/// No job that is owed a process ends the cycle with neither a process nor a promise, if all jobs
-/// that are owed a process could have a process at the same time. In an idle cluster evenness comes
-/// first if not all jobs could.
+/// No job that is owed a process ends the cycle with neither a process nor a promise. The rule
+/// holds if all jobs that are owed a process could have it at the same time. In an idle cluster
+/// evenness comes first if not all jobs could.
 ///
-/// Jobs whose search was put off are exempt. A cycle that preempted anything is exempt as well:
-/// space taken for a job may have to be there before the next job can have its own. Terminating
-/// shares still occupy their space, and promises theirs. Processes have to be moved only in an idle
-/// cluster, with defragmentation on.
+/// Jobs whose search was put off are exempt. A cycle that preempted anything is exempt as well: a
+/// job's space may have to be freed before the next job can have its own. Terminating shares still
+/// occupy their space, and promises theirs. Processes have to be moved only in an idle cluster,
+/// with defragmentation on.
 pub(super) fn check_first(ledger: &Ledger<'_>, findings: &mut Vec<Finding>) {
     if ledger.victims.iter().any(|victim| is_taken_by_peer(ledger, victim)) {
         return;
@@ -62,8 +61,8 @@ fn goes_first(ledger: &Ledger<'_>, group: Group, owed: &BTreeSet<usize>) -> bool
 /// Cycles within which the planner has to give a first process.
 const PATIENCE: u64 = 3;
 
-/// True if the job at `place` could have a process, has had nothing for `PATIENCE` cycles, and its
-/// search was not put off.
+/// True if the job at `place` could have a process and has had nothing for `PATIENCE` cycles. False
+/// while its search is put off.
 fn is_starving(ledger: &Ledger<'_>, place: usize) -> bool {
     let line = &ledger.jobs[place];
     let is_put_off = line.report.held_back == Some(HeldBack::NextCycle)
@@ -73,9 +72,8 @@ fn is_starving(ledger: &Ledger<'_>, place: usize) -> bool {
     ledger.owed.is_startable[place] && line.has() == 0 && !is_put_off && PATIENCE <= waited
 }
 
-/// Unless the cluster is idle, no peer takes the last process of a job that is owed a process, or
-/// of a user that is. A moved job has another process instead. In an idle cluster evenness may come
-/// first.
+/// Unless the cluster is idle, no peer takes the last process of a job or user that is owed a
+/// process. A moved job has another process instead. In an idle cluster evenness may come first.
 pub(super) fn check_last(ledger: &Ledger<'_>, findings: &mut Vec<Finding>) {
     if is_at_rest(ledger) {
         return;

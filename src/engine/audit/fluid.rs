@@ -1,4 +1,4 @@
-//! Shares in fractions of a quantum, as if work could be divided without end.
+//! Shares in fractions of a quantum, as if memory could be divided at will.
 //!
 //! Weighted max-min: all sharers have the same by weight, except sharers that want less; the rest
 //! goes to the remaining sharers. A share is a fraction of two integers, so that no rounding
@@ -15,7 +15,7 @@ pub(super) struct Amount {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Sharer {
     pub(super) weight: u64,
-    /// The most it could use, in quanta.
+    /// Most that the entity could use, in quanta.
     pub(super) demand: u64,
 }
 
@@ -45,7 +45,7 @@ impl Amount {
     }
 }
 
-/// Divides `total` among `sharers`. If numbers are too large to be exact, all shares are 0: then no
+/// Divides `total` among `sharers`. If numbers are too large to be exact, all shares are 0. Then no
 /// process is owed, and the audit finds nothing wrong.
 pub(super) fn shares(total: Amount, sharers: &[Sharer]) -> Vec<Amount> {
     try_shares(total, sharers).unwrap_or_else(|| vec![Amount::NONE; sharers.len()])

@@ -1,9 +1,9 @@
-//! The recount: who holds what on which node after the cycle, from the snapshot and what the
-//! schedule adds and takes, and from nothing else.
+//! The recount: holdings of every job on every node after the cycle, computed from the snapshot and
+//! the schedule alone.
 //!
-//! The order in which a cycle did things is not in its outcome. So beside what an entity holds now
-//! there are the least and the most it can have held at any moment of the preemption phase:
-//! preemption only adds promises and takes shares, expansions may come before or after it.
+//! The outcome does not show the order in which a cycle did things. So each entity has a lower and
+//! an upper bound of its holdings during the preemption phase. Preemption only adds promises and
+//! takes shares; expansions may come before or after it.
 
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
@@ -27,7 +27,7 @@ pub(super) struct Ledger<'a> {
     pub(super) machines: Vec<MachineLine>,
     /// In the schedule's order.
     pub(super) victims: Vec<Victim<'a>>,
-    /// Receipts that take nothing: for shares that were leaving already, or named before.
+    /// Receipts without effect: for shares that were terminating already, or named before.
     pub(super) void: Vec<&'a Preemption>,
     pub(super) owed: Owed,
     places: BTreeMap<JobId, usize>,
@@ -37,7 +37,7 @@ pub(super) struct Ledger<'a> {
 }
 
 impl<'a> Ledger<'a> {
-    /// Recounts, or says why it cannot be done.
+    /// Recounts; fails if the schedule names things that do not exist.
     pub(super) fn open(
         snapshot: &'a Snapshot,
         schedule: &'a Schedule,
@@ -117,8 +117,8 @@ impl<'a> Ledger<'a> {
         for &Promise { job, machine, order } in &self.snapshot.promises {
             *before.entry((job, machine, order)).or_default() += 1;
         }
-        // If shares were preempted for a job on a node, its last promise there is their purpose,
-        // even if an equal promise was dropped before.
+        // If shares were preempted for a job on a node, its last promise there is their purpose. An
+        // equal promise may have been dropped before.
         let paid_for: BTreeSet<(JobId, MachineIx)> = self
             .schedule
             .preemptions
@@ -155,9 +155,9 @@ impl<'a> Ledger<'a> {
         }
     }
 
-    /// On each node, what is not taken by shares that stayed when promises were looked at: only
-    /// what was shed without a beneficiary had gone by then. A node may have shrunk since a promise
-    /// was made; then the promise was dropped.
+    /// Space on each node when promises were redeemed. By then only shares evicted without a
+    /// beneficiary had gone. A node may have shrunk since a promise was made; then the promise was
+    /// dropped.
     fn room_for_old_promises(&self) -> Vec<u64> {
         let machines = &self.snapshot.machines;
         let mut taken: Vec<u64> = machines.iter().map(|machine| machine.limbo.0).collect();
@@ -262,7 +262,7 @@ impl<'a> Ledger<'a> {
         }
     }
 
-    /// The user's entity within the class, if they have work there.
+    /// The user's entity within the class, if the user has jobs there.
     pub(super) fn user_in(&self, class: ClassIx, user: UserIx) -> Option<Entity> {
         self.user_places.get(&(class, user)).map(|&place| Entity::User(place))
     }
@@ -348,7 +348,7 @@ impl<'a> Ledger<'a> {
 }
 
 /// Converts a target of `nshares` for `job` to qshares. Its shares count by their actual size,
-/// which for a reservation is the node's; the rest counts by the size that the job asks for.
+/// which for a reservation is the node's. The rest counts by the size that the job asks for.
 fn counted(job: &Job, nshares: u64) -> u64 {
     let held: Vec<u64> = job.held().map(|share| share.order.qshares().0).collect();
     match nshares.checked_sub(job.nshares_held().0) {
@@ -357,7 +357,7 @@ fn counted(job: &Job, nshares: u64) -> u64 {
     }
 }
 
-/// The shares that were preempted, and the receipts that take nothing.
+/// The preempted shares, and the receipts without effect.
 fn victims_of<'a>(
     snapshot: &'a Snapshot,
     schedule: &'a Schedule,

@@ -10,19 +10,19 @@ pub(super) struct JobLine<'a> {
     pub(super) job: &'a Job,
     pub(super) class: &'a ResourceClass,
     pub(super) report: &'a JobReport,
-    /// Our own reckoning, not the report's.
+    /// Cap as computed by the audit, not as reported.
     pub(super) cap: u64,
-    /// Shares not leaving when the cycle began.
+    /// Shares that were not terminating when the cycle began.
     pub(super) held: u64,
-    /// Of these, preempted in this cycle.
+    /// Part of `held` that was preempted in this cycle.
     pub(super) lost: u64,
     /// New shares.
     pub(super) expanded: u64,
-    /// Space promised to it after the cycle.
+    /// Space promised to the job after the cycle.
     pub(super) promised: u64,
-    /// Of that, what was promised before.
+    /// Part of `promised` that was promised before the cycle.
     pub(super) kept: u64,
-    /// The same in qshares.
+    /// Amounts of the job in qshares.
     pub(super) standing: Standing,
     /// Index of the standing of its user within its class.
     pub(super) user: usize,
@@ -32,17 +32,17 @@ pub(super) struct JobLine<'a> {
 #[derive(Debug, Default)]
 pub(super) struct MachineLine {
     pub(super) order: u64,
-    /// In use after the cycle by what is not on its way out, limbo included.
+    /// In use after the cycle by shares that are not terminating, limbo included.
     pub(super) staying: u64,
-    /// In use by what is on its way out.
+    /// In use by terminating shares.
     pub(super) leaving: u64,
-    /// Of what stays, what is new.
+    /// Part of `staying` that is new.
     pub(super) expanded: u64,
     /// Promised.
     pub(super) promised: u64,
-    /// In use by, or promised for, work that cannot be preempted, limbo included.
+    /// In use by, or promised to, jobs that cannot be preempted, limbo included.
     pub(super) fixed: u64,
-    /// Fair-share shares that could still be preempted. What was created in this cycle is not among
+    /// Fair-share shares that could still be preempted. Shares created in this cycle are not among
     /// them.
     pub(super) prey: Vec<Prey>,
 }
@@ -54,7 +54,7 @@ pub(super) struct Prey {
     pub(super) job: usize,
     /// In qshares.
     pub(super) order: u64,
-    /// Work that would be lost with it.
+    /// Work lost if the share is preempted.
     pub(super) loss: Millis,
 }
 
@@ -72,12 +72,12 @@ pub(super) struct Victim<'a> {
 pub(super) struct Standing {
     /// After the cycle, without promises.
     pub(super) held: u64,
-    /// Space promised to it.
+    /// Space promised to the entity.
     pub(super) promised: u64,
-    /// The least it can have had while shares were preempted, promises included: all losses, no
-    /// gains.
+    /// Least that the entity can have had while shares were preempted, promises included: all
+    /// losses, no gains.
     pub(super) floor: u64,
-    /// The most it can have had: all gains, no losses.
+    /// Most that the entity can have had: all gains, no losses.
     pub(super) ceiling: u64,
     /// Target in the report.
     pub(super) given: u64,
@@ -107,12 +107,13 @@ impl JobLine<'_> {
         self.job.order.qshares().0
     }
 
-    /// The least it can have had while shares were preempted, in nshares; see [`Standing::floor`].
+    /// Least that the job can have had while shares were preempted, in nshares; see
+    /// [`Standing::floor`].
     pub(super) fn floor(&self) -> u64 {
         self.held - self.lost + self.kept
     }
 
-    /// The most; see [`Standing::ceiling`].
+    /// Most that the job can have had, in nshares; see [`Standing::ceiling`].
     pub(super) fn ceiling(&self) -> u64 {
         self.held + self.expanded + self.promised
     }

@@ -1,20 +1,20 @@
-//! A second opinion: checks a finished schedule against the rules, sharing no code with the phases
-//! that made it.
+//! A second opinion: checks a finished schedule against the rules. It shares no code with the
+//! phases that made the schedule.
 //!
 //! The audit is not a second planner. It recounts the cluster from the snapshot and the schedule
-//! and checks the outcome against the invariants. Of the schedule's report it believes only the
-//! facts that the report alone can state: the targets, the pure fair shares and the reasons.
+//! and checks the outcome against the invariants. Of the report it believes only what the report
+//! alone can state: the targets, the pure fair shares and the reasons.
 //!
 //! Every rule is exact in one direction: a finding means that an invariant was broken, in whatever
-//! order the phases did their work. If the order matters and the outcome does not show it, a rule
-//! uses the bound that is kindest to the planner, and its documentation says which.
+//! order the phases did their work. Sometimes the order matters and the outcome does not show it.
+//! Then a rule uses the bound that is kindest to the planner, and its documentation says which.
 //!
-//! Fairness is judged from the invariants, by another way than the planner goes:
+//! Fairness is judged from the invariants, by another method than the planner's:
 //!
 //! - [`owed`]: which jobs are owed a process, by weighted max-min in exact fractions ([`fluid`]);
-//! - [`arrange`]: whether all of them could have one, by a search with a limit ([`first`] asks it);
-//! - [`envy`]: whether one side could spare a place, by the best of all sets of its processes;
-//! - [`price`], [`preemption`], [`moves`]: whether a taking was right, cheap enough and for a purpose.
+//! - [`arrange`]: if all of them could have a process, by a limited search (used by [`first`]);
+//! - [`envy`]: if a side could spare a place, by the best of all sets of its processes;
+//! - [`price`], [`preemption`], [`moves`]: if a preemption was right, cheap enough and had a purpose.
 //!
 //! Runs after every cycle in tests and simulations, and on demand in production.
 
@@ -48,7 +48,7 @@ use ledger::Ledger;
 /// Check of a rule; appends its findings.
 type Check = fn(&Ledger<'_>, &mut Vec<Finding>);
 
-/// Every rule: what must never happen first, what should have happened last.
+/// All rules: forbidden actions first, missing actions last.
 const CHECKS: &[Check] = &[
     placement::check_commitment,
     placement::check_promised_room,
@@ -90,15 +90,15 @@ const CHECKS: &[Check] = &[
     report::check_accounts,
 ];
 
-/// Every rule that `schedule` breaks, given that the cluster is as in `snapshot`.
+/// Returns a finding for every rule that `schedule` breaks, given the cluster in `snapshot`.
 ///
-/// A schedule that names things which do not exist, or whose report is not about the snapshot's
-/// jobs, cannot be recounted; then that is all there is to say.
+/// A schedule cannot be recounted if it names things that do not exist, or if its report is not
+/// about the snapshot's jobs. Then only these findings are returned.
 pub fn audit(snapshot: &Snapshot, schedule: &Schedule) -> Vec<Finding> {
     audit_with(snapshot, schedule, &Effort::default())
 }
 
-/// The same, which tells of each rule that is looked into.
+/// Audits like [`audit`], and reports each rule to `effort` as a phase.
 pub fn audit_with(snapshot: &Snapshot, schedule: &Schedule, effort: &Effort) -> Vec<Finding> {
     let ledger = match Ledger::open(snapshot, schedule) {
         Ok(ledger) => ledger,

@@ -1,5 +1,4 @@
-//! Work that is moved, space that is passed on, and promises that are kept: no process is restarted
-//! for nothing (I11, I18).
+//! Checks moves, passed-on space and kept promises: no process is restarted for nothing (I11, I18).
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,7 +10,7 @@ use super::preemption::takings;
 use crate::engine::{PreemptionRule, Promise};
 use crate::model::{JobId, MachineIx, count};
 
-/// A job that loses a process to a peer is not promised space that was taken from a third.
+/// A job that loses a process to a peer is not promised space that was taken from a third job.
 pub(super) fn check_passes(ledger: &Ledger<'_>, findings: &mut Vec<Finding>) {
     let robbed = ledger.victims.iter().filter(|victim| is_taken_by_peer(ledger, victim));
     let robbed: BTreeSet<usize> = robbed.map(|victim| victim.donor).collect();
@@ -44,7 +43,7 @@ pub(super) fn check_moves(ledger: &Ledger<'_>, findings: &mut Vec<Finding>) {
             });
         let before = line.held + count(promised);
         let due = (before + moved).saturating_sub(line.lost).min(useful(line.job));
-        // If a job left several nodes, a new share on one of them is elsewhere for the rest.
+        // If a job left several nodes, a new share on any of them is elsewhere for the rest.
         let elsewhere = |ix| gains_elsewhere(ledger, line.job.id, ix);
         let is_made_good = from.iter().all(|(&ix, &moved)| moved <= elsewhere(ix));
         if line.has() < due || !is_made_good {
@@ -63,10 +62,11 @@ fn gains_elsewhere(ledger: &Ledger<'_>, id: JobId, ix: MachineIx) -> u64 {
     shares.chain(promises).filter(is_gain).map(|_| 1).sum()
 }
 
-/// A promise is kept until the process begins. It goes only with the job's work or maximum, with
-/// the node, or with the space there. Slower growth is no reason: space was made already.
+/// A promise is kept until the process begins. It ends only with the job's work, with its maximum,
+/// with the node, or with the space there. Slower growth is no reason: the space was made already.
 ///
-/// Nodes where work that stays, or is of higher priority, got something are left out.
+/// Nodes are left out if a job of higher priority, or a job that cannot be preempted, got something
+/// there.
 pub(super) fn check_promises(ledger: &Ledger<'_>, findings: &mut Vec<Finding>) {
     if ledger.snapshot.promises.is_empty() {
         return;
@@ -98,7 +98,7 @@ pub(super) fn check_promises(ledger: &Ledger<'_>, findings: &mut Vec<Finding>) {
     }
 }
 
-/// Quanta in use on each node by shares that were not leaving, and promised before.
+/// Quanta of each node in use by shares that were not terminating, or promised before the cycle.
 fn used_before(ledger: &Ledger<'_>) -> Vec<u64> {
     let machines = &ledger.snapshot.machines;
     let mut used: Vec<u64> = machines.iter().map(|machine| machine.limbo.0).collect();
@@ -111,8 +111,8 @@ fn used_before(ledger: &Ledger<'_>) -> Vec<u64> {
     used
 }
 
-/// The best priority of the jobs that got something on each node; `None` stands for work that
-/// stays.
+/// Highest priority of the jobs that got something on each node; `None` if a job that cannot be
+/// preempted did.
 fn winners(ledger: &Ledger<'_>) -> BTreeMap<MachineIx, Option<u32>> {
     let shares = ledger.schedule.expansions.iter().map(|new| (new.job, new.machine));
     let promises = ledger.schedule.promises.iter().map(|new| (new.job, new.machine));

@@ -18,8 +18,8 @@ pub(super) type Group = (PoolIx, u32);
 /// The jobs and users that are owed a process, whatever they hold.
 #[derive(Debug, Default)]
 pub(super) struct Owed {
-    /// For each job, true if a process of it could start: it has work for a process, and a node
-    /// that is up and large enough.
+    /// For each job, true if a process of it could start. The job needs work for a process, and a
+    /// node that is up and large enough.
     pub(super) is_startable: Vec<bool>,
     /// The places of jobs, by the classes they share with.
     pub(super) jobs: BTreeMap<Group, BTreeSet<usize>>,
@@ -44,12 +44,12 @@ impl Owed {
     }
 
     fn enter_user(&mut self, ledger: &Ledger<'_>, group: Group, share: Amount, jobs: &[usize]) {
-        // Work that gets nothing new keeps the last of what it has.
+        // A job that gets nothing new keeps its last process.
         let is_meant = |place: usize| self.is_startable[place] || 0 < ledger.jobs[place].holds();
         let meant = jobs.iter().copied().filter(|&place| is_meant(place));
         let smallest = meant.min_by_key(|&place| {
-            // Of equally small jobs, a job that holds a process comes first; then a job without a
-            // node list, as it is easiest to place.
+            // Of equally small jobs, a job that holds a process comes first. Next is a job without
+            // a node list, as it is easiest to place.
             let line = &ledger.jobs[place];
             (line.order(), line.held == 0, line.job.machines.is_some(), place)
         });
@@ -72,8 +72,8 @@ impl Owed {
         jobs.is_some_and(|jobs| jobs.contains(&place))
     }
 
-    /// Amount that a group shares: the nodes of its tree that are up, less the space of work that
-    /// cannot be preempted and the demand of higher priorities.
+    /// Amount that a group shares: the nodes of its tree that are up. Less are work that cannot be
+    /// preempted and the demand of higher priorities.
     fn capacity(&self, ledger: &Ledger<'_>, (tree, priority): Group) -> u64 {
         let topology = &ledger.snapshot.topology;
         let is_open = |ix| {
@@ -136,7 +136,7 @@ pub(super) fn groups(ledger: &Ledger<'_>) -> BTreeMap<Group, Vec<usize>> {
     groups
 }
 
-/// For each job, whether a process of it could start.
+/// For each job, true if a process of it could start.
 fn startable(ledger: &Ledger<'_>) -> Vec<bool> {
     let is_large = |line: &JobLine<'_>| {
         let mut machines = ledger.machines_with_ix();
@@ -144,7 +144,7 @@ fn startable(ledger: &Ledger<'_>) -> Vec<bool> {
             line.order() <= machine.order && ledger.would_take(line, ix).is_some()
         })
     };
-    // Most jobs may go where all of their class and size may.
+    // A job without a node list may go where all jobs of its class and size may.
     let mut known: BTreeMap<(ClassIx, u64), bool> = BTreeMap::new();
     let mut is_placeable = |line: &JobLine<'_>| {
         if line.job.machines.is_some() {

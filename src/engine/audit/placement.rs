@@ -18,9 +18,9 @@ struct Gain {
     order: Order,
 }
 
-/// No node that gets something new holds more than its order, everything on it counted: what stays,
-/// what is leaving, what is in limbo (I01). A node that shrank may be too full; nothing is added to
-/// it.
+/// No node that gets something new holds more than its order. Everything on it counts: shares that
+/// stay, terminating shares, and limbo (I01). A node that shrank may be too full; nothing is added
+/// to it.
 pub(super) fn check_commitment(ledger: &Ledger<'_>, findings: &mut Vec<Finding>) {
     for (ix, machine) in ledger.machines_with_ix() {
         let used = machine.staying + machine.leaving;
@@ -52,7 +52,7 @@ pub(super) fn check_promised_room(ledger: &Ledger<'_>, findings: &mut Vec<Findin
     }
 }
 
-/// Only nodes that may get work get some.
+/// Only nodes in scheduling get new shares and promises.
 pub(super) fn check_machines(ledger: &Ledger<'_>, findings: &mut Vec<Finding>) {
     for Gain { what, job, machine, .. } in gains(ledger) {
         let state = ledger.snapshot.machine(machine).state;
@@ -65,7 +65,7 @@ pub(super) fn check_machines(ledger: &Ledger<'_>, findings: &mut Vec<Finding>) {
     }
 }
 
-/// Fair-share work goes to its class's pool and what lies in it (I08).
+/// Fair-share work goes to its class's pool and the pools in it (I08).
 pub(super) fn check_pools(ledger: &Ledger<'_>, findings: &mut Vec<Finding>) {
     for Gain { what, job, machine, .. } in gains(ledger) {
         let line = ledger.line(job);
@@ -79,8 +79,8 @@ pub(super) fn check_pools(ledger: &Ledger<'_>, findings: &mut Vec<Finding>) {
 
 /// Work that cannot be preempted is in its class's own pool (I07).
 ///
-/// Exempt is what was there before and whose node is therefore out of scheduling (D12), and what is
-/// leaving.
+/// Terminating shares are exempt, and so are older shares whose node is out of scheduling for this
+/// very reason (D12).
 pub(super) fn check_squatters(ledger: &Ledger<'_>, findings: &mut Vec<Finding>) {
     for line in ledger.jobs.iter().filter(|line| !line.is_fair_share()) {
         let is_open = |ix: MachineIx| ledger.snapshot.machine(ix).state.is_schedulable();
@@ -110,8 +110,8 @@ pub(super) fn check_machine_lists(ledger: &Ledger<'_>, findings: &mut Vec<Findin
     }
 }
 
-/// Every allocation has the order its work asks for; a reservation has the whole of a node that is
-/// as large as asked, or larger by no more than the overage (I02, I10).
+/// Every share has the order that its job asks for. A reservation has a whole node of the requested
+/// size, or larger by at most the overage (I02, I10).
 pub(super) fn check_orders(ledger: &Ledger<'_>, findings: &mut Vec<Finding>) {
     for Gain { what, job, machine, order } in gains(ledger) {
         let line = ledger.line(job);
@@ -124,7 +124,7 @@ pub(super) fn check_orders(ledger: &Ledger<'_>, findings: &mut Vec<Finding>) {
     }
 }
 
-/// Work that is ending or over gets nothing more.
+/// A job that is ending or over gets nothing more.
 pub(super) fn check_ended_work(ledger: &Ledger<'_>, findings: &mut Vec<Finding>) {
     for Gain { what, job, .. } in gains(ledger) {
         if ledger.line(job).has_ended() {
@@ -147,9 +147,9 @@ pub(super) fn check_caps(ledger: &Ledger<'_>, findings: &mut Vec<Finding>) {
     }
 }
 
-/// A user who was given non-preemptable memory holds no more of it than allotted, over all trees
-/// and with all that was given in this cycle (I11, D10). What is leaving does not count. An order
-/// counts in the quanta of its class's pool, also where a share is in another tree.
+/// A user who gets non-preemptable memory holds no more of it than the allotment (I11, D10). All
+/// trees and all grants of this cycle count; terminating shares do not. An order counts in the
+/// quanta of its class's pool, even if the share is in another tree.
 pub(super) fn check_allotments(ledger: &Ledger<'_>, findings: &mut Vec<Finding>) {
     let topology = &ledger.snapshot.topology;
     let memory_of = |line: &JobLine<'_>, order: Order| {

@@ -1,7 +1,7 @@
 //! Checks the preemptions: donors, beneficiaries, and the rules between them.
 //!
-//! Fairness between two jobs is judged where their ways part: between their classes, else between
-//! their users, else between themselves (D2).
+//! Fairness between two jobs is judged at their dividing level: between their classes, else between
+//! their users, else between the jobs (D2).
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -19,13 +19,13 @@ pub(super) type Plans<'v, 'a> = BTreeMap<(MachineIx, usize), Vec<&'v Victim<'a>>
 /// Amount that an entity lost to another entity.
 #[derive(Default)]
 struct Toll {
-    /// With the largest share.
+    /// Size of the largest share.
     largest: u64,
-    /// On each node, for each beneficiary.
+    /// Amount on each node, for each beneficiary.
     taken: BTreeMap<(MachineIx, usize), u64>,
 }
 
-/// A share is preempted once, and only if it was not on its way out already (I04).
+/// A share is preempted once, and only if it was not terminating already (I04).
 pub(super) fn check_victims(ledger: &Ledger<'_>, findings: &mut Vec<Finding>) {
     for receipt in &ledger.void {
         let (share, job) = (receipt.share, receipt.job);
@@ -64,8 +64,8 @@ pub(super) fn check_policies(ledger: &Ledger<'_>, findings: &mut Vec<Finding>) {
     }
 }
 
-/// Shares go without a beneficiary only where their job may not be at all, or as far as the rest is
-/// above its maximum (D2).
+/// Shares are evicted without a beneficiary in two cases only (D2). Their job may not use the node
+/// at all, or the job's other shares are above its maximum.
 pub(super) fn check_limits(ledger: &Ledger<'_>, findings: &mut Vec<Finding>) {
     let mut tolls: BTreeMap<usize, (u64, u64)> = BTreeMap::new();
     for victim in &ledger.victims {
@@ -117,8 +117,8 @@ pub(super) fn check_priorities(ledger: &Ledger<'_>, findings: &mut Vec<Finding>)
     }
 }
 
-/// A beneficiary has a promise or a new share on the very node of its victims (D2), or a job that
-/// is moved for it has.
+/// A beneficiary has a promise or a new share on the very node of its victims (D2). Otherwise a job
+/// that is moved for it has.
 pub(super) fn check_payment(ledger: &Ledger<'_>, findings: &mut Vec<Finding>) {
     for (ix, beneficiary) in plans(ledger).into_keys() {
         if !is_paid(ledger, beneficiary, ix) {
@@ -158,13 +158,13 @@ pub(super) fn check_superfluous(ledger: &Ledger<'_>, findings: &mut Vec<Finding>
     }
 }
 
-/// Between fair-share work of equal priority, what goes leaves its side strictly better off, by
-/// weight, than the beneficiary's was before (D2): the whole plan on a node is charged once. The
-/// first process of a job that had nothing is excepted, and so is what a side that was better off
-/// holds above its count.
+/// Between fair-share jobs of equal priority, a preempted side stays strictly better off, by
+/// weight, than the beneficiary's side was before (D2). The whole plan on a node is charged once.
+/// The first process of a job that had nothing is exempt. So are shares above the target of a side
+/// that was better off.
 ///
 /// The donor's side is credited with all its gains in this cycle and all its losses to other sides.
-/// The beneficiary's side is credited only with its holdings before, less all losses, and with the
+/// The beneficiary's side is credited only with its holdings before, less all losses. Added are the
 /// nshares it must have been promised before the last plan that took from this donor.
 pub(super) fn check_pairs(ledger: &Ledger<'_>, findings: &mut Vec<Finding>) {
     for ((donor, taker), mut toll) in tolls(ledger, findings) {
@@ -189,8 +189,8 @@ pub(super) fn check_pairs(ledger: &Ledger<'_>, findings: &mut Vec<Finding>) {
 
 impl Toll {
     /// Leaves out shares that may have been preempted for first processes. For each job that had
-    /// nothing, this is at most a single plan on a single node, and space made elsewhere for jobs
-    /// in its way.
+    /// nothing, this is at most a single plan on a single node. Space made elsewhere for jobs in
+    /// its way is left out, too.
     ///
     /// An amount that may be more than a single plan stays in: then the first of the plans came
     /// before the rest.
@@ -232,7 +232,8 @@ fn gained_before_last(ledger: &Ledger<'_>, toll: &Toll) -> u64 {
     gained - last
 }
 
-/// By how much node `ix` was smaller, before shares were preempted, than what stayed on it.
+/// Amount by which node `ix` was smaller, before shares were preempted, than the shares that stayed
+/// on it.
 pub(super) fn overhang(ledger: &Ledger<'_>, ix: MachineIx) -> u64 {
     let machine = &ledger.machines[ix.0];
     let lost = ledger.victims.iter().filter(|victim| victim.share.machine == ix);
@@ -264,8 +265,8 @@ fn tolls(ledger: &Ledger<'_>, findings: &mut Vec<Finding>) -> BTreeMap<(Entity, 
 
 /// No donor becomes needy by giving to a needy job (I19, D5).
 ///
-/// Exempt are donors that gain as well in this cycle, that lost to a job that held nothing, or
-/// whose side held more than its target.
+/// Three kinds of donors are exempt: donors that gain as well in this cycle, donors that lost to a
+/// job that held nothing, and donors whose side held more than its target.
 pub(super) fn check_donors(ledger: &Ledger<'_>, findings: &mut Vec<Finding>) {
     let threshold = ledger.snapshot.topology.settings.fragmentation_threshold;
     let mut gifts: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
@@ -340,8 +341,8 @@ pub(super) fn promises_of(ledger: &Ledger<'_>, place: usize, ix: MachineIx) -> u
 }
 
 /// Most that the plans for the job at `place` on node `ix` can have left over together. A plan
-/// leaves less than the smallest of its victims, and there were no more plans than promises; some
-/// plans may have needed no victim.
+/// leaves less than the smallest of its victims. There were no more plans than promises; some plans
+/// may have needed no victim.
 fn overshoot(ledger: &Ledger<'_>, place: usize, ix: MachineIx, victims: &[&Victim<'_>]) -> u64 {
     let plans = usize::try_from(promises_of(ledger, place, ix).max(1)).unwrap_or(usize::MAX);
     let mut orders: Vec<u64> =

@@ -8,12 +8,13 @@ use super::lines::{JobLine, Victim};
 use super::preemption::{overhang, plans, promises_of};
 use crate::model::{MachineIx, Millis};
 
-/// Nshares below which a job has credit, and how much thread time that is.
+/// Nshares below which a job has credit, and the credit in thread time.
 const CREDIT: (u64, Millis) = (8, 300_000);
 
-/// A job that has something destroys no more of its peers' work, for each process it gets, than its
-/// class allows or its waiting has cost. A job that has nothing, and is owed or counted a process, has
-/// the first for nothing. A job that is moved loses work like any other.
+/// For each new process, a job that holds something may destroy limited work of its peers. The
+/// limit is the larger of its class's loss limit and the cost of its waiting. A job that holds
+/// nothing, and is owed a process or has a target, gets its first process at any loss. A moved job
+/// loses work like any other victim.
 ///
 /// Several processes on a node are judged together, and the first is taken to be the most
 /// expensive.
@@ -32,7 +33,7 @@ pub(super) fn check_prices(ledger: &Ledger<'_>, findings: &mut Vec<Finding>) {
             victims.retain(|victim| ledger.jobs[victim.donor].class.priority == priority);
             let nshares = promises_of(ledger, taker, ix).max(1);
             if is_first && promises_of(ledger, taker, ix) == 0 {
-                // This is space for work that is moved out of the way of its first.
+                // This is space for jobs that are moved out of the way of its first process.
                 continue;
             }
             let loss = victims
@@ -67,8 +68,8 @@ pub(super) fn is_first_free(ledger: &Ledger<'_>, place: usize) -> bool {
 }
 
 /// Most that can have been lost for a first process of `line`'s job. The process needs every
-/// victim. So all victims but the smallest are together smaller than the process plus the amount by
-/// which the node had shrunk below its use.
+/// victim. So all victims but the smallest are together smaller than the process plus the node's
+/// overhang.
 fn first(line: &JobLine<'_>, victims: &[&Victim<'_>], overhang: u64) -> Millis {
     let mut orders: Vec<u64> =
         victims.iter().map(|victim| victim.share.order.qshares().0).collect();
@@ -90,8 +91,8 @@ pub(super) fn most(ledger: &Ledger<'_>, line: &JobLine<'_>) -> Millis {
     prices(ledger, line).into_iter().fold(0, Millis::max)
 }
 
-/// The same, with the credit of a job that has hardly begun and without, which depends on when in the
-/// cycle it was.
+/// Loss limits with and without the credit of a job that has hardly begun. The right limit depends
+/// on the moment in the cycle.
 pub(super) fn prices(ledger: &Ledger<'_>, line: &JobLine<'_>) -> [Millis; 2] {
     let (begun, credit) = CREDIT;
     let period = ledger.snapshot.topology.settings.publication_period;

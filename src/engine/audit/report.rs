@@ -5,7 +5,7 @@ use super::ledger::Ledger;
 use super::lines::Entity;
 use crate::engine::Account;
 
-/// Holdings and promises are what the schedule leaves.
+/// The report's holdings and promises match the schedule.
 pub(super) fn check_holdings(ledger: &Ledger<'_>, findings: &mut Vec<Finding>) {
     for line in &ledger.jobs {
         let told = (line.report.held.0, line.report.promised.0);

@@ -27,8 +27,8 @@ const CAUTION: u32 = 6;
 /// job would soon be refused, so that serving in turn costs less than another trial.
 const SCARCE: u64 = 2;
 
-/// Raises the jobs in `walk` to a share for which there is space in `space`, and on the listed
-/// nodes for jobs with a node list.
+/// Raises the jobs in `walk` to a share for which there is space in `space`. Jobs with a node list
+/// also need space on the listed nodes.
 pub(super) fn count_at_once(
     draft: &Draft<'_>,
     space: &mut CountSpace,

@@ -34,7 +34,7 @@ pub(super) fn count(
     remember_pure_fair_shares(draft, space, jobs);
     count_what_stays_anyway(draft, jobs);
     note_where_nothing_is_left(draft, space, listed, jobs);
-    // Trees share no nodes, so they can be counted separately; within a tree, the cost of a used
+    // Trees share no nodes, so they can be counted separately. Within a tree, the cost of a used
     // slot to larger requests is known.
     let mut by_tree: BTreeMap<PoolIx, Vec<Seat>> = BTreeMap::new();
     for &job in jobs {

@@ -1,10 +1,10 @@
 //! Free space of each node, for jobs that may only use listed nodes.
 //!
 //! The ideal cluster of [`CountSpace`](crate::engine::nodepool::CountSpace) has sizes and no names.
-//! Such jobs need space on certain nodes, so sizes alone are not enough. Shares that cannot be
-//! preempted for these jobs stay where they are; so their space is tracked by node, and so are the
-//! targets of jobs that will not move once placed. The node of fair-share work is chosen later. Its
-//! targets are checked against its own list and against all lists that contain that list; this
+//! Such jobs need space on certain nodes, so sizes alone are not enough. Shares that these jobs
+//! cannot preempt stay where they are, so their space is tracked by node. The targets of jobs that
+//! will not move once placed are tracked by node, too. The node of fair-share work is chosen later.
+//! Its targets are checked against its own list and against all lists that contain that list; this
 //! never counts too little for it.
 
 use std::collections::BTreeMap;

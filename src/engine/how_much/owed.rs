@@ -27,7 +27,7 @@ struct User {
 }
 
 /// Marks the jobs that are owed a first process. `jobs` are the fair-share jobs of a priority in a
-/// tree, and `qshares` is the space of the tree for all of them.
+/// tree; `qshares` is the tree's space for them.
 pub(super) fn note_owed(draft: &mut Draft<'_>, jobs: &[usize], qshares: u64) {
     for &job in jobs {
         let work = &mut draft.jobs[job];
@@ -93,8 +93,8 @@ fn level(users: &[User], qshares: u64) -> u64 {
     largest(qshares, |level| sum(users.iter().map(|user| user.asks.min(level))) <= qshares)
 }
 
-/// Part of the class at `place`: the most of `qshares` that it can have while every other class has
-/// as much by weight, or its whole demand.
+/// Part of the class at `place`: the most of `qshares` that it can have. Every other class must
+/// have as much by weight, or its whole demand.
 fn level_of_class(classes: &[Class], place: usize, qshares: u64) -> u64 {
     let own = &classes[place];
     largest(own.asks.min(qshares), |level| {

@@ -128,8 +128,8 @@ fn a_reservation_is_counted_where_a_listed_machine_of_its_size_is_empty() {
     ]);
 }
 
-/// Otherwise a job that lists it beside a second node would get a target that only the second node
-/// could hold, where another job is confined.
+/// Otherwise a job that lists it beside a second node would get too high a target. Only the second
+/// node could hold it, and another job is confined there.
 #[test]
 fn a_listed_machine_that_may_not_be_used_makes_a_list_no_longer() {
     let cases = [(false, TOP, [6, 4]), (true, TOP, [2, 2]), (false, APART, [2, 2])];
@@ -234,8 +234,8 @@ fn nothing_is_left_for_those_who_need_more_than_the_largest_hole() {
     }
 }
 
-/// A node of 6 in `TOP`, a node of 3 in `SUB`, which lies in it, and a node of 9 in the tree
-/// `APART`. `HEAVY` has twice the weight of the other class.
+/// `TOP` has a node of 6, `SUB`, which lies in it, a node of 3, and the tree `APART` a node of 9.
+/// `HEAVY` has twice the weight of the other class.
 #[test]
 fn classes_compete_where_one_may_use_the_pool_of_the_other() {
     let cases: [(PoolIx, PoolIx, [u64; 2]); 6] = [

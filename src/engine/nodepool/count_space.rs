@@ -2,7 +2,7 @@
 //! preempted.
 //!
 //! Design: "Virtual Machines". Holds a copy of the ideal counts of the capacity matrix ([`Matrix`])
-//! for each pool: what is taken from the copy leaves the matrix as it is.
+//! for each pool. Takings from the copy leave the matrix as it is.
 
 use std::cmp::Reverse;
 use std::ops::RangeInclusive;
@@ -97,8 +97,8 @@ impl CountSpace {
         take(&mut self.pools[pool.0], order, &OrdersWanted::default(), liked)
     }
 
-    /// Takes a whole node of `pool` whose order is in `orders`: of the order of `liked` if there is
-    /// such a node, else the smallest. Returns false if there is none.
+    /// Takes a whole node of `pool` whose order is in `orders`. Prefers a node of the order of
+    /// `liked`, else takes the smallest. Returns false if there is none.
     pub(in crate::engine) fn take_whole(
         &mut self,
         pool: PoolIx,

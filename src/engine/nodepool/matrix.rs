@@ -2,15 +2,15 @@
 //!
 //! Design: "Virtual Machines"; architecture section 7. A cell is a node order and a free order.
 //! Whole nodes are the diagonal, virtual machines the rest. The nshares that an order could get
-//! alone are the weighted sum of the cells. For placing, a cell holds the set of its nodes; for
-//! targets only their number, so that counting begins with a copy of numbers.
+//! alone are the weighted sum of the cells. For placing, a cell holds the set of its nodes. For
+//! targets a cell holds only their number, so that counting begins with a copy of numbers.
 //!
 //! Only cells that have, or had, a node exist: a node of 4,096 quanta needs a single cell and not
 //! 4,096. The cells are in search order: least free space first, then the largest node. So a whole
 //! node comes after nodes in use with equal free space.
 //!
 //! The nodes of a pool differ in nothing else, as nodes have no tags. With tags, each set of tags
-//! in the pool would get a matrix of its own, and a job would search the matrices that suit it.
+//! in the pool would get a matrix of its own. A job would then search the matrices that suit it.
 
 use std::cmp::Reverse;
 use std::ops::RangeInclusive;

@@ -1,8 +1,8 @@
 //! Nodepools in a cycle: the tree of pools, the space for targets, and the free space for
 //! placement.
 //!
-//! Design: "`NodePool`". [`Pools`] says which pools a job may use; [`Rooms`] is the cluster that
-//! What Of and preemption work on; [`CountSpace`] is the ideal cluster that How Much divides into
+//! Design: "`NodePool`". [`Pools`] says which pools a job may use. [`Rooms`] is the cluster that
+//! What Of and preemption work on. [`CountSpace`] is the ideal cluster that How Much divides into
 //! targets. The free space of both is in the capacity matrix (`matrix.rs`). It is built from the
 //! nodes in every cycle, so errors do not accumulate.
 

@@ -7,9 +7,9 @@
 //! Design: "`apportionQShares()`", in the form of architecture section 5: raise the normalised
 //! share (qshares / weight) of the least-served entity. The least served is the entity that will
 //! have the least once it is served. So an entity is served before another entity takes more than
-//! its part, and never for the sake of a process that is more than its part. On equal shares the
-//! larger order comes first, then the entity that already holds the space, then weight or age. An
-//! entity leaves when its demand or all free space that fits it is exhausted.
+//! its part. No entity is served for the sake of a process that is more than its part. On equal
+//! shares the larger order comes first, then the entity that already holds the space, then weight
+//! or age. An entity leaves when its demand or all free space that fits it is exhausted.
 //!
 //! A hundred thousand jobs may take part, and most of them get nothing. So the rank of a user or
 //! job is a plain number. A refusal that holds for all similar jobs is found only once; those jobs

@@ -1,11 +1,11 @@
 //! Bulk step of water-filling: equal to serving nshares in turn as long as no job is refused.
 //!
 //! The next entity is the entity that will have the least once it is served. As long as no job is
-//! refused, the amount of a class does not depend on the rest of the classes, and only rises from
-//! turn to turn. So all grants up to some share come before all grants beyond it. The same holds
-//! for the users of a class and the jobs of a user. Each entity is therefore raised to a share in a
-//! single step, as if it were alone. Only the few nshares for which the order among equals matters
-//! are served in turn.
+//! refused, the amount of a class does not depend on the other classes. It only rises from turn to
+//! turn. So all grants up to some share come before all grants beyond it. The same holds for the
+//! users of a class and the jobs of a user. Each entity is therefore raised to a share in a single
+//! step, as if it were alone. Only the few nshares for which the order among equals matters are
+//! served in turn.
 
 use super::heaps::Rank;
 use super::{Entry, Members, OfClass, Seat, Service, Walk};

@@ -38,7 +38,7 @@ pub(super) fn find_room(
 }
 
 /// True if a node on the list of `job` has space for an nshare of it, or for a reservation of its
-/// size. Usually no such node exists, and a list is much shorter than the list of all nodes.
+/// size. Usually no such node exists, and a list is much shorter than that of all nodes.
 fn has_room_on_list(draft: &Draft<'_>, job: usize) -> bool {
     let order = draft.jobs[job].order.qshares();
     let mut listed = draft.job(job).machines.iter().flatten();

@@ -15,7 +15,7 @@ fn cap(rules: CapRules, held: u64, edit: fn(&mut Job)) -> u64 {
     cap_with(rules, held, 0, edit)
 }
 
-/// The same while so many are `promised`.
+/// The cap of such a job while `promised` nshares are promised to it.
 fn cap_with(rules: CapRules, held: u64, promised: u64, edit: fn(&mut Job)) -> u64 {
     let mut scene = Scene::new(&[64]);
     let id = scene.job(ANN, FAIR, 1, 100);

@@ -10,7 +10,7 @@ fn no_room_stays_idle() {
     scene.breaks(Rule::IdleRoom, |scene| scene.edit(ann).facts.remaining = 2);
 }
 
-/// Fair-share work is no request, though it is counted.
+/// Fair-share work is no request, though it has a target.
 #[test]
 fn room_that_stays_idle_is_found_once() {
     let mut scene = Scene::new(&[2]);
@@ -20,7 +20,7 @@ fn room_that_stays_idle_is_found_once() {
     assert_eq!(scene.broken(), [Rule::IdleRoom]);
 }
 
-/// The free piece is free now, and will be needed when the share beside it has left.
+/// The space is free now, and will be needed when the share beside it has exited.
 #[test]
 fn promised_room_is_not_idle() {
     let mut scene = Scene::new(&[2]);
@@ -68,7 +68,7 @@ fn a_counted_reservation_is_placed_if_a_machine_is_empty() {
     scene.breaks(Rule::UnplacedRequest, |scene| scene.edit(JobId(1)).shares.clear());
 }
 
-/// A node larger than asked may be more than is left of an allotment.
+/// A node larger than requested may be more than is left of an allotment.
 #[test]
 fn a_reservation_under_an_allotment_may_wait_beside_a_larger_machine() {
     let allotted = Some(Mebibytes(8192));

@@ -42,7 +42,8 @@ fn counts_stay_within_caps() {
     scene.breaks(Rule::CountAboveCap, |scene| scene.count(ann, 2));
 }
 
-/// Ann's `[a, b]` and Bob's `[c]` nshares counted, of these orders, with more work than that.
+/// Ann's jobs and Bob's job, each with a class, an order and a target in nshares; each could use
+/// more.
 fn counted(ann: &[(ClassIx, u32, u64)], bob: (ClassIx, u32, u64)) -> Vec<Rule> {
     let mut scene = Scene::new(&[32]);
     let theirs = ann.iter().map(|&job| (ANN, job)).chain([(BOB, bob)]);
@@ -103,7 +104,7 @@ fn what_is_tied_to_its_place_is_not_envied() {
     assert_eq!(tied(|scene, _| scene.machine(0).state.is_quiesced = true), []);
 }
 
-/// The class with the small job grows in what the large order cannot use.
+/// The class with the small job grows in space that the large order cannot use.
 #[test]
 fn leftovers_of_a_peer_are_not_envied() {
     let mut scene = Scene::new(&[2, 1, 1, 1, 1, 1]);

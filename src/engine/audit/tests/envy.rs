@@ -7,7 +7,7 @@ fn at_rest() -> Calm {
 }
 
 /// Ann has nine processes of 1 on a node. Bob's class, of this weight, has a process of 8 on
-/// another node and wants a second: eight of Ann's would have to go.
+/// another node and wants a second. Eight of Ann's would have to go.
 fn weighed(weight: u32, rest_cycles: u64) -> Vec<Rule> {
     let mut scene = Scene::new(&[9, 8]);
     scene.running((ANN, FAIR), 1, 9, 0);
@@ -19,7 +19,7 @@ fn weighed(weight: u32, rest_cycles: u64) -> Vec<Rule> {
     scene.broken()
 }
 
-/// With it Bob has 16, and Ann is left with 1.
+/// With a second process Bob would have 16, and Ann would be left with 1.
 #[test]
 fn a_whole_plan_is_charged_once() {
     assert_eq!(weighed(16, 2), [Rule::Envy]);
@@ -27,7 +27,7 @@ fn a_whole_plan_is_charged_once() {
     assert_eq!(weighed(16, 1), [], "the cluster moves");
 }
 
-/// Ann has so many on Bob's node, where so much is free.
+/// Ann has `anns` processes on a node where `free` quanta are free; Bob could use the node.
 fn beside(anns: u64, free: u64, doctor: impl FnOnce(&mut Scene, JobId, JobId)) -> Vec<Rule> {
     let mut scene = Scene::new(&[anns + free, 2]);
     let ann = scene.running((ANN, FAIR), 1, anns, 0);
@@ -53,7 +53,7 @@ fn only_a_job_that_could_use_more_envies() {
     assert_eq!(beside(6, 0, list), []);
 }
 
-/// An hour for each of Ann's, where 2,000 s may be lost.
+/// Each of Ann's processes costs half of the loss limit of 2,000 s, or just more.
 #[test]
 fn what_is_too_dear_is_no_envy() {
     let invest = |loss| {
@@ -65,7 +65,7 @@ fn what_is_too_dear_is_no_envy() {
     };
     assert_eq!(beside(6, 0, invest(1_000_000)), [Rule::Envy]);
     assert_eq!(beside(6, 0, invest(1_000_001)), []);
-    // The two of least loss are what counts.
+    // The two processes of least loss decide.
     let two = |scene: &mut Scene, ann, bob| {
         invest(3_600_000)(scene, ann, bob);
         for share in &mut scene.edit(ann).shares[3..5] {

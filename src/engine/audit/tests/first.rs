@@ -6,8 +6,8 @@ use crate::engine::audit::ledger::Ledger;
 
 const CID: UserIx = UserIx(2);
 
-/// Nodes of these orders, with Cid among the users, in a cluster that has been quiet for so long
-/// that all have had time to be given something.
+/// Nodes of these orders, and Cid among the users. The cluster has been quiet for so long that the
+/// planner had time to give all jobs a process.
 fn scene(orders: &[u64]) -> Scene {
     let mut scene = Scene::new(orders);
     scene.snapshot.calm.quiet_cycles = 3;
@@ -15,7 +15,7 @@ fn scene(orders: &[u64]) -> Scene {
     scene
 }
 
-/// Ann's class, of twice the weight, has all six; jobs of this order of Bob's, so many, have none.
+/// Ann's class, of twice the weight, has all six. Bob has `jobs` jobs of `order` without a process.
 fn against_heavy(order: u32, jobs: u64) -> Vec<Rule> {
     let mut scene = scene(&[6]);
     let ann = scene.running((ANN, HEAVY), 1, 6, 0);
@@ -134,7 +134,7 @@ fn worse_priority_is_in_nobodys_way() {
     scene.edit(low).facts.remaining = 1;
     scene.count(bob, 1);
     assert_eq!(scene.broken(), [Rule::Starving]);
-    // And is owed only what higher priorities leave.
+    // A lower priority is owed only what higher priorities leave.
     let mut scene = self::scene(&[1]);
     scene.running((ANN, FAIR), 1, 1, 0);
     scene.job(BOB, LOW, 1, 1);
@@ -195,7 +195,7 @@ fn promised_room_is_not_to_be_had() {
     assert_eq!(broken(false), [Rule::IdleRoom, Rule::Starving]);
 }
 
-/// Best fit would put the process of 4 on the node of 5, and then the last has no place.
+/// Best fit would put the process of 4 on the node of 5, and then the last process has no place.
 #[test]
 fn an_arrangement_is_searched_for() {
     let could = |orders: &[u64], processes: &[u32]| {
@@ -231,7 +231,7 @@ fn a_counted_job_has_one_at_rest_and_in_motion() {
     assert_eq!(broken(0, 1), [Rule::Starving]);
 }
 
-/// Ann's only process, of two or three nodes, goes for Bob's second.
+/// Ann, who holds `anns` processes, loses a process that becomes Bob's second.
 fn robbed(anns: u64, rule: PreemptionRule) -> Vec<Rule> {
     let mut scene = scene(&[1, 1, 1]);
     let ann = scene.running((ANN, FAIR), 1, 1, 0);

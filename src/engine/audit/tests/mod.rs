@@ -1,5 +1,5 @@
-//! A pair of schedules for every rule: a small sound schedule without findings, and the same
-//! doctored so that exactly that rule fires.
+//! A pair of schedules for every rule: a small sound schedule, and the same doctored so that
+//! exactly that rule fires.
 
 mod calm;
 mod caps;
@@ -55,8 +55,8 @@ const FREE_GROWTH: CapRules = CapRules {
     loss_limit: CapRules::LOSS_LIMIT,
 };
 
-/// A cluster before and after a cycle. The report is written from what is told here: every job is
-/// counted what it has and is promised, unless told otherwise.
+/// A cluster before and after a cycle. The report is derived: the target of every job is what it
+/// has plus what is promised, unless set by `count`.
 ///
 /// Parts of the planner have their tests begin with such a snapshot, too.
 pub(in crate::engine) struct Scene {
@@ -84,7 +84,7 @@ impl Scene {
         Scene { snapshot, schedule: Schedule::default(), given, deserved }
     }
 
-    /// A job of this order with work for so many processes.
+    /// Adds a job of order `nshare` with work for `work` processes.
     pub(in crate::engine) fn job(
         &mut self,
         user: UserIx,
@@ -228,7 +228,7 @@ impl Scene {
         }
     }
 
-    /// The rules that are broken, each as often as it is.
+    /// The broken rules, with repetitions.
     fn broken(&mut self) -> Vec<Rule> {
         self.report();
         self.broken_as_reported()
@@ -312,7 +312,7 @@ fn topology() -> Topology {
     }
 }
 
-/// Ann's fixed work on two nodes of 4, and a new job of Bob's that gets the space that is left.
+/// Ann's fixed work on two nodes of 4, and a new job of Bob's that gets the free space.
 fn growing(class: ClassIx) -> (Scene, JobId) {
     let mut scene = Scene::new(&[4, 4]);
     scene.running((ANN, FIXED), 1, 2, 0);
@@ -323,7 +323,7 @@ fn growing(class: ClassIx) -> (Scene, JobId) {
     (scene, job)
 }
 
-/// Ann has all four of a node; Bob comes, and is promised a half of it.
+/// Ann has all of a node of 4; Bob comes, and is promised half of it.
 fn sharing(rule: PreemptionRule) -> (Scene, JobId, JobId) {
     let mut scene = Scene::new(&[4]);
     let ann = scene.running((ANN, FAIR), 1, 4, 0);

@@ -4,7 +4,7 @@ use super::*;
 
 #[test]
 fn no_machine_is_over_committed() {
-    // The order of the node is a matter of the counts as well, so the counts stay low.
+    // The order of the node also limits the targets, so the targets stay low.
     let (mut scene, job) = growing(FAIR);
     scene.count(job, 1);
     scene.breaks(Rule::OverCommitted, |scene| scene.machine(0).order = QShares(3));
@@ -174,7 +174,7 @@ fn a_job_may_stay_above_its_cap() {
     assert_eq!(scene.broken(), []);
 }
 
-/// D10: what was granted earlier in the same cycle counts.
+/// D10: earlier grants of the same cycle count.
 #[test]
 fn an_allotment_holds_over_all_trees() {
     let mut scene = Scene::new(&[4, 4, 4]);

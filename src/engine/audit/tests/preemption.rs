@@ -37,7 +37,8 @@ fn a_receipt_agrees_with_its_share() {
     }
 }
 
-/// The class below is of lower priority than what takes from it; it only ought to be fair-share.
+/// The class has a lower priority than the beneficiary's; its only fault is that it is not
+/// fair-share.
 #[test]
 fn only_fair_share_work_is_preempted() {
     let mut scene = Scene::new(&[1]);
@@ -119,7 +120,7 @@ fn better_priority_does_not_take_for_fairness() {
     });
 }
 
-/// Node 1 is emptied anyhow: with Bob's promise there, nothing on node 0 need go.
+/// Node 1 is emptied anyhow: with Bob's promise there, nothing on node 0 need be preempted.
 #[test]
 fn nobody_is_preempted_in_vain() {
     let mut scene = Scene::new(&[2, 2]);
@@ -132,8 +133,8 @@ fn nobody_is_preempted_in_vain() {
     scene.breaks(Rule::Unpaid, |scene| scene.schedule.promises[0].machine = MachineIx(1));
 }
 
-/// Bob gets a share in a free piece beside what is taken for him, which is kept for Ann's fixed
-/// work.
+/// Bob gets a share in free space beside the share preempted for him. The space of the preempted
+/// share is kept for Ann's fixed work.
 #[test]
 fn a_new_share_on_that_very_machine_pays_as_well() {
     let mut scene = Scene::new(&[2, 1]);
@@ -150,7 +151,7 @@ fn a_new_share_on_that_very_machine_pays_as_well() {
     });
 }
 
-/// The second job, which gave to Bob on its own node, is not moved for him.
+/// The second job lost shares to Bob on its own node, but is not moved for him.
 #[test]
 fn what_others_get_who_gave_elsewhere_does_not_pay() {
     let mut scene = Scene::new(&[2, 2, 1]);
@@ -193,8 +194,8 @@ fn not_even_a_small_victim_is_superfluous() {
     });
 }
 
-/// Of a share of 1 that goes for an nshare of 1 nothing is left over, so each of the two plans
-/// could have done with what the other left.
+/// A share of 1 preempted for an nshare of 1 leaves nothing over. So a third victim cannot be
+/// excused by the plan for the other job.
 #[test]
 fn plans_of_others_excuse_no_more_than_they_can_have_left() {
     let mut scene = Scene::new(&[3]);
@@ -294,8 +295,8 @@ fn nobody_is_moved_in_vain_or_needlessly() {
     });
 }
 
-/// Cid is promised the first node. Of Ann's two shares there, a share goes by the rule of fairness,
-/// and a share moves to the place of a share of Bob's.
+/// Cid is promised the first node. Ann has two shares there. A share goes by the rule of fairness,
+/// and the other share moves to the place of a share of Bob's.
 fn moving_in() -> Scene {
     let mut scene = Scene::new(&[2, 2]);
     Arc::make_mut(&mut scene.snapshot.users).push("cid".into());
@@ -349,8 +350,8 @@ fn what_others_are_promised_is_not_the_beneficiary_s() {
     assert_eq!(scene.broken(), []);
 }
 
-/// Two nshares of 3, with 1 free: the first plan takes the share of 2, the second that of 5. In
-/// the end 2 are left over, and still each plan was tight at its time.
+/// Two nshares of 3, with 1 free: the first plan takes the share of 2, the second the share of 5.
+/// In the end 2 are left over, and still each plan was tight at its time.
 #[test]
 fn plans_are_not_blamed_for_those_that_follow() {
     let mut scene = Scene::new(&[8]);
@@ -366,7 +367,7 @@ fn plans_are_not_blamed_for_those_that_follow() {
     });
 }
 
-/// The share of 3 that goes for an nshare of 2 leaves 1, which came too late for the other.
+/// The share of 3 preempted for an nshare of 2 leaves 1, which came too late for the other plan.
 #[test]
 fn plans_are_not_blamed_for_those_of_others() {
     let mut scene = Scene::new(&[4]);
@@ -395,7 +396,7 @@ fn what_a_donor_loses_to_others_is_not_held_against_the_first() {
     assert_eq!(scene.broken(), []);
 }
 
-/// With the promise from before, Bob has as much as Ann would be left with.
+/// With its earlier promise, Bob's job has as much as Ann would be left with.
 #[test]
 fn what_was_promised_before_is_held() {
     let mut scene = Scene::new(&[2, 1]);
@@ -447,7 +448,7 @@ fn what_was_taken_for_is_not_what_was_promised_before() {
     assert_eq!(scene.broken(), []);
 }
 
-/// Of two promises on a node with terminating shares, only the first is from before: Bob has 1, and
+/// Of two promises on a node with terminating shares, only the first is from before. Bob has 1, and
 /// Ann is left with 2.
 #[test]
 fn what_was_promised_once_is_held_once() {
@@ -489,7 +490,8 @@ fn old_promises_are_held_as_far_as_there_is_room() {
     assert_eq!(scene.broken(), []);
 }
 
-/// Of Ann's shares so many of this order go for so many nshares of Bob's, who had nothing.
+/// Ann has `held` shares of `size` and loses `lost` of them for `nshares` nshares of Bob's, who had
+/// nothing.
 fn one_by_one((size, held, lost): (u32, u64, u64), nshares: u64) -> Vec<Rule> {
     let mut scene = Scene::new(&[u64::from(size) * held]);
     let ann = scene.running((ANN, FAIR), size, held, 0);

@@ -3,8 +3,8 @@
 use super::*;
 use crate::model::Millis;
 
-/// Ann has a node of 19 in nshares of 1. Bob, who has so many on a node of his own, takes as many
-/// of hers as there are losses.
+/// Ann has a node of 19 in nshares of 1. Bob has `bobs` on a node of his own, and preempts a share
+/// of hers for each of `losses`.
 fn taken(bobs: u64, losses: &[Millis]) -> (Scene, JobId, JobId) {
     let mut scene = Scene::new(&[19, bobs]);
     let ann = scene.running((ANN, FAIR), 1, 19, 0);
@@ -74,7 +74,7 @@ fn of_two_machines_one_is_the_first() {
     assert_eq!(broken(LIMIT + 1), [Rule::TooDear]);
 }
 
-/// Bob's class has two thirds of a process, and none is counted for it.
+/// Bob's class is due two thirds of a process, and its target is 0 or 1.
 #[test]
 fn a_first_process_that_is_neither_owed_nor_counted_has_its_price() {
     let broken = |loss, given| {

@@ -1,8 +1,9 @@
-//! Names must exist, the report is about the jobs of the snapshot, and findings say who and where.
+//! Names must exist, the report is about the jobs of the snapshot, and findings name entities and
+//! nodes.
 
 use super::*;
 
-/// Dashboards count by them, and recorded scenarios name them.
+/// Dashboards count by codes, and recorded scenarios name them.
 #[test]
 fn codes_are_stable() {
     let codes = [
