@@ -174,14 +174,14 @@ fn choose_victims(
     // One large share may do where the small ones before it use the entitlement up, or cost too much.
     if !is_enough(&best) {
         entitlement.reset();
-        candidates.sort_by_key(|victim| (Reverse(victim.order), Reverse(victim.class)));
+        candidates.sort_by_key(|victim| (Reverse(victim.order), victim.class, victim.rank));
         let other = take_in_turn(entitlement, &candidates, missing);
         best = best.into_iter().chain(other).min_by_key(beyond);
     }
     // Or small ones from several sides where a large one of one side is too much.
     if !is_enough(&best) {
         entitlement.reset();
-        candidates.reverse();
+        candidates.sort_by_key(|victim| (victim.order, victim.class, victim.rank));
         let other = take_in_turn(entitlement, &candidates, missing);
         best = best.into_iter().chain(other).min_by_key(beyond);
     }

@@ -128,6 +128,22 @@ fn a_plan_is_charged_as_a_whole() {
     }
 }
 
+/// Of Ann's 9 four may go for Bob's process of 4: not the one of 3, which has the least work, with one of
+/// 2, but two of 2.
+#[test]
+fn of_processes_of_one_size_those_with_the_least_work_go() {
+    let mut scene = scene(&[9, 4], &[(ANN, 3, 1), (ANN, 2, 3), (BOB, 4, 0)]);
+    scene.hold(JobId(3), 1, 1);
+    for (place, investment) in [300_000, 100_000, 200_000].into_iter().enumerate() {
+        scene.edit(JobId(2)).shares[place].facts =
+            ShareFacts { is_initialized: true, initialization: 0, investment };
+    }
+    let draft = counted(&scene.snapshot, &[0, 1, 2]);
+    let plan = Reclaim::new(&draft).best_plan(&draft, 2).unwrap();
+    let holdings: Vec<Holding> = plan.victims.iter().map(|victim| victim.holding).collect();
+    assert_eq!(holdings, [1, 2].map(|share| Holding { job: 1, share }));
+}
+
 #[test]
 fn what_a_better_off_side_has_above_its_count_goes() {
     let bobs = |held| scene(&[9], &[(ANN, 1, 2), (BOB, 1, held)]);
