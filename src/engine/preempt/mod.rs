@@ -78,7 +78,14 @@ pub(super) fn make_room(draft: &mut Draft<'_>) {
     let mut reclaim = Reclaim::new(draft);
     let late: BTreeSet<JobId> = draft.snapshot.put_off.iter().copied().collect();
     if !late.is_empty() {
-        make_room_for_those(draft, &mut reclaim, |draft, job| late.contains(&draft.jobs[job].id));
+        let is_late = |draft: &Draft<'_>, job: usize| late.contains(&draft.jobs[job].id);
+        make_room_for_those(draft, &mut reclaim, is_late);
+        // That was their turn, also where free room was enough for them.
+        if draft.put_off.is_empty() {
+            for job in (0..draft.jobs.len()).filter(|&job| is_late(draft, job)) {
+                reclaim.take_turn(job);
+            }
+        }
     }
     if draft.put_off.is_empty() {
         make_room_for_those(draft, &mut reclaim, |_, _| true);
