@@ -9,9 +9,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::calm::is_at_rest;
 use super::ledger::Ledger;
+use super::lines::JobLine;
 use super::owed::Group;
 use crate::engine::{Expansion, Promise};
-use crate::model::{ClassIx, JobId, MachineIx, PoolIx, SharePhase, count};
+use crate::model::{ClassIx, ClassPolicy, JobId, MachineIx, PoolIx, SharePhase, count};
 
 /// Steps of the search beyond the first node for each job. Each step tries another node.
 pub(super) const TRIES: usize = 4_000;
@@ -108,27 +109,48 @@ struct Search<'l, 'a> {
     items: Vec<Item>,
 }
 
+/// The jobs that an arrangement may give their first process on another node than they hold it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Moves {
+    /// No job: each keeps a process where it is.
+    None,
+    /// Jobs whose processes are all on this node.
+    From(MachineIx),
+    /// All jobs.
+    All,
+}
+
 /// True if the search found an arrangement in which each job at `places` has a process or a
 /// promise. The jobs are of the same group. `tries` limits the search steps beyond the first node
 /// for each job.
 ///
-/// A job that has processes keeps a process where it is, unless it may be moved. Moves need an idle
-/// cluster, defragmentation, and a job that may get new shares.
+/// Moves need an idle cluster, defragmentation, and a job that may get new shares. The targets of
+/// waiting jobs that cannot be preempted keep their space.
 pub(super) fn is_arrangeable(
     ledger: &Ledger<'_>,
     group: Group,
     places: impl IntoIterator<Item = usize>,
     tries: usize,
+    moves: Moves,
 ) -> bool {
     let rooms = Rooms::of(ledger, group);
     let homes = homes(ledger);
     let may_move = is_at_rest(ledger) && ledger.snapshot.topology.settings.defragmentation;
+    let is_movable = |place: usize| {
+        may_move
+            && ledger.owed.is_startable[place]
+            && match moves {
+                Moves::None => false,
+                Moves::From(ix) => homes.get(&place).is_some_and(|at| at.iter().eq([&ix])),
+                Moves::All => true,
+            }
+    };
     let mut items = Vec::new();
     for place in places {
         let line = &ledger.jobs[place];
         // Shares that a job gains in this cycle do not free its last process before the next cycle.
         let held = line.held - line.lost;
-        let is_pinned = 0 < held && !(may_move && ledger.owed.is_startable[place]);
+        let is_pinned = 0 < held && !is_movable(place);
         let at = homes.get(&place).filter(|_| is_pinned);
         // A process on a node out of scheduling takes no space from the rest.
         let is_apart = at.is_some_and(|at| at.iter().any(|ix| !rooms.by_machine.contains_key(ix)));
@@ -136,6 +158,16 @@ pub(super) fn is_arrangeable(
         if !is_placed && !is_apart {
             let list = at.map(|at| at.iter().copied().collect());
             let list = list.or_else(|| line.job.machines.clone());
+            items.push(Item { order: line.order(), class: line.job.class, list });
+        }
+    }
+    for line in waiting_for_good(ledger, group) {
+        // A whole machine may be more than any arrangement leaves.
+        if line.class.policy == Policy::Reserve {
+            return false;
+        }
+        for _ in line.has()..line.report.given.0 {
+            let list = line.job.machines.clone();
             items.push(Item { order: line.order(), class: line.job.class, list });
         }
     }
@@ -153,6 +185,20 @@ pub(super) fn is_arrangeable(
     items.sort_by_key(|(choices, item)| (0 < tries && 1 < *choices, Reverse(item.order), *choices));
     search.items = items.into_iter().map(|(_, item)| item).collect();
     search.could_fit() && search.run(tries)
+}
+
+/// Waiting jobs that cannot be preempted, below their target in the tree of `group`, of its priority or
+/// a higher one.
+fn waiting_for_good<'l, 'a>(
+    ledger: &'l Ledger<'a>,
+    (tree, priority): Group,
+) -> impl Iterator<Item = &'l JobLine<'a>> {
+    ledger.jobs.iter().filter(move |line| {
+        !line.is_fair_share()
+            && line.class.priority <= priority
+            && ledger.snapshot.topology.top_of(line.class.pool) == tree
+            && line.has() < line.report.given.0
+    })
 }
 
 /// The nodes on which each fair-share job has processes that stay.

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeSet;
 
-use super::arrange::{TRIES, is_arrangeable};
+use super::arrange::{Moves, TRIES, is_arrangeable};
 use super::calm::is_at_rest;
 use super::finding::{Finding, Rule};
 use super::ledger::Ledger;
@@ -19,8 +19,8 @@ use crate::engine::{HeldBack, PreemptionRule};
 ///
 /// Jobs whose search was put off are exempt. A cycle that preempted anything is exempt as well: a
 /// job's space may have to be freed before the next job can have its own. Terminating shares still
-/// occupy their space, and promises theirs. Processes have to be moved only in an idle cluster,
-/// with defragmentation on.
+/// occupy their space, and promises theirs. Processes have to be moved only in an idle cluster, with
+/// defragmentation on, and from a single node.
 pub(super) fn check_first(ledger: &Ledger<'_>, findings: &mut Vec<Finding>) {
     if ledger.victims.iter().any(|victim| is_taken_by_peer(ledger, victim)) {
         return;
@@ -32,6 +32,9 @@ pub(super) fn check_first(ledger: &Ledger<'_>, findings: &mut Vec<Finding>) {
             continue;
         }
         for place in starving {
+            if is_at_rest(ledger) && !is_one_machine_away(ledger, group, owed, place) {
+                continue;
+            }
             let (id, all) = (ledger.jobs[place].job.id, owed.len());
             let detail = format!(
                 "job {id} is owed a process and has nothing, though all {all} that are owed one could have one"
@@ -46,16 +49,33 @@ pub(super) fn check_first(ledger: &Ledger<'_>, findings: &mut Vec<Finding>) {
 /// fit.
 fn goes_first(ledger: &Ledger<'_>, group: Group, owed: &BTreeSet<usize>) -> bool {
     if !is_at_rest(ledger) {
-        return is_arrangeable(ledger, group, owed.iter().copied(), TRIES);
+        return is_arrangeable(ledger, group, owed.iter().copied(), TRIES, Moves::None);
     }
-    // Promises have their places already, which first fit would not know.
-    if !ledger.schedule.promises.is_empty() {
+    // Promises and starting processes have their places already, which first fit would not know.
+    let schedule = ledger.schedule;
+    if !schedule.promises.is_empty() || !schedule.expansions.is_empty() {
         return false;
     }
     let places = groups(ledger).remove(&group).unwrap_or_default();
     let all =
         places.into_iter().filter(|place| ledger.owed.is_startable[*place] || owed.contains(place));
-    is_arrangeable(ledger, group, all, 0)
+    is_arrangeable(ledger, group, all, 0, Moves::All)
+}
+
+/// Whether the job at `place` could have a process beside all those `owed` one that have one, where only
+/// jobs on one machine are moved. What is moved is not itself cleared a machine for.
+fn is_one_machine_away(
+    ledger: &Ledger<'_>,
+    group: Group,
+    owed: &BTreeSet<usize>,
+    place: usize,
+) -> bool {
+    let line = &ledger.jobs[place];
+    let items = || owed.iter().copied().filter(|&job| job == place || 0 < ledger.jobs[job].has());
+    let is_enough = |moves| is_arrangeable(ledger, group, items(), TRIES, moves);
+    let mut machines =
+        ledger.machines_with_ix().filter(|(ix, _)| ledger.would_take(line, *ix).is_some());
+    is_enough(Moves::None) || machines.any(|(ix, _)| is_enough(Moves::From(ix)))
 }
 
 /// Cycles within which the planner has to give a first process.

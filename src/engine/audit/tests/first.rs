@@ -1,7 +1,7 @@
 //! Jobs that are owed a first process, and jobs that could have a process.
 
 use super::*;
-use crate::engine::audit::arrange::{TRIES, is_arrangeable};
+use crate::engine::audit::arrange::{Moves, TRIES, is_arrangeable};
 use crate::engine::audit::ledger::Ledger;
 
 const CID: UserIx = UserIx(2);
@@ -195,6 +195,55 @@ fn promised_room_is_not_to_be_had() {
     assert_eq!(broken(false), [Rule::IdleRoom, Rule::Starving]);
 }
 
+/// As [`in_the_way`], with a process that starts beside Bob's: first fit would not know where.
+#[test]
+fn what_starts_has_its_place() {
+    let starts = |is_starting: bool| {
+        in_the_way(2, |scene| {
+            if is_starting {
+                let other = scene.job(BOB, LOW, 1, 1);
+                scene.expand(other, 1);
+            }
+        })
+    };
+    assert_eq!(starts(true), []);
+    assert_eq!(starts(false), [Rule::Starving]);
+}
+
+/// Cid is owed a process of 3. Ann's 4 may go to the node of 4 only once Bob's process has left it. If
+/// Bob's has 3, two nodes would have to be cleared; if it has 2, there is space beside Ann's.
+#[test]
+fn what_is_moved_has_no_machine_cleared_for_it() {
+    let broken = |bobs: u32| {
+        let mut scene = scene(&[4, 6]);
+        scene.running((ANN, FAIR), 4, 1, 1);
+        scene.running((BOB, FAIR), bobs, 1, 0);
+        let cid = scene.job(CID, HEAVY, 3, 1);
+        scene.count(cid, 1);
+        scene.snapshot.calm.rest_cycles = 2;
+        scene.broken()
+    };
+    assert_eq!(broken(2), [Rule::Starving]);
+    assert_eq!(broken(3), []);
+}
+
+/// Cid is owed a process of the 3 that Ann has, unless fixed work waits for all that she can spare.
+#[test]
+fn what_is_counted_for_work_that_stays_is_not_to_be_had() {
+    let broken = |fixed: u64| {
+        let mut scene = scene(&[3]);
+        let ann = scene.running((ANN, FAIR), 1, 3, 0);
+        scene.count(ann, 2 - 2 * fixed);
+        let cid = scene.job(CID, FAIR, 1, 1);
+        scene.count(cid, 1);
+        let bob = scene.job(BOB, FIXED, 2, 1);
+        scene.count(bob, fixed);
+        scene.broken()
+    };
+    assert_eq!(broken(0), [Rule::Starving]);
+    assert_eq!(broken(1), []);
+}
+
 /// Best fit would put the process of 4 on the node of 5, and then the last process has no place.
 #[test]
 fn an_arrangement_is_searched_for() {
@@ -205,7 +254,7 @@ fn an_arrangement_is_searched_for() {
         }
         scene.report();
         let ledger = Ledger::open(&scene.snapshot, &scene.schedule).unwrap();
-        is_arrangeable(&ledger, (TOP, 10), 0..processes.len(), TRIES)
+        is_arrangeable(&ledger, (TOP, 10), 0..processes.len(), TRIES, Moves::All)
     };
     assert!(could(&[6, 5], &[4, 3, 2, 2]));
     assert!(!could(&[6, 5], &[4, 3, 3, 2]));
