@@ -19,6 +19,7 @@ mod limits;
 mod metrics;
 mod node_list;
 mod owner_request;
+mod past_cycles;
 mod published;
 pub(crate) mod queries;
 mod state;
@@ -45,6 +46,7 @@ pub use limits::Limits;
 pub(crate) use metrics::metrics_text;
 pub use metrics::{Meters, Reread};
 pub use owner_request::{AuditNote, ConfigAsk, ConfigRefusal, Request};
+pub use past_cycles::{CyclesOnRecord, FromRecord, NoPastCycle, PastCycle, PastCycles, Record};
 pub use published::{CycleTimes, Published, ScheduleText};
 pub use state::ApiState;
 
@@ -159,6 +161,7 @@ fn documented(state: &ApiState) -> OpenApiRouter<ApiState> {
         .routes(routes!(queries::get_load))
         .routes(routes!(queries::get_occupancy))
         .routes(routes!(queries::get_status))
+        .routes(routes!(queries::get_cycles))
         .routes(routes!(ingest::orchestrators::get_orchestrators))
         .routes(routes!(queries::get_clients));
     // Only long polls and streams may exceed the time limit.

@@ -331,3 +331,16 @@ pub fn share_counts(view: &View) -> wire::ShareCounts {
 pub async fn get_clients(State(state): State<ApiState>) -> Json<ClientList> {
     Json(state.clients.heaviest())
 }
+
+/// Range of the past cycles that the dashboard shows with `?cycle=` and that `apportion replay`
+/// computes again.
+#[utoipa::path(get, path = "/v1/cycles", tag = "queries",
+    responses((status = 200, body = wire::CycleRange)))]
+pub async fn get_cycles(State(state): State<ApiState>) -> Json<wire::CycleRange> {
+    let on_record = state.past_cycles.on_record().await;
+    Json(wire::CycleRange {
+        cycle: state.latest().view.cycle,
+        oldest: on_record.map(|cycles| cycles.oldest),
+        newest: on_record.map(|cycles| cycles.newest),
+    })
+}

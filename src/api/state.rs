@@ -19,6 +19,7 @@ use crate::api::limits::Limits;
 use crate::api::metrics::client_stats::Clients;
 use crate::api::node_list::NodeLists;
 use crate::api::owner_request::{AuditNote, Request};
+use crate::api::past_cycles::{PastCycles, Record};
 use crate::api::published::Published;
 use crate::auth::{Actor, Gatekeeper, Reread};
 use crate::scheduler::{AdminCommand, CommandOutcome};
@@ -37,6 +38,8 @@ pub struct Shared {
     pub stop: CancellationToken,
     /// Past events.
     pub past_events: Arc<dyn PastEvents>,
+    /// The cluster after past cycles.
+    pub past_cycles: Arc<dyn PastCycles>,
     /// Permissions of callers.
     pub gatekeeper: Arc<Gatekeeper>,
     /// Heartbeats of nodes.
@@ -67,7 +70,7 @@ impl ApiState {
         requests: mpsc::Sender<Request>,
         sequence: Option<u64>,
         limits: Limits,
-        past_events: Arc<dyn PastEvents>,
+        record: Record,
         gatekeeper: Arc<Gatekeeper>,
         stop: CancellationToken,
     ) -> ApiState {
@@ -78,7 +81,8 @@ impl ApiState {
             board,
             limits,
             stop,
-            past_events,
+            past_events: record.events,
+            past_cycles: record.cycles,
             gatekeeper,
             hearing,
             clients: Clients::default(),

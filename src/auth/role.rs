@@ -85,6 +85,7 @@ const TABLE: &[(&str, &str, Permission)] = &[
     ("GET", "/v1/schedule", READ),
     ("GET", "/v1/events", READ),
     ("GET", "/v1/status", READ),
+    ("GET", "/v1/cycles", READ),
     ("GET", "/v1/clients", READ),
     ("GET", "/v1/nodes", READ),
     ("GET", "/v1/nodes/{name}", READ),

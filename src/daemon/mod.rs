@@ -26,6 +26,7 @@ mod life;
 mod live;
 mod notify;
 mod owner;
+mod past_cycles;
 mod pulse;
 mod record;
 mod refused;
@@ -57,6 +58,7 @@ use feed::Feed;
 use life::LifeSigns;
 use live::LiveConfig;
 use owner::SchedulerTask;
+use past_cycles::Replays;
 
 /// Requests that wait for the scheduler; a handler waits for a free place before it sends another
 /// request.
@@ -146,13 +148,13 @@ pub async fn serve_beside(
     say_if_lost(&glance, store.path());
     let (requests, inbox) = mpsc::channel(QUEUE);
     let board = Arc::new(Board::new(owner::first_picture(&config, &glance)));
-    let feed = Arc::new(Feed::new(store.path().to_owned()));
+    let record = record_at(store.path(), &stop);
     let state = ApiState::new(
         Arc::clone(&board),
         requests,
         glance.sequence,
         api_limits(limits),
-        feed,
+        record,
         Arc::clone(&gatekeeper),
         stop.clone(),
     );
@@ -193,6 +195,14 @@ fn gatekeeper_of(config: &Config) -> Result<Gatekeeper, AccessError> {
     let DaemonSettings { limits, access, .. } = &config.daemon;
     let gatekeeper = Gatekeeper::open(access, limits)?;
     if config.orchestrator.enabled { gatekeeper.publishing_itself() } else { Ok(gatekeeper) }
+}
+
+/// The readers of the store at `path`, until the daemon stops.
+fn record_at(path: &Path, stop: &CancellationToken) -> api::Record {
+    api::Record {
+        events: Arc::new(Feed::new(path.to_owned())),
+        cycles: Arc::new(Replays::new(path.to_owned(), stop.clone())),
+    }
 }
 
 /// Returns the orchestrator whose publications count, if the store knows it.

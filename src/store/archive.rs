@@ -69,6 +69,16 @@ impl Archive {
         books.map_err(|source| StoreError::of("read", &self.path, source))
     }
 
+    /// The cycles after which there are books on record, the newest first.
+    ///
+    /// # Errors
+    ///
+    /// If the file cannot be read.
+    pub async fn books_at(&mut self) -> Result<Vec<u64>, StoreError> {
+        let cycles = journal::books_at(&mut self.connection).await;
+        cycles.map_err(|source| StoreError::of("read", &self.path, source))
+    }
+
     /// At most `limit` cycles after `cycle`, oldest first.
     ///
     /// # Errors

@@ -216,6 +216,13 @@ pub(super) async fn books_before(
     row.map(books).transpose()
 }
 
+/// Returns the cycles that have a checkpoint, newest first.
+pub(super) async fn books_at(connection: &mut SqliteConnection) -> Result<Vec<u64>, sqlx::Error> {
+    let sql = "select cycle from books order by cycle desc";
+    let cycles: Vec<i64> = query_scalar(sql).fetch_all(connection).await?;
+    Ok(cycles.into_iter().map(from_sql).collect())
+}
+
 /// Returns at most `limit` planned cycles after `after`, oldest first.
 pub(super) async fn cycles_after(
     connection: &mut SqliteConnection,

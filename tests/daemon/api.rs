@@ -614,6 +614,7 @@ async fn the_document_lists_every_route() {
         "/v1/config/generations",
         "/v1/config/generations/{generation}",
         "/v1/config/plan",
+        "/v1/cycles",
         "/v1/events",
         "/v1/heartbeats",
         "/v1/jobs",

@@ -37,6 +37,7 @@ const PATHS: &[(&str, &[(&str, &str)])] = &[
     ("/v1/schedule", &[("GET", LOOK)]),
     ("/v1/events", &[("GET", LOOK)]),
     ("/v1/status", &[("GET", LOOK)]),
+    ("/v1/cycles", &[("GET", LOOK)]),
     ("/v1/clients", &[("GET", LOOK)]),
     ("/v1/nodes", &[("GET", LOOK)]),
     ("/v1/nodes/n1", &[("GET", LOOK)]),

@@ -128,6 +128,8 @@ pub enum Code {
     BadTransport,
     /// Events that are not kept any more.
     EventsGone,
+    /// A past cycle that is not on record.
+    CycleNotOnRecord,
     /// No such path.
     NoSuchPath,
     /// No such method on this path.
@@ -209,7 +211,7 @@ impl Code {
             Code::UnknownGeneration => ("G002", ABSENT, "the configuration is not on record"),
             Code::UnreadableConfiguration => ("G003", REFUSED, "the configuration cannot be read"),
             Code::UnknownJob => ("Q001", ABSENT, "the work is unknown"),
-            Code::EventsGone => ("Q002", StatusCode::GONE, "the events are not kept any more"),
+            Code::EventsGone | Code::CycleNotOnRecord => self.facts_of_the_past(),
             Code::BadTransport => ("T001", BAD, "the request is not plain HTTP"),
             Code::NoSuchPath => ("T002", ABSENT, "no such path"),
             Code::NoSuchMethod => ("T002", NO_METHOD, "no such method on this path"),
@@ -222,6 +224,15 @@ impl Code {
             Code::TooSlow => ("T012", StatusCode::REQUEST_TIMEOUT, "the body comes too slowly"),
             Code::NotReady => ("T007", StatusCode::SERVICE_UNAVAILABLE, "nothing is scheduled yet"),
             Code::Stopping => ("T008", StatusCode::SERVICE_UNAVAILABLE, "the daemon is stopping"),
+        }
+    }
+
+    /// Facts of errors about what is no longer stored.
+    fn facts_of_the_past(self) -> (&'static str, StatusCode, &'static str) {
+        if self == Code::EventsGone {
+            ("Q002", StatusCode::GONE, "the events are not kept any more")
+        } else {
+            ("Q003", ABSENT, "the cycle is not on record")
         }
     }
 

@@ -7,6 +7,7 @@
 mod admin;
 mod clients;
 mod config;
+mod cycles;
 mod events;
 pub(crate) mod from_view;
 mod jobs;
@@ -25,6 +26,7 @@ pub use config::{
     ConfigChange, ConfigGeneration, ConfigHistory, ConfigImpact, ConfigInfo, ConfigPlan,
     ConfigRequest, ConfigSetting, JobEviction, JobParked, JobRefused, NodeMove,
 };
+pub use cycles::CycleRange;
 pub use events::{AddedShare, ChangedNode, Event, EventPage, Happening, RefusedWork, RemovedShare};
 pub use jobs::{Disposition, JobInfo, JobPage, JobSums, ShareInfo, ShareState};
 pub use nodes::{

@@ -1,0 +1,335 @@
+//! Past cycles, computed again beside the daemon: from the nearest checkpoint before them, on a
+//! thread of their own, one request at a time.
+//!
+//! The scheduler's thread takes no part in it and waits for nothing here. Time is bounded: a replay
+//! that takes long answers "not yet" and keeps what it has, so that the next request goes on from
+//! there. Memory is bounded: some views, and one scheduler.
+
+use std::collections::VecDeque;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use tokio::runtime::Handle;
+use tokio::sync::{Semaphore, mpsc};
+use tokio::task::spawn_blocking;
+use tokio_util::sync::CancellationToken;
+
+use super::resume::digest_of;
+use crate::api::{self, CyclesOnRecord, FromRecord, NoPastCycle, PastCycles};
+use crate::journal::{Replay, Trouble};
+use crate::scheduler::View;
+use crate::store::{Archive, PastCycle, StoreError};
+
+/// So many views are kept: a slider goes back and forth.
+const KEPT: usize = 4;
+
+/// So many requests may wait for the one that is computed.
+const WAITING: usize = 8;
+
+/// So long one request may compute.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// So many cycles are read at a time.
+const CHUNK: u32 = 64;
+
+/// So long the ends of the record are taken for what they were.
+const RANGE_AGE: Duration = Duration::from_secs(2);
+
+/// So much computing the charts of a new start are worth; what is older is shown by a cycle for each
+/// checkpoint.
+const COURSE_WORK: Duration = Duration::from_secs(15);
+
+/// The course rests so many times as long as it computes: a cycle that is due comes first.
+const REST: u32 = 2;
+
+/// It rests so long at most: whoever stops the daemon waits for it.
+const REST_MAX: Duration = Duration::from_millis(500);
+
+/// The past cycles of one record.
+#[derive(Debug)]
+pub struct Replays {
+    shared: Arc<Shared>,
+    stop: CancellationToken,
+}
+
+#[derive(Debug)]
+struct Shared {
+    path: PathBuf,
+    stop: CancellationToken,
+    /// Whose turn it is, and the way the last one came.
+    way: Arc<tokio::sync::Mutex<Way>>,
+    waiting: Semaphore,
+    /// The latest views, the newest first.
+    views: Mutex<VecDeque<Arc<api::PastCycle>>>,
+    range: tokio::sync::Mutex<Range>,
+}
+
+/// The ends of the record, as they were when they were last read.
+#[derive(Debug, Default)]
+struct Range {
+    archive: Option<Archive>,
+    read: Option<(Instant, Option<CyclesOnRecord>)>,
+}
+
+/// A replay on its way.
+#[derive(Debug, Default)]
+struct Way {
+    archive: Option<Archive>,
+    /// The replay, and when its last cycle ran.
+    at: Option<(Replay, i64)>,
+}
+
+/// Why a replay ended before the cycle that was asked for.
+enum Stuck {
+    /// There are no such cycles.
+    NotOnRecord,
+    /// It took too long, or the daemon stops.
+    NotYet,
+    /// The record cannot be read, or leads elsewhere.
+    Unreadable(String),
+}
+
+impl From<StoreError> for Stuck {
+    fn from(error: StoreError) -> Stuck {
+        Stuck::Unreadable(error.to_string())
+    }
+}
+
+impl From<Trouble> for Stuck {
+    fn from(trouble: Trouble) -> Stuck {
+        Stuck::Unreadable(trouble.to_string())
+    }
+}
+
+impl Replays {
+    /// The past cycles in the record at `path`, until the daemon stops.
+    pub fn new(path: PathBuf, stop: CancellationToken) -> Replays {
+        let shared = Shared {
+            path,
+            stop: stop.clone(),
+            way: Arc::default(),
+            waiting: Semaphore::new(WAITING),
+            views: Mutex::default(),
+            range: tokio::sync::Mutex::default(),
+        };
+        Replays { shared: Arc::new(shared), stop }
+    }
+}
+
+impl PastCycles for Replays {
+    fn on_record(&self) -> FromRecord<'_, Option<CyclesOnRecord>> {
+        Box::pin(self.shared.range())
+    }
+
+    fn after(&self, cycle: u64) -> FromRecord<'_, Result<Arc<api::PastCycle>, NoPastCycle>> {
+        Box::pin(async move {
+            if let Some(known) = self.shared.known(cycle) {
+                return Ok(known);
+            }
+            let Ok(_place) = self.shared.waiting.try_acquire() else {
+                return Err(NoPastCycle::Busy);
+            };
+            let way = Arc::clone(&self.shared.way).lock_owned().await;
+            if let Some(known) = self.shared.known(cycle) {
+                return Ok(known);
+            }
+            let (shared, here) = (Arc::clone(&self.shared), Handle::current());
+            let computed = spawn_blocking(move || {
+                let mut way = way;
+                let found = here.block_on(way.to(&shared, cycle));
+                found.map(|past| shared.keep(past))
+            });
+            match computed.await {
+                Ok(Ok(past)) => Ok(past),
+                Ok(Err(Stuck::NotYet)) => Err(NoPastCycle::NotYet),
+                Ok(Err(Stuck::NotOnRecord)) => {
+                    Err(NoPastCycle::NotOnRecord(self.shared.range().await))
+                }
+                Ok(Err(Stuck::Unreadable(why))) => {
+                    tracing::error!(cycle, why, "a past cycle cannot be computed again");
+                    Err(NoPastCycle::Unreadable(why))
+                }
+                Err(error) => {
+                    tracing::error!(cycle, %error, "a past cycle cannot be computed again");
+                    Err(NoPastCycle::Unreadable("the log says why".to_owned()))
+                }
+            }
+        })
+    }
+
+    fn course(&self) -> mpsc::Receiver<api::PastCycle> {
+        let (views, all) = mpsc::channel(1);
+        let (path, stop, here) = (self.shared.path.clone(), self.stop.clone(), Handle::current());
+        spawn_blocking(move || {
+            let course = Course { path, stop, views, worked: Duration::ZERO };
+            if let Err(Stuck::Unreadable(why)) = here.block_on(course.run()) {
+                tracing::warn!(why, "charts begin anew: the record cannot be computed again");
+            }
+        });
+        all
+    }
+}
+
+impl Shared {
+    async fn range(&self) -> Option<CyclesOnRecord> {
+        let mut range = self.range.lock().await;
+        if let Some((at, known)) = range.read
+            && at.elapsed() < RANGE_AGE
+        {
+            return known;
+        }
+        let read = range.read_anew(&self.path).await;
+        let read = read.map_err(|error| tracing::error!(%error, "the record cannot be read"));
+        let read = read.ok().flatten();
+        range.read = Some((Instant::now(), read));
+        read
+    }
+
+    fn known(&self, cycle: u64) -> Option<Arc<api::PastCycle>> {
+        let views = self.views.lock().unwrap_or_else(PoisonError::into_inner);
+        views.iter().find(|past| past.view.cycle == cycle).cloned()
+    }
+
+    fn keep(&self, past: api::PastCycle) -> Arc<api::PastCycle> {
+        let past = Arc::new(past);
+        let mut views = self.views.lock().unwrap_or_else(PoisonError::into_inner);
+        views.truncate(KEPT - 1);
+        views.push_front(Arc::clone(&past));
+        past
+    }
+}
+
+impl Range {
+    async fn read_anew(&mut self, path: &Path) -> Result<Option<CyclesOnRecord>, StoreError> {
+        let mut archive = match self.archive.take() {
+            Some(archive) => archive,
+            None => Archive::open(path).await?,
+        };
+        let range = archive.range().await?;
+        self.archive = Some(archive);
+        Ok(range.map(|(oldest, newest)| CyclesOnRecord { oldest, newest }))
+    }
+}
+
+impl Way {
+    /// The cluster after `cycle`.
+    async fn to(&mut self, shared: &Shared, cycle: u64) -> Result<api::PastCycle, Stuck> {
+        // After a failure all begins anew.
+        let (archive, at) = (self.archive.take(), self.at.take());
+        let mut archive = match archive {
+            Some(archive) => archive,
+            None => Archive::open(&shared.path).await?,
+        };
+        let books = archive.books_before(cycle).await?.ok_or(Stuck::NotOnRecord)?;
+        let is_on_the_way = |(replay, _): &(Replay, i64)| {
+            // Books alone are not what a cycle decided.
+            (books.cycle + 1..=cycle).contains(&replay.scheduler().cycle())
+        };
+        let (mut replay, mut at_ms) = match at.filter(is_on_the_way) {
+            Some(at) => at,
+            None => (Replay::from(books.cycle, &books.sealed)?, 0),
+        };
+        let started = Instant::now();
+        while replay.scheduler().cycle() < cycle {
+            let next = archive.cycles_after(replay.scheduler().cycle(), CHUNK).await?;
+            if next.is_empty() {
+                return Err(Stuck::NotOnRecord);
+            }
+            for past in next.into_iter().take_while(|past| past.cycle <= cycle) {
+                at_ms = past.at_ms;
+                replay = computed(replay, past)?.0;
+                if shared.stop.is_cancelled() {
+                    return Err(Stuck::NotYet);
+                }
+                if PATIENCE < started.elapsed() && replay.scheduler().cycle() < cycle {
+                    self.archive = Some(archive);
+                    self.at = Some((replay, at_ms));
+                    return Err(Stuck::NotYet);
+                }
+            }
+        }
+        let view = replay.scheduler().view();
+        self.archive = Some(archive);
+        self.at = Some((replay, at_ms));
+        Ok(api::PastCycle { at_ms, view })
+    }
+}
+
+/// The next cycle. What was written by another version may be more than a message can say.
+fn computed(mut replay: Replay, past: PastCycle) -> Result<(Replay, View), Stuck> {
+    let PastCycle { cycle, beginning, batches, digest, .. } = past;
+    let outcome = catch_unwind(AssertUnwindSafe(|| -> Result<(Replay, View), Trouble> {
+        if let Some(books) = beginning {
+            // What came before does not lead here: the daemon took over from a publication.
+            replay = Replay::from(cycle - 1, &books)?;
+        }
+        let view = replay.cycle(cycle, &batches, &digest_of(digest.as_deref()))?;
+        Ok((replay, view))
+    }));
+    match outcome {
+        Ok(view) => Ok(view?),
+        Err(panic) => Err(Stuck::Unreadable(super::message_of(panic.as_ref()))),
+    }
+}
+
+/// The way through all that is on record, for charts.
+struct Course {
+    path: PathBuf,
+    stop: CancellationToken,
+    views: mpsc::Sender<api::PastCycle>,
+    /// So long it has computed.
+    worked: Duration,
+}
+
+impl Course {
+    async fn run(mut self) -> Result<(), Stuck> {
+        let mut archive = Archive::open(&self.path).await?;
+        let Some((_, newest)) = archive.range().await? else { return Ok(()) };
+        let mut until = newest;
+        for start in archive.books_at().await? {
+            if start < until && !self.segment(&mut archive, start, until).await? {
+                return Ok(());
+            }
+            until = until.min(start);
+        }
+        Ok(())
+    }
+
+    /// The cycles after `start` up to `until`, or the first of them where too much was computed
+    /// already. Returns whether there is more to do.
+    async fn segment(
+        &mut self,
+        archive: &mut Archive,
+        start: u64,
+        until: u64,
+    ) -> Result<bool, Stuck> {
+        let Some(books) = archive.books_before(start + 1).await? else { return Ok(false) };
+        let until = if COURSE_WORK < self.worked { start + 1 } else { until };
+        let mut replay = Replay::from(books.cycle, &books.sealed)?;
+        let mut at = books.cycle;
+        while at < until {
+            let next = archive.cycles_after(at, CHUNK).await?;
+            if next.is_empty() {
+                return Ok(true);
+            }
+            for past in next.into_iter().take_while(|past| past.cycle <= until) {
+                let started = Instant::now();
+                let at_ms = past.at_ms;
+                at = past.cycle;
+                let (next, view) = computed(replay, past)?;
+                replay = next;
+                let took = started.elapsed();
+                self.worked += took;
+                let is_left = self.views.send(api::PastCycle { at_ms, view }).await.is_err();
+                if is_left || self.stop.is_cancelled() {
+                    return Ok(false);
+                }
+                // On a thread of its own, which outlives the runtime's timer by this much at most.
+                std::thread::sleep((took * REST).min(REST_MAX));
+            }
+        }
+        Ok(true)
+    }
+}
