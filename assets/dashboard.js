@@ -12,13 +12,31 @@
     if (s < 86400) return `${Math.floor(s / 3600)} h ${Math.floor((s % 3600) / 60)} min ago`;
     return `${Math.floor(s / 86400)} d ago`;
   };
+  // How times are written, as chosen: how long ago, in this time zone, or in UTC.
+  const chosen = (name) => document.cookie.match(`(?:^|; )apportion_${name}=([^;]*)`)?.[1] ?? "";
+  const choose = (name, value) => { document.cookie = `apportion_${name}=${value}; path=/; max-age=31536000; samesite=strict`; };
+  let times = chosen("times") || "age";
+  const two = (number) => String(number).padStart(2, "0");
+  const parts = (ms) => {
+    const time = new Date(ms);
+    const of = (name) => times === "utc" ? time[`getUTC${name}`]() : time[`get${name}`]();
+    return { date: `${of("FullYear")}-${two(of("Month") + 1)}-${two(of("Date"))}`, minute: `${two(of("Hours"))}:${two(of("Minutes"))}`, second: `:${two(of("Seconds"))}` };
+  };
+  const exactly = (ms) => { const { date, minute, second } = parts(ms); return `${date} ${minute}${second}${times === "utc" ? " UTC" : ""}`; };
   const tellAges = () => {
     for (const time of all("time[data-ms]")) {
       const ms = Number(time.dataset.ms);
-      const text = age(ms);
+      const text = times === "age" ? age(ms) : exactly(ms);
       if (time.textContent !== text) time.textContent = text;
-      time.title ||= new Date(ms).toLocaleString();
+      const title = times === "age" ? exactly(ms) : age(ms);
+      if (time.title !== title) time.title = title;
     }
+  };
+  const choices = (id, value, change) => {
+    const select = document.getElementById(id);
+    if (!select) return;
+    select.value = value;
+    select.addEventListener("change", () => change(select.value));
   };
 
   // --- the live part of the page -------------------------------------------------------------
@@ -37,8 +55,15 @@
     if (!map || shown !== here() || all("g", map).length > 2000) return false;
     const query = new URLSearchParams(location.search);
     query.set("since", map.dataset.tag);
-    await htmx.ajax("GET", `/topology/changes?${query}`, { target: "#above", swap: "innerMorph" });
+    await htmx.ajax("GET", `/topology/changes?${query}`, { target: "#below", swap: "innerMorph" });
     const tiles = $("#tiles");
+    const summary = $("#summary-now");
+    if (summary) { $("#summary").textContent = summary.textContent; summary.remove(); }
+    for (const title of all(".title-now")) {
+      const shown = document.getElementById(title.dataset.of);
+      if (shown) shown.textContent = title.textContent;
+      title.remove();
+    }
     if (!tiles) return true;
     tiles.remove();
     if (!tiles.dataset.tag) return false;
@@ -99,11 +124,39 @@
     asked = true;
     refresh();
   };
-  for (const form of all("form[data-live]")) {
+  // What is past does not change: its forms lead to another page.
+  for (const form of live ? all("form[data-live]") : []) {
     form.addEventListener("submit", (event) => { event.preventDefault(); ask(form); });
     form.addEventListener("change", () => ask(form));
   }
   addEventListener("popstate", () => location.reload());
+
+  // --- cycles of the past -------------------------------------------------------------------------
+  const number = $("#cycle");
+  const slide = $("#slide");
+  let slid = false;
+  if (slide) {
+    slide.addEventListener("input", () => { slid = true; number.value = slide.value; });
+    slide.addEventListener("change", () => number.form.requestSubmit());
+    number.addEventListener("input", () => { slid = true; slide.value = number.value; });
+  }
+  // The newest cycle moves on, and with it the end of the slider, unless somebody has it in hand.
+  const reach = (newest) => {
+    if (!slide || slid || number === document.activeElement) return;
+    $("#newest").textContent = newest.toLocaleString("en");
+    for (const input of [number, slide]) {
+      input.max = newest;
+      if (live) input.value = newest;
+    }
+  };
+  const lookAt = (past) => {
+    const address = new URL(location.href);
+    address.searchParams.set("cycle", past);
+    location.href = address;
+  };
+  const top = $(".top");
+  const measure = () => document.documentElement.style.setProperty("--top", `${top.offsetHeight}px`);
+  new ResizeObserver(measure).observe(top);
 
   // --- the stream ------------------------------------------------------------------------------
   const pulse = $("#pulse");
@@ -116,6 +169,7 @@
   let lost = false;
 
   const tellPulse = () => {
+    if (!pulse) return;
     const seconds = Math.round((Date.now() - heard) / 1000);
     // A message comes at least every ten seconds.
     const isLost = document.hidden ? lost : seconds > 25 || (stream && stream.readyState !== 1 && seconds > 3);
@@ -138,6 +192,7 @@
       const isNews = news.cycle !== cycle;
       cycle = news.cycle;
       word = news.word ?? "cycle";
+      if (!news.word) reach(cycle);
       tellPulse();
       if (isNews) refresh();
     });
@@ -155,35 +210,59 @@
 
   // --- curves ----------------------------------------------------------------------------------
   const plots = new Map();
-  const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+  // As the page has it: a property may be one colour by day and another by night.
+  const probe = document.createElement("i");
+  probe.hidden = true;
+  document.body.append(probe);
+  const colour = (name) => { probe.style.color = `var(${name})`; return getComputedStyle(probe).color; };
+  const faint = (name) => colour(name).replace("rgb(", "rgba(").replace(")", ", .18)");
   const memory = (gb) => gb === null || gb === undefined ? "–" : gb >= 100 ? `${Math.round(gb).toLocaleString("en")} GB` : `${Math.round(gb * 10) / 10} GB`;
   const clock = (seconds, step) => {
-    const time = new Date(seconds * 1000);
-    const two = (number) => String(number).padStart(2, "0");
-    if (step >= 86400) return `${time.getFullYear()}-${two(time.getMonth() + 1)}-${two(time.getDate())}`;
-    return `${two(time.getHours())}:${two(time.getMinutes())}` + (step < 60 ? `:${two(time.getSeconds())}` : "");
+    const { date, minute, second } = parts(seconds * 1000);
+    if (step >= 86400) return date;
+    return minute + (step < 60 ? second : "");
   };
-  const options = (element, labels) => {
+  // The cycle of the past that the page shows, as a line.
+  const then = Number(document.documentElement.dataset.then) / 1000;
+  const mark = (plot) => {
+    const { left, width, top, height } = plot.bbox;
+    const x = plot.valToPos(then, "x", true);
+    if (!(x >= left && x <= left + width)) return;
+    plot.ctx.save();
+    plot.ctx.strokeStyle = colour("--ink");
+    plot.ctx.lineWidth = 2;
+    plot.ctx.beginPath();
+    plot.ctx.moveTo(x, top);
+    plot.ctx.lineTo(x, top + height);
+    plot.ctx.stroke();
+    plot.ctx.restore();
+  };
+  const cyclesOf = new Map();
+  const options = (element, labels, amount) => {
     const axis = { stroke: colour("--soft"), grid: { stroke: colour("--line"), width: 1 }, ticks: { stroke: colour("--line"), width: 1 }, font: "11px system-ui, sans-serif" };
     const looks = {
-      deserved: { stroke: colour("--due"), dash: [6, 4], width: 2 },
+      "fair share": { stroke: colour("--due"), dash: [6, 4], width: 2 },
       schedulable: { stroke: colour("--due"), dash: [6, 4], width: 2 },
-      held: { stroke: colour("--held"), fill: colour("--held") + "2e", width: 2 },
-      "in use": { stroke: colour("--held"), fill: colour("--held") + "2e", width: 2 },
+      held: { stroke: colour("--held"), fill: faint("--held"), width: 2 },
+      "in use": { stroke: colour("--held"), fill: faint("--held"), width: 2 },
+      preempted: { stroke: colour("--due"), fill: colour("--due"), width: 1, paths: uPlot.paths.bars({ size: [0.8, 20], align: 1 }) },
     };
     return {
       width: element.clientWidth, height: element.clientHeight - 26,
       cursor: { points: { size: 6 }, drag: { x: true, y: false } },
+      hooks: { draw: [mark] },
       scales: { y: { range: (_, __, most) => [0, Math.max(1, most * 1.08)] } },
-      axes: [{ ...axis, space: 90, values: (_, ticks, __, ___, step) => ticks.map((tick) => clock(tick, step)) }, { ...axis, size: (_, ticks) => 14 + 7 * Math.max(8, ...(ticks ?? []).map((tick) => tick.length)), values: (_, ticks) => ticks.map(memory) }],
-      series: [{ label: "at", value: (_, at) => at ? clock(at, 1) : "–" }, ...labels.map((label) => ({ label, ...looks[label], points: { show: false }, paths: uPlot.paths.stepped({ align: 1 }), value: (_, gb) => memory(gb) }))],
+      axes: [{ ...axis, space: 90, values: (_, ticks, __, ___, step) => ticks.map((tick) => clock(tick, step)) }, { ...axis, size: (_, ticks) => 14 + 7 * Math.max(8, ...(ticks ?? []).map((tick) => tick.length)), values: (_, ticks) => ticks.map(amount) }],
+      series: [{ label: "at", value: (_, at) => at ? clock(at, 1) : "–" }, ...labels.map((label) => ({ label, points: { show: false }, paths: uPlot.paths.stepped({ align: 1 }), ...looks[label], value: (_, value) => amount(value) }))],
     };
   };
   const draw = async (element) => {
     const answer = await fetch(element.dataset.src);
     if (!answer.ok) return;
-    const { at_ms, curves } = await answer.json();
-    const data = [at_ms.map((ms) => ms / 1000), ...curves.map((curve) => curve.memory_mb.map((mb) => mb / 1024))];
+    const { at_ms, cycles, curves } = await answer.json();
+    const amount = curves[0]?.processes ? (count) => count === null || count === undefined ? "–" : count.toLocaleString("en") : memory;
+    const data = [at_ms.map((ms) => ms / 1000), ...curves.map((curve) => curve.processes ?? curve.memory_mb.map((mb) => mb / 1024))];
+    cyclesOf.set(element, cycles);
     const plot = plots.get(element);
     if (plot) {
       // Whoever looks closer at a part of it is left alone.
@@ -192,7 +271,15 @@
       plot.setData(data, min === was[0] && max === was[was.length - 1]);
     } else if (at_ms.length > 1) {
       element.replaceChildren();
-      plots.set(element, new uPlot(options(element, curves.map((curve) => curve.label)), data, element));
+      const plot = new uPlot(options(element, curves.map((curve) => curve.label), amount), data, element);
+      plots.set(element, plot);
+      // A point of the curve leads to its cycle; who draws a span looks closer at that.
+      let from = null;
+      plot.over.addEventListener("mousedown", (event) => { from = event.clientX; });
+      plot.over.addEventListener("click", (event) => {
+        const past = cyclesOf.get(element)[plot.cursor.idx];
+        if (past && Math.abs(event.clientX - from) < 4) lookAt(past);
+      });
     }
     // Only now is it known: until the answer is here, nothing is said.
     element.toggleAttribute("data-few", at_ms.length < 2);
@@ -234,19 +321,96 @@
     const row = Math.floor((event.clientY - box.top) * zoom / down);
     return column < columns ? expand(map.dataset.names)[row * columns + column] ?? null : null;
   };
-  document.addEventListener("mousemove", (event) => {
+  // What is known of a node stands above the map: at once where the page has it, else it is asked.
+  const past = () => new URLSearchParams(location.search).get("cycle");
+  const nodeLink = (name) => `/node/${encodeURIComponent(name)}${past() ? `?cycle=${past()}` : ""}`;
+  let pointed = "";
+  let asking = 0;
+  const say = (text, name) => {
     const spot = $("#spot");
-    if (!spot) return;
+    if (!spot || spot.dataset.text === text) return;
+    spot.dataset.text = text;
+    spot.textContent = text;
+    if (text && name) {
+      const link = document.createElement("a");
+      link.href = nodeLink(name);
+      link.textContent = "Open";
+      spot.append(" ", link);
+    }
+  };
+  const point = (name) => {
+    if (name === pointed) return;
+    pointed = name;
+    say(name, name);
+    clearTimeout(asking);
+    if (!name) return;
+    asking = setTimeout(async () => {
+      const query = new URLSearchParams({ name, ...(past() ? { cycle: past() } : {}) });
+      const answer = await fetch(`/topology/node?${query}`);
+      if (answer.ok && pointed === name) say(await answer.text(), name);
+    }, 90);
+  };
+  const over = (event) => {
+    if (!$("#spot") || event.target.closest?.("#spot")) return;
     const cell = event.target.closest?.(".map a");
-    const text = cell ? cell.getAttribute("aria-label") : nodeAt(event) ?? "";
-    if (spot.textContent !== text) spot.textContent = text;
+    if (cell) { pointed = ""; say(cell.getAttribute("aria-label")); return; }
+    const name = nodeAt(event);
+    // A finger that lifts leaves what it found.
+    if (name || event.pointerType === "mouse") point(name ?? "");
+  };
+  document.addEventListener("pointermove", over);
+  document.addEventListener("focusin", (event) => {
+    const cell = event.target.closest?.(".map a");
+    if (cell) say(cell.getAttribute("aria-label"));
   });
   document.addEventListener("click", (event) => {
     const name = nodeAt(event);
-    if (name) location.href = `/node/${encodeURIComponent(name)}`;
+    if (!name) return;
+    // A first tap says what is there, a second opens it.
+    if (event.pointerType === "touch" && pointed !== name) { point(name); return; }
+    location.href = nodeLink(name);
+  });
+  // By keyboard: a frame goes from node to node.
+  const places = new WeakMap();
+  const frameNode = (map, place) => {
+    const [across, down] = map.dataset.step.split(" ").map(Number);
+    const columns = Number(map.dataset.columns);
+    let frame = $(".cursor", map);
+    if (!frame) {
+      frame = document.createElementNS("http://www.w3.org/2000/svg", "rect");
+      frame.setAttribute("class", "cursor");
+      map.append(frame);
+    }
+    const box = { x: (place % columns) * across, y: Math.floor(place / columns) * down, width: across, height: down };
+    for (const [name, value] of Object.entries(box)) frame.setAttribute(name, value);
+    places.set(map, place);
+    point(expand(map.dataset.names)[place]);
+  };
+  document.addEventListener("keydown", (event) => {
+    const map = event.target.closest?.("svg[data-names]");
+    if (!map) return;
+    const columns = Number(map.dataset.columns);
+    const count = expand(map.dataset.names).length;
+    const place = places.get(map);
+    const steps = { ArrowRight: 1, ArrowLeft: -1, ArrowDown: columns, ArrowUp: -columns, Home: -count, End: count };
+    if (event.key === "Enter" && place !== undefined) { location.href = nodeLink(expand(map.dataset.names)[place]); return; }
+    if (!(event.key in steps)) return;
+    event.preventDefault();
+    frameNode(map, place === undefined ? 0 : Math.min(count - 1, Math.max(0, place + steps[event.key])));
   });
 
+  // On a narrow screen the sections are longer than it: the current one is in sight.
+  const current = $(".top [aria-current]");
+  const nav = current?.closest("nav");
+  if (nav) nav.scrollLeft = current.offsetLeft - nav.offsetLeft - (nav.clientWidth - current.offsetWidth) / 2;
+
   // --- begin -------------------------------------------------------------------------------------
+  choices("theme", chosen("theme"), (theme) => {
+    choose("theme", theme);
+    if (theme) document.documentElement.dataset.theme = theme; else delete document.documentElement.dataset.theme;
+    redraw();
+  });
+  choices("times", times, (now) => { times = now; choose("times", now); tellAges(); redraw(); });
   tellAges();
   for (const element of all(".chart")) draw(element);
   for (const element of all("[data-part]")) part(element);

@@ -23,6 +23,7 @@ mod past_cycles;
 mod published;
 pub(crate) mod queries;
 mod state;
+mod theme;
 pub mod wire;
 
 pub use board::Board;
@@ -49,6 +50,7 @@ pub use owner_request::{AuditNote, ConfigAsk, ConfigRefusal, Request};
 pub use past_cycles::{CyclesOnRecord, FromRecord, NoPastCycle, PastCycle, PastCycles, Record};
 pub use published::{CycleTimes, Published, ScheduleText};
 pub use state::ApiState;
+pub(crate) use theme::theme_of;
 
 use std::any::Any;
 use std::panic::AssertUnwindSafe;

@@ -40,7 +40,7 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
-use axum::Router;
+use axum::{Router, middleware};
 use tokio::net::TcpListener;
 use tokio::runtime::Handle;
 use tokio::sync::{Notify, mpsc, oneshot};
@@ -49,7 +49,7 @@ use tokio_util::sync::CancellationToken;
 use crate::api::{self, ApiState, Board, ConfigAsk, Publisher, Request};
 use crate::auth::{AccessError, Actor, Gatekeeper};
 use crate::config::{Config, DaemonSettings, Journal, Sources};
-use crate::dashboard::Dashboard;
+use crate::dashboard::{Dashboard, Site, for_people};
 use crate::model::Steps;
 use crate::net::{self, Listeners, LocalSocket};
 use crate::store::{Glance, PublisherRow, Retention, Store};
@@ -172,7 +172,7 @@ pub async fn serve_beside(
     let dashboard = Dashboard::new(state.clone());
     tokio::spawn(stop.clone().run_until_cancelled_owned(dashboard.clone().watch()));
     let sockets = Listeners { tcp: listener, local };
-    let routes = api::router(state, dashboard.routes(beside.has_campaigns), beside.routes);
+    let routes = routes_of(state, dashboard, beside.has_campaigns, beside.routes);
     // A receiver that was dropped needs no way to the daemon.
     let _ = beside.whole.map(|tell| tell.send(routes.clone()));
     let mut serving = tokio::spawn(net::serve(sockets, routes, gatekeeper, delay, stop.clone()));
@@ -203,6 +203,13 @@ fn record_at(path: &Path, stop: &CancellationToken) -> api::Record {
         events: Arc::new(Feed::new(path.to_owned())),
         cycles: Arc::new(Replays::new(path.to_owned(), stop.clone())),
     }
+}
+
+/// Builds all routes. A browser gets problems as pages.
+fn routes_of(state: ApiState, dashboard: Dashboard, has_campaigns: bool, others: Router) -> Router {
+    let site = Site::beside(has_campaigns);
+    let routes = api::router(state, dashboard.routes(has_campaigns), others);
+    routes.layer(middleware::from_fn_with_state(site, for_people))
 }
 
 /// Returns the orchestrator whose publications count, if the store knows it.

@@ -21,31 +21,58 @@ const ROWS: usize = 12;
 pub(super) struct HistoryParams {
     class: String,
     user: String,
+    of: Of,
 }
 
-/// Curves: a time for each point, and for each curve as many amounts in MiB.
+/// What figures are asked for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum Of {
+    /// Memory.
+    #[default]
+    Memory,
+    /// Processes that were preempted.
+    Preemptions,
+}
+
+/// Curves: a time for each point, and for each curve as many amounts.
 #[derive(Debug, Serialize)]
 struct History {
     /// In milliseconds since the epoch.
     at_ms: Vec<i64>,
+    /// The cycle of each point; none where points are spans of time.
+    cycles: Vec<u64>,
     curves: Vec<Curve>,
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, Default, Serialize)]
 struct Curve {
     label: &'static str,
-    memory_mb: Vec<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    memory_mb: Option<Vec<u64>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    processes: Option<Vec<u64>>,
 }
 
-/// The figures since the daemon started, as far as they are kept.
+/// The figures on record, as far as they are kept.
 pub(super) async fn history(
     State(dashboard): State<Dashboard>,
     Asked(params): Asked<HistoryParams>,
 ) -> Result<Response, PageError> {
     let notes = dashboard.past.notes();
+    let history = match params.of {
+        Of::Memory => of_memory(&notes, &params),
+        Of::Preemptions => of_preemptions(&notes),
+    };
+    drop(notes);
+    Ok(([(header::CACHE_CONTROL, "no-store")], Json(history)).into_response())
+}
+
+fn of_memory(notes: &Notes, params: &HistoryParams) -> History {
     let curve = |label, amount: &dyn Fn(&Sample) -> u64| Curve {
         label,
-        memory_mb: notes.samples.iter().map(amount).collect(),
+        memory_mb: Some(notes.samples.iter().map(amount).collect()),
+        ..Curve::default()
     };
     let whose = match (params.class.as_str(), params.user.as_str()) {
         ("", "") => None,
@@ -58,14 +85,35 @@ pub(super) async fn history(
             curve("in use", &|sample| sample.used),
         ],
         Some(whose) => vec![
-            curve("deserved", &|sample| sample.figures(whose).deserved),
+            curve("fair share", &|sample| sample.figures(whose).deserved),
             curve("held", &|sample| sample.figures(whose).held),
         ],
     };
     let at_ms = notes.samples.iter().map(|sample| sample.at_ms).collect();
-    let history = History { at_ms, curves };
-    drop(notes);
-    Ok(([(header::CACHE_CONTROL, "no-store")], Json(history)).into_response())
+    let cycles = notes.samples.iter().map(|sample| sample.cycle).collect();
+    History { at_ms, cycles, curves }
+}
+
+/// So many spans of time the chart of preemptions has.
+const SPANS: i64 = 90;
+
+/// Preemptions in equal spans of the time that other charts show.
+fn of_preemptions(notes: &Notes) -> History {
+    let first = notes.samples.iter().next().map_or(0, |sample| sample.at_ms);
+    let last = notes.samples.iter().last().map_or(0, |sample| sample.at_ms);
+    let span = (last - first).div_euclid(SPANS).max(1_000);
+    let at_ms: Vec<i64> =
+        (0..SPANS).map(|n| first + n * span).take_while(|at| *at <= last).collect();
+    let mut processes = vec![0_u64; at_ms.len()];
+    for (at, count) in notes.preempted().filter(|(at, _)| (first..=last).contains(at)) {
+        let place = usize::try_from((at - first).div_euclid(span)).unwrap_or(usize::MAX);
+        let place = place.min(processes.len().saturating_sub(1));
+        if let Some(processes) = processes.get_mut(place) {
+            *processes += count;
+        }
+    }
+    let curve = Curve { label: "preempted", processes: Some(processes), ..Curve::default() };
+    History { at_ms, cycles: Vec::new(), curves: vec![curve] }
 }
 
 /// A row of the table beside a chart.
@@ -78,9 +126,10 @@ pub(super) struct PastRow {
     pub wanted: String,
 }
 
-/// Some of the samples, the latest first, evenly chosen.
-pub(super) fn table(notes: &Notes, whose: Whose<'_>) -> Vec<PastRow> {
-    let samples: Vec<&Sample> = notes.samples.iter().collect();
+/// Some of the samples up to `until`, the latest first, evenly chosen.
+pub(super) fn table(notes: &Notes, whose: Whose<'_>, until: i64) -> Vec<PastRow> {
+    let samples: Vec<&Sample> =
+        notes.samples.iter().filter(|sample| sample.at_ms <= until).collect();
     let step = samples.len().div_ceil(ROWS).max(1);
     let chosen = samples.into_iter().rev().step_by(step);
     chosen

@@ -11,6 +11,7 @@ use super::frame::{Ask, Page, PageError, link};
 use super::overview::{AccountRow, due, scale};
 use super::rows::{Bar, JobRow, JobTable, Spark};
 use super::samples::Whose;
+use super::sort::Sort;
 use super::words::{memory, number};
 use crate::api::http::extract::PathPart;
 use crate::api::wire;
@@ -50,7 +51,7 @@ pub(super) async fn page(
     State(dashboard): State<Dashboard>,
     ask: Ask,
 ) -> Result<Response, PageError> {
-    let published = dashboard.api.latest();
+    let published = dashboard.seen(&ask);
     let view = &published.view;
     let classes = account::classes(view);
     let scale = scale(classes.iter().map(|class| class.figures));
@@ -69,7 +70,7 @@ pub(super) async fn page(
             deserved: due(class.figures, class.load.policy),
             held: memory(class.figures.held),
             bar: Bar::of(class.figures, scale),
-            spark: Spark::of(&notes, Whose::Class(&class.name)),
+            spark: Spark::of(&notes, Whose::Class(&class.name), ask.until_ms()),
             name: info.name,
         })
     };
@@ -116,34 +117,36 @@ pub(super) async fn one(
     PathPart(name): PathPart<String>,
     ask: Ask,
 ) -> Result<Response, PageError> {
-    let published = dashboard.api.latest();
+    let published = dashboard.seen(&ask);
     let view = &published.view;
     let class = account::classes(view).into_iter().find(|class| class.name == name);
     let Some((class, info)) = class.zip(info(view, &name)) else {
         let sentence = "No such class is configured.".to_owned();
         return Err(PageError::Missing { title: format!("Class {name}"), sentence });
     };
-    let mut notes = dashboard.past.notes();
+    let palette = dashboard.palette(view, &ask);
+    let notes = dashboard.past.notes();
     let quantum = class.load.quantum_mb;
     let figures = class.load.users.iter().map(|user| account::figures(&user.account, quantum));
     let user_scale = scale(figures);
     let mut users = Vec::new();
     for user in &class.load.users {
         let figures = account::figures(&user.account, quantum);
-        let colour = Some(notes.colour(&user.user));
+        let colour = Some(palette.colour(&user.user));
         let row = AccountRow::of(&user.user, figures, user_scale, colour);
         users.push(AccountRow { deserved: due(figures, class.load.policy), ..row });
     }
     let of_class = |job: &&JobView| job.class == name;
     let shown = view.jobs.iter().filter(of_class).take(LISTED);
-    let rows = shown.map(|job| JobRow::of(job, view.cycle, &mut notes)).collect();
+    let rows = shown.map(|job| JobRow::of(job, view.cycle, &palette)).collect();
     let live = LiveOne {
         facts: facts(&info, &class),
         bar: Bar::of(class.figures, scale([class.figures].into_iter())),
         users,
-        past: chart::table(&notes, Whose::Class(&name)),
+        past: chart::table(&notes, Whose::Class(&name), ask.until_ms()),
         jobs: JobTable {
             rows,
+            sort: Sort::default(),
             caption: "Its work, oldest first".to_owned(),
             empty: "It has no work now.",
         },
@@ -172,7 +175,7 @@ fn facts(info: &wire::ClassInfo, class: &Class) -> Vec<(&'static str, String)> {
         ("Quantum", memory(info.quantum_mb)),
         ("Open to", users),
         ("Holds", memory(class.figures.held)),
-        ("Deserves", due(class.figures, class.load.policy)),
+        ("Fair share", due(class.figures, class.load.policy)),
         ("Could use", memory(class.figures.wanted)),
     ]
 }

@@ -1,6 +1,7 @@
 //! What all pages have in common: the frame around them, the part that is live, and `ETag`s.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::Arc;
 
 use askama::Template;
 use axum::Extension;
@@ -11,9 +12,10 @@ use axum::middleware::Next;
 use axum::response::{Html, IntoResponse, Response};
 use serde::de::DeserializeOwned;
 
-use crate::api::http::extract::Params;
-use crate::api::{ApiError, session_of};
+use super::moment::Moment;
 use crate::auth::{Identity, rule};
+use crate::api::http::extract::Params;
+use crate::api::{ApiError, PastCycle, session_of, theme_of};
 
 /// What every page is asked for with.
 #[derive(Debug)]
@@ -24,9 +26,54 @@ pub(crate) struct Ask {
     pub may_act: bool,
     headers: HeaderMap,
     site: Site,
+    /// Which cycle is asked for; nothing where pages are always of now.
+    moment: Option<Moment>,
 }
 
 impl Ask {
+    /// What a page of `site` is asked for with that no handler made.
+    pub(super) fn outside(headers: &HeaderMap, site: Site) -> Ask {
+        let headers = headers.clone();
+        Ask { is_fragment: false, may_act: false, headers, site, moment: None }
+    }
+
+    /// A page about a problem.
+    pub(super) fn problem(
+        &self,
+        status: StatusCode,
+        title: &str,
+        sentence: &str,
+        code: &str,
+    ) -> Response {
+        let looks = Looks { is_live: false, ..self.looks() };
+        let body = Problem { sentence, code }.render();
+        match body.and_then(|body| framed(title, "", "", &body, &looks)) {
+            Ok(page) => (status, [(header::CACHE_CONTROL, "no-store")], Html(page)).into_response(),
+            Err(error) => PageError::Render(error).into_response(),
+        }
+    }
+
+    /// The cycle of the past that is asked for; `None`: now.
+    pub(super) fn past(&self) -> Option<&Arc<PastCycle>> {
+        self.moment.as_ref().and_then(|moment| moment.past.as_ref())
+    }
+
+    /// What is of a later time than this, in milliseconds since the epoch, is not shown.
+    pub(super) fn until_ms(&self) -> i64 {
+        self.past().map_or(i64::MAX, |past| past.at_ms)
+    }
+
+    /// What the frame of the page shows besides it.
+    fn looks(&self) -> Looks {
+        Looks {
+            site: self.site,
+            is_live: self.past().is_none(),
+            has_session: session_of(&self.headers).is_some(),
+            theme: theme_of(&self.headers),
+            moment: self.moment.clone(),
+        }
+    }
+
     /// Whether the site has pages of campaigns.
     pub(super) fn has_campaigns(&self) -> bool {
         self.site.sections.iter().any(|(_, address)| *address == CAMPAIGNS)
@@ -40,9 +87,12 @@ impl<S: Sync> FromRequestParts<S> for Ask {
         let is_fragment = parts.headers.contains_key("hx-request")
             && !parts.headers.contains_key("hx-history-restore-request");
         let rule = rule("POST", Some(super::VARY));
-        let may_act = parts.extensions.get::<Identity>().is_some_and(|identity| identity.may(rule));
+        let moment = parts.extensions.get::<Moment>().cloned();
+        let is_now = moment.as_ref().is_none_or(|moment| moment.past.is_none());
+        let identity = parts.extensions.get::<Identity>();
+        let may_act = is_now && identity.is_some_and(|identity| identity.may(rule));
         let site = parts.extensions.get::<Site>().copied().unwrap_or_default();
-        Ok(Ask { is_fragment, may_act, headers: parts.headers.clone(), site })
+        Ok(Ask { is_fragment, may_act, headers: parts.headers.clone(), site, moment })
     }
 }
 
@@ -90,9 +140,10 @@ impl Site {
 }
 
 /// The last one is there only with an orchestrator.
-const SECTIONS: [(&str, &str); 9] = [
+const SECTIONS: [(&str, &str); 10] = [
     ("Overview", "/"),
     ("Topology", "/topology"),
+    ("Fairness", "/fairness"),
     ("Jobs", "/jobs"),
     ("Classes", "/classes"),
     ("Users", "/users"),
@@ -113,6 +164,14 @@ struct Frame<'a> {
     section: &'a str,
     site: Site,
     version: &'static str,
+    /// Which cycle it is of, as HTML.
+    band: &'a str,
+    /// The theme that was chosen; empty: as the system has it.
+    theme: &'static str,
+    /// Whether there is something to search.
+    has_search: bool,
+    /// When the cycle of the past ran that is shown.
+    then_ms: Option<i64>,
     /// Already HTML: what a template below made of it.
     head: &'a str,
     /// As `head`.
@@ -192,8 +251,8 @@ pub(crate) async fn in_parts(ask: Ask, request: Request, next: Next) -> Response
     match response.extensions_mut().remove::<ProblemPart>() {
         Some(ProblemPart { body, .. }) if ask.is_fragment => Html(body).into_response(),
         Some(ProblemPart { title, body }) => {
-            let looks = Looks { site: ask.site, is_live: false, has_session: false };
-            if let Ok(page) = framed(&title, "", "", &body, looks) {
+            let looks = Looks { is_live: false, has_session: false, ..ask.looks() };
+            if let Ok(page) = framed(&title, "", "", &body, &looks) {
                 *response.body_mut() = page.into();
                 response.headers_mut().remove(header::CONTENT_LENGTH);
             }
@@ -208,11 +267,20 @@ pub(crate) async fn in_parts(ask: Ask, request: Request, next: Next) -> Response
 #[template(path = "problem.html")]
 struct Problem<'a> {
     sentence: &'a str,
+    /// The code that programs know it by; empty if it has none.
+    code: &'a str,
 }
 
 impl IntoResponse for PageError {
     fn into_response(self) -> Response {
         let is_soon = matches!(self, PageError::NotYet);
+        let code = match &self {
+            PageError::Api(error) => error.code().name().to_owned(),
+            PageError::Missing { .. }
+            | PageError::Refused { .. }
+            | PageError::NotYet
+            | PageError::Render(_) => String::new(),
+        };
         let (status, title, sentence) = match self {
             PageError::Missing { title, sentence } => (StatusCode::NOT_FOUND, title, sentence),
             PageError::NotYet => {
@@ -227,8 +295,9 @@ impl IntoResponse for PageError {
                 (status, title.to_owned(), sentence)
             }
             PageError::Api(error) => {
-                let title = "That was refused".to_owned();
-                (error.status(), title, error.detail().to_owned())
+                let is_missing = error.status() == StatusCode::NOT_FOUND;
+                let title = if is_missing { "Not found" } else { "That was refused" };
+                (error.status(), title.to_owned(), error.detail().to_owned())
             }
             PageError::Render(error) => {
                 tracing::error!(%error, "a page cannot be rendered");
@@ -236,9 +305,9 @@ impl IntoResponse for PageError {
                     .into_response();
             }
         };
-        let body = Problem { sentence: &sentence }.render();
+        let body = Problem { sentence: &sentence, code: &code }.render();
         let both =
-            body.and_then(|body| Ok((framed(&title, "", "", &body, Looks::default())?, body)));
+            body.and_then(|body| Ok((framed(&title, "", "", &body, &Looks::default())?, body)));
         match both {
             Err(error) => PageError::Render(error).into_response(),
             Ok((page, body)) => {
@@ -261,11 +330,13 @@ pub(crate) fn not_yet() -> PageError {
 }
 
 /// What the frame shows besides the page.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 struct Looks {
     site: Site,
     is_live: bool,
     has_session: bool,
+    theme: &'static str,
+    moment: Option<Moment>,
 }
 
 fn framed(
@@ -273,11 +344,32 @@ fn framed(
     section: &str,
     head: &str,
     live: &str,
-    looks: Looks,
+    looks: &Looks,
 ) -> askama::Result<String> {
     let version = env!("CARGO_PKG_VERSION");
-    let Looks { site, is_live, has_session } = looks;
-    Frame { title, section, site, version, head, live, is_live, has_session }.render()
+    let &Looks { site, is_live, has_session, theme, .. } = looks;
+    let band = looks.moment.as_ref().map(Moment::band).transpose()?.unwrap_or_default();
+    let has_search = site.sections.iter().any(|(_, address)| *address == "/");
+    let past = looks.moment.as_ref().and_then(|moment| moment.past.as_ref());
+    let frame = Frame {
+        title,
+        section,
+        site,
+        version,
+        band: &band,
+        theme,
+        has_search,
+        then_ms: past.map(|past| past.at_ms),
+        head,
+        live,
+        is_live,
+        has_session,
+    };
+    let html = frame.render()?;
+    Ok(match &looks.moment {
+        Some(moment) => moment.kept_in(html),
+        None => html,
+    })
 }
 
 impl<H: Template, L: Template> Page<'_, H, L> {
@@ -291,9 +383,7 @@ impl<H: Template, L: Template> Page<'_, H, L> {
         let html = if ask.is_fragment {
             live
         } else {
-            let has_session = session_of(&ask.headers).is_some();
-            let looks = Looks { site: ask.site, is_live: true, has_session };
-            framed(self.title, self.section, &self.head.render()?, &live, looks)?
+            framed(self.title, self.section, &self.head.render()?, &live, &ask.looks())?
         };
         let tag = tag_of(&html);
         let mut response = if is_known(&ask.headers, &tag) {

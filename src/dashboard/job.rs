@@ -6,6 +6,7 @@ use axum::response::Response;
 
 use super::Dashboard;
 use super::frame::{Ask, Nothing, Page, PageError};
+use super::palette::OTHERS;
 use super::past::{Course, Moment};
 use super::words::{self, memory, number};
 use crate::api::http::extract::PathPart;
@@ -89,20 +90,21 @@ pub(super) async fn page(
     PathPart(id): PathPart<String>,
     ask: Ask,
 ) -> Result<Response, PageError> {
-    let published = dashboard.api.latest();
+    let published = dashboard.seen(&ask);
     let view = &published.view;
     let number = id.parse().ok().map(JobId);
     let job = view.jobs.iter().find(|job| Some(job.id) == number);
-    let (course, colour) = {
-        let mut notes = dashboard.past.notes();
-        let colour = job.map_or(0, |job| notes.colour(&job.user));
-        (number.and_then(|id| notes.course(id)).cloned(), colour)
-    };
+    let palette = dashboard.palette(view, &ask);
+    let colour = job.map_or(OTHERS, |job| palette.colour(&job.user));
+    let course = number.and_then(|id| dashboard.past.notes().course(id).cloned());
     let title = format!("Job {}", number.map_or_else(|| id.clone(), |id| id.to_string()));
     let Some(job) = job else {
+        // What is known of a job that is over is of now.
+        let course = course.filter(|_| ask.past().is_none());
         let Some((course, id)) = course.zip(number) else {
             let sentence = format!(
-                "There is no such work as of cycle {}: it is over, or not published yet.",
+                "There is no such job as of cycle {}: it is over, or not published yet. A job that is over is in earlier \
+                 cycles: choose one above.",
                 view.cycle
             );
             return Err(PageError::Missing { title, sentence });
@@ -111,17 +113,18 @@ pub(super) async fn page(
             id: id.0,
             user: course.user.to_string(),
             cycle: course.over_since.unwrap_or(view.cycle),
-            moments: moments(&course),
+            moments: moments(&course, i64::MAX),
         };
         return Page { title: &title, section: "/jobs", head: Nothing, live }.answer(&ask);
     };
     let info = JobInfo::of(job, view.cycle);
     let why = crate::api::why(view, job);
-    let live = live(job, info, why, colour, course.as_ref());
+    let moments = course.map(|course| moments(&course, ask.until_ms())).unwrap_or_default();
+    let live = live(job, info, why, colour, moments);
     Page { title: &title, section: "/jobs", head: Nothing, live }.answer(&ask)
 }
 
-fn live(job: &JobView, info: JobInfo, why: Why, colour: usize, course: Option<&Course>) -> Live {
+fn live(job: &JobView, info: JobInfo, why: Why, colour: usize, moments: Vec<MomentLine>) -> Live {
     let taken = |title, taken: &[PreemptionInfo]| {
         (title, taken.iter().take(SHOWN).map(taken_line).collect())
     };
@@ -139,7 +142,7 @@ fn live(job: &JobView, info: JobInfo, why: Why, colour: usize, course: Option<&C
             taken("Taken from others for it in the last cycle", &why.taken_for_it),
             taken("Taken from it in the last cycle", &why.taken_from_it),
         ],
-        moments: course.map(moments).unwrap_or_default(),
+        moments,
         submitted: words::time(i64::try_from(info.submitted_ms).unwrap_or(i64::MAX)),
         info,
         why,
@@ -282,8 +285,8 @@ fn taken_line(taken: &PreemptionInfo) -> TakenLine {
     }
 }
 
-/// The latest first.
-fn moments(course: &Course) -> Vec<MomentLine> {
+/// Those up to `until`, the latest first.
+fn moments(course: &Course, until: i64) -> Vec<MomentLine> {
     let before = std::iter::once(None).chain(course.moments.iter().map(Some));
     let line = |(moment, before): (&Moment, Option<&Moment>)| {
         let held = before.map_or(0, |before| before.held);
@@ -302,7 +305,8 @@ fn moments(course: &Course) -> Vec<MomentLine> {
             reason: moment.reason,
         }
     };
-    let mut lines: Vec<MomentLine> = course.moments.iter().zip(before).map(line).collect();
+    let moments = course.moments.iter().zip(before).filter(|(moment, _)| moment.at_ms <= until);
+    let mut lines: Vec<MomentLine> = moments.map(line).collect();
     lines.reverse();
     lines
 }

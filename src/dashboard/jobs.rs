@@ -10,6 +10,7 @@ use serde::Deserialize;
 use super::Dashboard;
 use super::frame::{Ask, Asked, Page, PageError};
 use super::rows::{JobRow, JobTable, Paging};
+use super::sort::{Key, Sort};
 use super::words::{self, counted};
 use crate::api::wire::{JobInfo, WorkKind};
 use crate::converter::code_of;
@@ -24,6 +25,7 @@ pub(super) struct JobParams {
     kind: String,
     state: String,
     reason: String,
+    sort: String,
     page: Option<usize>,
 }
 
@@ -55,14 +57,18 @@ pub(super) async fn page(
     Asked(params): Asked<JobParams>,
     ask: Ask,
 ) -> Result<Response, PageError> {
-    let published = dashboard.api.latest();
+    let published = dashboard.seen(&ask);
     let view = &published.view;
-    let jobs: Vec<&JobView> =
+    let mut jobs: Vec<&JobView> =
         view.jobs.iter().filter(|job| params.is_wanted(job, view.cycle)).collect();
-    let (paging, range) = Paging::of(params.page, jobs.len(), "/jobs", &params.pairs());
-    let mut notes = dashboard.past.notes();
-    let rows = jobs[range].iter().map(|job| JobRow::of(job, view.cycle, &mut notes)).collect();
-    drop(notes);
+    let sort = Sort::of(&params.sort, "/jobs", &params.pairs());
+    sort.sort(&mut jobs, |column, job| key(column, job, view.cycle));
+    let word = sort.word();
+    let pairs: Vec<(&str, &str)> =
+        params.pairs().into_iter().chain([("sort", word.as_str())]).collect();
+    let (paging, range) = Paging::of(params.page, jobs.len(), "/jobs", &pairs);
+    let palette = dashboard.palette(view, &ask);
+    let rows = jobs[range].iter().map(|job| JobRow::of(job, view.cycle, &palette)).collect();
     let empty = if view.jobs.is_empty() {
         "No work. The orchestrator brings it with PUT /v1/publication."
     } else {
@@ -72,10 +78,32 @@ pub(super) async fn page(
     let all = crate::model::count(view.jobs.iter());
     let live = Live {
         words: format!("{} of {}", words::number(found), counted(all, "request")),
-        table: JobTable { rows, caption: "Work, oldest first".to_owned(), empty },
+        table: JobTable {
+            rows,
+            sort,
+            caption: "Work, oldest first unless sorted".to_owned(),
+            empty,
+        },
         paging,
     };
     Page { title: "Jobs", section: "/jobs", head: head(&params, view), live }.answer(&ask)
+}
+
+/// What a job is sorted by in a column.
+fn key(column: &str, job: &JobView, cycle: u64) -> Option<Key> {
+    Some(match column {
+        "id" => job.id.0.into(),
+        "user" => job.user.as_str().into(),
+        "class" => job.class.as_str().into(),
+        "kind" => WorkKind::from(job.kind).word().into(),
+        "memory" => job.memory.0.into(),
+        "held" => job.held().0.into(),
+        "wanted" => job.wanted.0.into(),
+        "state" => JobInfo::of(job, cycle).state().into(),
+        "submitted" => job.submitted.into(),
+        "reason" => code(job).unwrap_or_default().into(),
+        _ => return None,
+    })
 }
 
 /// So many users are offered to choose from; others can be typed.

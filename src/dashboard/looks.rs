@@ -14,24 +14,24 @@ const MAPS_MAX: usize = 16;
 /// What a map looks like, node by node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Looks {
-    /// Of which nodes it is, and who is pointed out.
+    /// Of which nodes it is, who is pointed out, and what colours stand for.
     frame: u64,
     nodes: Vec<u64>,
 }
 
 impl Looks {
-    /// Those of a map of `spots` on which `chosen` is pointed out.
+    /// Those of a map of `spots` that was asked for by `chosen`.
     pub fn of(spots: &[Spot], chosen: &str) -> Looks {
         let mut frame = DefaultHasher::new();
         chosen.hash(&mut frame);
         let node = |spot: &Spot| {
             // Its state is among the words.
-            let Spot { name, pool, memory_mb, fills, words, .. } = spot;
+            let Spot { name, pool, memory_mb, fills, words, is_found, .. } = spot;
             (name, pool, memory_mb).hash(&mut frame);
             let mut node = DefaultHasher::new();
-            words.hash(&mut node);
-            for (Look { colour, kind, is_leaving, is_pale }, memory_mb) in fills {
-                (colour, kind, is_leaving, is_pale, memory_mb).hash(&mut node);
+            (words, is_found).hash(&mut node);
+            for (Look { paint, kind, is_leaving, is_pale }, memory_mb) in fills {
+                (paint, kind, is_leaving, is_pale, memory_mb).hash(&mut node);
             }
             node.finish()
         };
@@ -83,6 +83,7 @@ mod tests {
             pool: Name::from("main"),
             memory_mb: 1_024,
             state: MachineState::default(),
+            is_found: false,
             fills: Vec::new(),
             words: (*words).to_owned(),
         };

@@ -26,12 +26,26 @@ pub(super) const CLOSE_MAX: usize = 400;
 /// Squares from this side on bear their node's name.
 const NAMED_SIDE: u64 = 40;
 
+/// What a colour stands for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(super) enum Paint {
+    /// Work that nobody is known to own.
+    Nobody,
+    /// A user or a class, by its place in the palette.
+    Owner(usize),
+    /// How full the node is, from 0 to [`LEVELS`] less one.
+    Level(usize),
+}
+
+/// So many levels of fullness have a colour each.
+pub(super) const LEVELS: usize = 5;
+
 /// Whose work of which kind something is, and whether it is on its way out; what has the same look
 /// is drawn as one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Look {
-    /// The user's colour; none is for work that nobody is known to own.
-    pub colour: Option<usize>,
+    /// What its colour stands for.
+    pub paint: Paint,
     /// What kind of work.
     pub kind: u8,
     /// Whether it is leaving.
@@ -43,7 +57,11 @@ pub(super) struct Look {
 impl Look {
     /// The classes of the style sheet for its fill.
     pub fn class(self) -> String {
-        let colour = self.colour.map_or_else(|| "ux".to_owned(), |colour| format!("u{colour}"));
+        let colour = match self.paint {
+            Paint::Nobody => "ux".to_owned(),
+            Paint::Owner(colour) => format!("u{colour}"),
+            Paint::Level(level) => format!("v{level}"),
+        };
         let pale = if self.is_pale { " pale" } else { "" };
         let leaving = if self.is_leaving { " leaving" } else { "" };
         format!("{colour}{pale}{leaving}")
@@ -81,6 +99,8 @@ pub(super) struct Spot {
     pub memory_mb: u64,
     /// Whether it gets work, and if not, why.
     pub state: MachineState,
+    /// Whether it is one of those that are searched for.
+    pub is_found: bool,
     /// What is on it: how it looks, and how much memory it takes.
     pub fills: Vec<(Look, u64)>,
     /// All of it in words.
@@ -147,6 +167,11 @@ pub(super) struct Path {
 pub(super) fn groups(spots: Vec<Spot>, pools: &[Name]) -> Vec<Group> {
     let is_close = spots.len() <= CLOSE_MAX;
     by_size(spots, pools).map(|(side, spots)| group(side, spots, is_close)).collect()
+}
+
+/// The titles of the groups of `spots`, as [`groups`] has them.
+pub(super) fn titles(spots: Vec<Spot>, pools: &[Name]) -> Vec<String> {
+    by_size(spots, pools).map(|(_, spots)| title(&spots)).collect()
 }
 
 /// Those of `spots` that are called so, drawn as a large map of all of them has them.
@@ -279,7 +304,15 @@ fn title(spots: &[Spot]) -> String {
     let sizes = || spots.iter().map(|spot| spot.memory_mb >> 10);
     let (least, most) = (sizes().min().unwrap_or(0), sizes().max().unwrap_or(0));
     let size = if least == most { least.to_string() } else { format!("{least} to {most}") };
-    format!("{} of {size} GB", super::words::counted(crate::model::count(spots), "node"))
+    let memory: u64 = spots.iter().map(|spot| spot.memory_mb).sum();
+    let taken: u64 = spots.iter().flat_map(|spot| &spot.fills).map(|(_, taken)| taken).sum();
+    format!(
+        "{} of {size} GB: {} of {} taken, {} %",
+        super::words::counted(crate::model::count(spots), "node"),
+        super::words::memory(taken),
+        super::words::memory(memory),
+        super::words::percent(taken, memory)
+    )
 }
 
 fn square((x, y): (u64, u64), side: u64) -> String {
@@ -289,7 +322,8 @@ fn square((x, y): (u64, u64), side: u64) -> String {
 /// A node's shapes with their layers: the square, what fills it from below, and the mark of its
 /// state, which says without colour why it gets no work.
 fn paths(spot: &Spot, (x, y): (u64, u64), side: u64) -> Vec<(u8, Path)> {
-    let class = format!("node {}", state_class(spot.state));
+    let found = if spot.is_found { " found" } else { "" };
+    let class = format!("node {}{found}", state_class(spot.state));
     let mut paths = vec![(0, Path { class, pattern: "", d: square((x, y), side) })];
     let mut below = 0;
     for (look, memory_mb) in &spot.fills {
@@ -365,13 +399,14 @@ mod tests {
 
     fn spot(number: u64, memory_mb: u64, fills: &[(u8, u64)]) -> Spot {
         let fill = |&(kind, memory): &(u8, u64)| {
-            (Look { colour: Some(0), kind, is_leaving: false, is_pale: false }, memory)
+            (Look { paint: Paint::Owner(0), kind, is_leaving: false, is_pale: false }, memory)
         };
         Spot {
             name: Name::from(format!("n{number}")),
             pool: Name::from("main"),
             memory_mb,
             state: MachineState::default(),
+            is_found: false,
             fills: fills.iter().map(fill).collect(),
             words: String::new(),
         }

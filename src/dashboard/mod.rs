@@ -18,18 +18,25 @@ mod chart;
 mod classes;
 mod configuration;
 mod events;
+mod fairness;
 mod frame;
 mod job;
 mod jobs;
 mod live;
 mod looks;
 mod map;
+mod moment;
 mod node;
 mod nodes;
 mod overview;
+mod palette;
 mod past;
+mod problems;
+mod refill;
 mod rows;
 mod samples;
+mod search;
+mod sort;
 mod tell;
 mod topology;
 mod users;
@@ -40,7 +47,7 @@ pub(crate) mod words;
 use std::sync::Arc;
 
 use axum::extract::State;
-use axum::http::{HeaderName, HeaderValue, header};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, header};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
@@ -48,13 +55,16 @@ use axum::{Extension, Router};
 use tower_http::CompressionLevel;
 use tower_http::compression::CompressionLayer;
 
-use crate::api::{ApiState, in_turn};
+use crate::api::{ApiState, Published, in_turn};
+use crate::scheduler::View;
 
+use palette::Palette;
 use past::Past;
 
 // The frame, for pages that others make.
 pub(crate) use assets::asset;
 pub(crate) use frame::{Ask, Asked, Nothing, Page, PageError, Site, in_parts};
+pub(crate) use problems::for_people;
 
 /// What makes pages: the API's state, and what was noted of the past.
 #[derive(Clone, Debug)]
@@ -69,9 +79,32 @@ impl Dashboard {
         Dashboard { api, past: Arc::new(Past::default()) }
     }
 
+    /// What a page shows that is asked for so: the cluster now, or after a cycle of the past.
+    fn seen(&self, ask: &Ask) -> Arc<Published> {
+        let latest = self.api.latest();
+        match ask.past() {
+            None => latest,
+            Some(past) => Arc::new(latest.of_past(past)),
+        }
+    }
+
+    /// Who has which colour on a page that shows `view`.
+    fn palette(&self, view: &View, ask: &Ask) -> Arc<Palette> {
+        if ask.past().is_none() {
+            return self.past.notes().palette(view);
+        }
+        let now = self.past.notes().palette(&self.api.latest().view);
+        Arc::new(Palette::of_users(view, &now))
+    }
+
     /// Notes what happens, for as long as it is polled.
     pub async fn watch(self) {
-        watcher::watch(&self.api, &self.past).await;
+        refill::resumed(&self.api).await;
+        let (api, past) = (&self.api, &*self.past);
+        let last = api.latest().last_event;
+        let before =
+            async { tokio::join!(refill::preempted(api, past, last), refill::samples(api, past)) };
+        tokio::join!(watcher::watch(api, past, last), before);
     }
 
     /// All pages. They are to be merged with the API's routes, whose checks then hold for them too.
@@ -82,7 +115,10 @@ impl Dashboard {
         let dear = Router::new()
             .route("/", get(overview::page))
             .route("/topology", get(topology::page))
-            .route("/topology/changes", get(topology::changes))
+            .route(CHANGES, get(topology::changes))
+            .route("/topology/node", get(topology::spot_words))
+            .route("/fairness", get(fairness::page))
+            .route("/search", get(search::page))
             .route("/jobs", get(jobs::page))
             .route("/jobs/{id}", get(job::page))
             .route("/classes", get(classes::page))
@@ -94,12 +130,17 @@ impl Dashboard {
             .route("/node/{name}", get(node::page))
             .route("/events", get(events::page))
             .route("/config", get(configuration::page))
+            .route("/errors", get(problems::all))
+            .route("/errors/{code}", get(problems::one))
             .route("/history", get(chart::history))
             .layer(middleware::from_fn_with_state(self.clone(), when_resumed));
         let cheap =
             Router::new().route("/live", get(live::stream)).route("/assets/{name}", get(asset));
         let in_turn = middleware::from_fn_with_state(self.api.clone(), in_turn);
-        let all = finished(dear).layer(in_turn).merge(finished(cheap)).with_state(self);
+        let at_cycle = middleware::from_fn_with_state(self.clone(), moment::at_cycle);
+        let dear =
+            finished(dear).layer(in_turn).layer(at_cycle).layer(middleware::from_fn(harmless));
+        let all = dear.merge(finished(cheap)).with_state(self);
         all.layer(Extension(Site::beside(has_campaigns)))
     }
 }
@@ -125,6 +166,9 @@ async fn when_resumed(
     next.run(request).await
 }
 
+/// What is different of a large map.
+const CHANGES: &str = "/topology/changes";
+
 /// Where nodes are taken out and put back.
 const VARY: &str = "/nodes/vary";
 
@@ -134,13 +178,17 @@ const POLICY: &str = "default-src 'self'; base-uri 'none'; form-action 'self'; f
 /// Has pages load and run only what comes from here.
 pub(crate) async fn harmless(request: axum::extract::Request, next: Next) -> Response {
     let mut response = next.run(request).await;
-    let headers = [
+    make_harmless(response.headers_mut());
+    response
+}
+
+fn make_harmless(headers: &mut HeaderMap) {
+    let harmless = [
         (header::CONTENT_SECURITY_POLICY, POLICY),
         (header::REFERRER_POLICY, "same-origin"),
         (HeaderName::from_static("cross-origin-opener-policy"), "same-origin"),
     ];
-    for (name, value) in headers {
-        response.headers_mut().insert(name, HeaderValue::from_static(value));
+    for (name, value) in harmless {
+        headers.insert(name, HeaderValue::from_static(value));
     }
-    response
 }

@@ -48,21 +48,25 @@ pub(super) async fn page(
     PathPart(name): PathPart<String>,
     ask: Ask,
 ) -> Result<Response, PageError> {
-    let published = dashboard.api.latest();
+    let published = dashboard.seen(&ask);
     let view = &published.view;
     let Some(node) = view.nodes.iter().find(|node| node.name == name) else {
-        let sentence = format!("No such node had reported by cycle {}.", view.cycle);
+        let sentence = format!(
+            "No such node had reported by cycle {}, or it was forgotten. Earlier cycles have it, if it was there: choose \
+             one above.",
+            view.cycle
+        );
         return Err(PageError::Missing { title: format!("Node {name}"), sentence });
     };
     let mut shares = Vec::new();
-    let mut notes = dashboard.past.notes();
+    let palette = dashboard.palette(view, &ask);
     for (id, share, order, state) in &node.shares {
         let job: Option<&JobView> = view.jobs.iter().find(|job| job.id == *id);
         let user = job.map(|job| job.user.to_string()).unwrap_or_default();
         shares.push(ShareLine {
             share: share.0,
             job: id.0,
-            colour: notes.colour(&user),
+            colour: palette.colour(&user),
             user,
             class: job.map(|job| job.class.to_string()).unwrap_or_default(),
             kind: job.map_or("", |job| WorkKind::from(job.kind).word()),
@@ -74,14 +78,16 @@ pub(super) async fn page(
             },
         });
     }
-    let is_here = |told: &&Told| told.nodes.contains(&name);
+    let notes = dashboard.past.notes();
+    let until_ms = ask.until_ms();
+    let is_here = |told: &&Told| told.at_ms <= until_ms && told.nodes.contains(&name);
     let events = notes.events.iter().rev().filter(is_here).take(EVENTS).cloned().collect();
     drop(notes);
     let live = Live {
         facts: facts(node, view),
         is_off: node.state.is_varied_off,
         may_act: ask.may_act,
-        node: row(node, view, &dashboard.api),
+        node: row(node, view, ask.past().is_none().then_some(&dashboard.api)),
         shares,
         events,
         slots: ask.has_campaigns().then(|| link("/campaigns/on/", &name)),

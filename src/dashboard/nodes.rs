@@ -8,6 +8,7 @@ use serde::Deserialize;
 use super::Dashboard;
 use super::frame::{Ask, Asked, Page, PageError};
 use super::rows::{Bar, Paging};
+use super::sort::Sort;
 use super::words::{self, counted, memory};
 use crate::api::{ApiState, queries, wire};
 use crate::scheduler::{NodeView, View};
@@ -22,6 +23,7 @@ pub(super) struct NodeParams {
     state: String,
     pool: String,
     name: String,
+    sort: String,
     /// What was done just before: `off`, `on` or `nothing`.
     done: String,
     page: Option<usize>,
@@ -42,6 +44,7 @@ struct Head<'a> {
 struct Live {
     words: String,
     rows: Vec<NodeRow>,
+    sort: Sort,
     paging: Paging,
     empty: &'static str,
 }
@@ -66,12 +69,27 @@ pub(super) async fn page(
     Asked(params): Asked<NodeParams>,
     ask: Ask,
 ) -> Result<Response, PageError> {
-    let published = dashboard.api.latest();
+    let published = dashboard.seen(&ask);
     let view = &published.view;
-    let nodes: Vec<&NodeView> = view.nodes.iter().filter(|node| params.is_wanted(node)).collect();
+    let mut nodes: Vec<&NodeView> =
+        view.nodes.iter().filter(|node| params.is_wanted(node)).collect();
     let pairs = [("state", params.state.as_str()), ("pool", &params.pool), ("name", &params.name)];
+    let sort = Sort::of(&params.sort, "/nodes", &pairs);
+    sort.sort(&mut nodes, |column, node| {
+        Some(match column {
+            "name" => node.name.as_str().into(),
+            "pool" => node.pool.as_str().into(),
+            "state" => node.state.words().join(", ").as_str().into(),
+            "memory" => node.memory.0.into(),
+            "used" => words::percent(node.used.0, node.order.0).into(),
+            _ => return None,
+        })
+    });
+    let word = sort.word();
+    let pairs = [pairs[0], pairs[1], pairs[2], ("sort", &word)];
     let (paging, range) = Paging::of(params.page, nodes.len(), "/nodes", &pairs);
-    let rows = nodes[range].iter().map(|node| row(node, view, &dashboard.api)).collect();
+    let api = ask.past().is_none().then_some(&dashboard.api);
+    let rows = nodes[range].iter().map(|node| row(node, view, api)).collect();
     let empty = if view.nodes.is_empty() {
         "No node has reported yet. Start an agent on each; it reports to POST /v1/heartbeats."
     } else {
@@ -93,7 +111,7 @@ pub(super) async fn page(
         states: words::NODE_STATES.map(|(state, _)| state.word()).to_vec(),
         may_act: ask.may_act,
     };
-    let live = Live { words, rows, paging, empty };
+    let live = Live { words, rows, sort, paging, empty };
     Page { title: "Nodes", section: "/nodes", head, live }.answer(&ask)
 }
 
@@ -106,10 +124,13 @@ impl NodeParams {
     }
 }
 
-/// The row of `node`, with what is to be said of it besides.
-pub(super) fn row(node: &NodeView, view: &View, api: &ApiState) -> NodeRow {
+/// The row of `node`, with what is to be said of it besides; what was heard of it since belongs to
+/// now, where there is an `api` to ask.
+pub(super) fn row(node: &NodeView, view: &View, api: Option<&ApiState>) -> NodeRow {
     let mut info = wire::NodeInfo::from(node);
-    info.notes.extend(queries::notes_of(&info, view, &api.hearing.log()));
+    if let Some(api) = api {
+        info.notes.extend(queries::notes_of(&info, view, &api.hearing.log()));
+    }
     let mut jobs: Vec<u64> = info.shares.iter().map(|share| share.job).collect();
     jobs.sort_unstable();
     jobs.dedup();

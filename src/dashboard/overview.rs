@@ -90,7 +90,7 @@ pub(super) async fn page(
     State(dashboard): State<Dashboard>,
     ask: Ask,
 ) -> Result<Response, PageError> {
-    let published = dashboard.api.latest();
+    let published = dashboard.seen(&ask);
     let view = &published.view;
     let status = queries::status_of(&published);
     let users = account::users(view);
@@ -98,12 +98,13 @@ pub(super) async fn page(
     let figures = || users.iter().map(|(_, figures)| *figures);
     let class_scale = scale(classes.iter().map(|class| class.figures));
     let user_scale = scale(figures());
-    let mut notes = dashboard.past.notes();
+    let palette = dashboard.palette(view, &ask);
+    let notes = dashboard.past.notes();
     let mut user_rows: Vec<(u64, AccountRow)> = users
         .iter()
         .filter(|(_, figures)| 0 < figures.held.max(figures.wanted))
         .map(|(name, figures)| {
-            let colour = Some(notes.colour(name));
+            let colour = Some(palette.colour(name));
             (figures.held.max(figures.deserved), AccountRow::of(name, *figures, user_scale, colour))
         })
         .collect();
@@ -122,7 +123,14 @@ pub(super) async fn page(
             .collect(),
         users_more: user_rows.len().saturating_sub(USERS),
         users: user_rows.into_iter().take(USERS).map(|(_, row)| row).collect(),
-        events: notes.events.iter().rev().take(EVENTS).cloned().collect(),
+        events: notes
+            .events
+            .iter()
+            .rev()
+            .filter(|told| told.at_ms <= ask.until_ms())
+            .take(EVENTS)
+            .cloned()
+            .collect(),
         has_nodes: status.nodes.total != 0,
         has_jobs: status.jobs.total != 0,
     };
@@ -209,7 +217,7 @@ fn tiles(status: &wire::Status, users: impl Iterator<Item = Figures>) -> Vec<Til
             bar: Some(Bar::filled(jobs.waiting, jobs.total, "requests for work")),
         },
         Tile {
-            title: "Short of what is deserved",
+            title: "Short of the fair share",
             link: "/users",
             value: percent(short.0, short.1).to_string(),
             unit: "%".to_owned(),

@@ -4,12 +4,14 @@
 //! whoever schedules knows nothing of it.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::looks::Maps;
+use super::palette::Palette;
 use super::samples::Samples;
 use super::tell::Told;
 use crate::model::{JobId, Name};
+use crate::scheduler::View;
 
 /// So many of the latest events are at hand; older ones are read from the record.
 pub(super) const EVENTS_MAX: usize = 120;
@@ -23,11 +25,8 @@ const JOBS_MAX: usize = 20_000;
 /// Jobs that are over and still known.
 const OVER_MAX: usize = 500;
 
-/// Colours that users have; the style sheet says which.
-pub(super) const COLOURS: usize = 12;
-
-/// Users whose colour is remembered.
-const COLOURED_MAX: usize = 2_000;
+/// Entries of what was preempted; older ones are forgotten.
+const PREEMPTED_MAX: usize = 5_000;
 
 /// A job after a cycle in which what it holds, or why it has no more, changed.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -67,7 +66,10 @@ pub(super) struct Notes {
     courses: BTreeMap<JobId, Course>,
     /// Jobs that are over, in that order.
     over: VecDeque<JobId>,
-    colours: BTreeMap<Name, usize>,
+    /// Processes that were preempted, by when, the oldest first.
+    preempted: VecDeque<(i64, u64)>,
+    /// Colours of the users in a cycle.
+    palette: (u64, Arc<Palette>),
 }
 
 /// [`Notes`] that one writes and many read.
@@ -131,22 +133,36 @@ impl Notes {
         }
     }
 
-    /// The colour of a user: one that few others have, and the same for as long as possible.
-    pub fn colour(&mut self, user: &str) -> usize {
-        if let Some(colour) = self.colours.get(user) {
-            return *colour;
+    /// The colours of users in `view`, the last published one.
+    pub fn palette(&mut self, view: &View) -> Arc<Palette> {
+        let (cycle, palette) = &self.palette;
+        if *cycle != view.cycle {
+            let palette = Palette::of_users(view, palette);
+            self.palette = (view.cycle, Arc::new(palette));
         }
-        if COLOURED_MAX <= self.colours.len() {
-            self.colours.clear();
+        Arc::clone(&self.palette.1)
+    }
+
+    /// Notes that so many processes were preempted.
+    pub fn note_preempted(&mut self, at_ms: i64, processes: u64) {
+        if processes == 0 {
+            return;
         }
-        let mut counts = [0_usize; COLOURS];
-        for colour in self.colours.values() {
-            counts[*colour] += 1;
+        self.preempted.push_back((at_ms, processes));
+        if PREEMPTED_MAX < self.preempted.len() {
+            self.preempted.pop_front();
         }
-        let rarest = counts.iter().enumerate().min_by_key(|(_, count)| **count);
-        let colour = rarest.map_or(0, |(colour, _)| colour);
-        self.colours.insert(Name::from(user), colour);
-        colour
+    }
+
+    /// Adds what was preempted before all that is known, the oldest first.
+    pub fn preempted_before(&mut self, mut older: VecDeque<(i64, u64)>) {
+        older.append(&mut self.preempted);
+        self.preempted = older;
+    }
+
+    /// Processes that were preempted, by when, the oldest first.
+    pub fn preempted(&self) -> impl Iterator<Item = (i64, u64)> {
+        self.preempted.iter().copied()
     }
 }
 
@@ -180,19 +196,5 @@ mod tests {
         }
         assert!(notes.course(JobId(7)).is_none());
         assert_eq!(notes.courses.len(), OVER_MAX);
-    }
-
-    #[test]
-    fn the_first_users_have_colours_of_their_own_and_keep_them() {
-        let mut notes = Notes::default();
-        let names: Vec<String> = (0..COLOURS).map(|number| format!("u{number}")).collect();
-        let colours: Vec<usize> = names.iter().map(|name| notes.colour(name)).collect();
-        assert_eq!(colours, (0..COLOURS).collect::<Vec<_>>());
-        notes.colour("another");
-        assert_eq!(notes.colour("u3"), 3);
-        for number in 0..3 * COLOURED_MAX {
-            notes.colour(&format!("v{number}"));
-        }
-        assert!(notes.colours.len() <= COLOURED_MAX);
     }
 }

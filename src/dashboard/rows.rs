@@ -5,8 +5,10 @@ use std::fmt::Write;
 use askama::Template;
 
 use super::frame::address_of;
+use super::palette::Palette;
 use super::past::Notes;
 use super::samples::{Figures, Whose};
+use super::sort::Sort;
 use super::words;
 use crate::api::wire::{JobInfo, WorkKind};
 use crate::scheduler::JobView;
@@ -31,7 +33,7 @@ impl Bar {
         let part = |amount| words::percent(amount, scale).min(100);
         let Figures { deserved, held, wanted } = figures;
         let words = format!(
-            "holds {}, deserves {}, could use {}",
+            "holds {}, fair share {}, could use {}",
             words::memory(held),
             words::memory(deserved),
             words::memory(wanted)
@@ -64,10 +66,12 @@ const SPARK: (u64, u64) = (120, 24);
 const SPARK_MS: i64 = 10 * 60_000;
 
 impl Spark {
-    /// The last minutes of somebody.
-    pub fn of(notes: &Notes, whose: Whose<'_>) -> Spark {
-        let last = notes.samples.iter().last().map_or(0, |sample| sample.at_ms);
-        let samples = notes.samples.iter().filter(|sample| last - SPARK_MS <= sample.at_ms);
+    /// The last minutes of somebody up to `until`.
+    pub fn of(notes: &Notes, whose: Whose<'_>, until: i64) -> Spark {
+        let last = notes.samples.iter().filter(|sample| sample.at_ms <= until).last();
+        let last = last.map_or(0, |sample| sample.at_ms);
+        let samples = notes.samples.iter();
+        let samples = samples.filter(|sample| (last - SPARK_MS..=last).contains(&sample.at_ms));
         let points: Vec<(i64, Figures)> =
             samples.map(|sample| (sample.at_ms, sample.figures(whose))).collect();
         let first = points.first().map_or(0, |(at, _)| *at);
@@ -153,6 +157,8 @@ pub(super) struct JobRow {
 #[template(path = "jobs_table.html")]
 pub(super) struct JobTable {
     pub rows: Vec<JobRow>,
+    /// How it can be sorted; on pages that show a part of it not at all.
+    pub sort: Sort,
     pub caption: String,
     /// What is said if there is none.
     pub empty: &'static str,
@@ -160,13 +166,13 @@ pub(super) struct JobTable {
 
 impl JobRow {
     /// The row of `job` after `cycle`.
-    pub fn of(job: &JobView, cycle: u64, notes: &mut Notes) -> JobRow {
+    pub fn of(job: &JobView, cycle: u64, palette: &Palette) -> JobRow {
         let info = JobInfo::of(job, cycle);
         let (held, wanted) = (info.sums.held, info.sums.wanted);
         let noun = if info.kind == WorkKind::Reservation { "machines" } else { "processes" };
         JobRow {
             id: info.id,
-            colour: notes.colour(&info.user),
+            colour: palette.colour(&info.user),
             kind: info.kind.word(),
             memory: words::memory(info.memory_mb),
             held,

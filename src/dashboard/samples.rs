@@ -36,6 +36,8 @@ pub(super) struct Figures {
 pub(super) struct Sample {
     /// When, in milliseconds since the epoch.
     pub at_ms: i64,
+    /// The cycle.
+    pub cycle: u64,
     /// What can be scheduled.
     pub schedulable: u64,
     /// What is taken, by what is leaving too.
@@ -111,6 +113,17 @@ impl Samples {
         }
     }
 
+    /// Adds what was before: `older` samples, the oldest first. Those that are not older than all
+    /// there are stay out.
+    pub fn begin_with(&mut self, older: Vec<Sample>) {
+        let known = std::mem::take(self);
+        let first = known.iter().next().map_or(i64::MAX, |sample| sample.at_ms);
+        let older = older.into_iter().filter(|sample| sample.at_ms < first);
+        for sample in older.chain(known.tiers.into_iter().rev().flatten()) {
+            self.push(sample);
+        }
+    }
+
     /// All of them, the oldest first.
     pub fn iter(&self) -> impl Iterator<Item = &Sample> {
         self.tiers.iter().rev().flatten()
@@ -143,6 +156,24 @@ mod tests {
         assert!(times[0] < last - 4 * 24 * 3_600_000, "days are gone");
         let gaps: Vec<i64> = times.windows(2).map(|two| two[1] - two[0]).collect();
         assert!(gaps.iter().all(|&gap| gap <= 2 * 1_000 * 4_i64.pow(6)), "{gaps:?}");
+    }
+
+    #[test]
+    fn what_was_before_a_start_comes_first_and_is_thinned_out() {
+        let mut samples = Samples::default();
+        (0..60).for_each(|second| samples.push(sample(10_000_000 + second * 1_000)));
+        let segment = |from: i64| (0..1_000).map(|second| sample(from + second * 1_000)).collect();
+        samples.begin_with(segment(8_000_000));
+        samples.begin_with(segment(2_000_000));
+        let times: Vec<i64> = samples.iter().map(|sample| sample.at_ms).collect();
+        assert!(times.is_sorted() && times.len() < 700, "{times:?}");
+        assert_eq!((times[0], times.last()), (2_000_000, Some(&10_059_000)));
+        let last = times.iter().filter(|at| 10_000_000 <= **at).count();
+        assert_eq!(last, 60, "the last minutes are kept closely");
+        // What is not older than all is known already.
+        let before = samples.iter().count();
+        samples.begin_with(segment(9_500_000));
+        assert_eq!(samples.iter().count(), before);
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::refill::preempted_by;
 use super::words::{self, counted};
 use crate::api::wire::{AddedShare, ChangedNode, Event, Happening, RemovalReason, RemovedShare};
 use crate::model::fold_hostlist;
@@ -29,6 +30,8 @@ pub(super) struct Told {
     pub jobs: Vec<u64>,
     /// The nodes it is about, at most some.
     pub nodes: Vec<String>,
+    /// How many processes are preempted by it.
+    pub preempted: u64,
 }
 
 /// Every word for a kind of event.
@@ -69,6 +72,7 @@ pub(super) fn told(event: &Event) -> Told {
         sentence,
         jobs: jobs_of(&event.what),
         nodes: nodes_of(&event.what),
+        preempted: preempted_by(&event.what),
     }
 }
 

@@ -1,6 +1,6 @@
 //! The topology page: which node is how large, who is on it, and which get no work.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use askama::Template;
 use axum::extract::State;
@@ -9,24 +9,53 @@ use axum::response::{Html, IntoResponse, Response};
 use serde::Deserialize;
 
 use super::Dashboard;
-use super::frame::{Ask, Asked, Page, PageError};
+use super::frame::{Ask, Asked, Page, PageError, address_of};
 use super::looks::Looks;
-use super::map::{self, Group, Look, Spot, Tile};
-use super::past::Past;
+use super::map::{self, Group, Look, Paint, Spot, Tile};
+use super::palette::{OTHERS, Palette};
 use super::words::{self, counted};
 use crate::api::wire::WorkKind;
-use crate::model::{JobId, MachineState, Name, SharePhase};
+use crate::model::{JobId, MachineState, Name, SharePhase, expand_hostlist};
 use crate::scheduler::{JobView, NodeView, View};
 
-/// So many users are in the legend.
-const LEGEND_MAX: usize = 24;
+/// What the colours of a map stand for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum By {
+    /// Users.
+    #[default]
+    User,
+    /// Classes.
+    Class,
+    /// How full a node is.
+    Use,
+}
 
-/// Which nodes to show, and whose work to point out.
+impl By {
+    /// As the address has it, and as people read it.
+    const ALL: [(By, &'static str, &'static str); 3] =
+        [(By::User, "user", "user"), (By::Class, "class", "class"), (By::Use, "use", "how full")];
+
+    fn word(self) -> &'static str {
+        By::ALL.iter().find(|(by, ..)| *by == self).map_or("", |(_, word, _)| word)
+    }
+}
+
+/// Which nodes to show, whose work to point out, and what colours stand for.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(super) struct TopologyParams {
     pool: String,
     user: String,
+    node: String,
+    by: By,
+}
+
+impl TopologyParams {
+    /// All of it as one text.
+    fn key(&self) -> String {
+        format!("{}\n{}\n{}\n{}", self.pool, self.user, self.node, self.by.word())
+    }
 }
 
 #[derive(Template)]
@@ -34,6 +63,7 @@ pub(super) struct TopologyParams {
 struct Head<'a> {
     params: &'a TopologyParams,
     pools: Vec<String>,
+    ways: Vec<(&'static str, &'static str, bool)>,
 }
 
 /// Which nodes, whose work, and what whoever asks has seen of it.
@@ -42,6 +72,8 @@ struct Head<'a> {
 pub(super) struct ChangesParams {
     pool: String,
     user: String,
+    node: String,
+    by: By,
     since: String,
 }
 
@@ -49,8 +81,9 @@ pub(super) struct ChangesParams {
 #[template(path = "topology.html")]
 struct Live<'a> {
     params: &'a TopologyParams,
-    /// What stands above the map, as HTML.
-    above: String,
+    summary: String,
+    /// What stands below the map, as HTML.
+    below: String,
     groups: Vec<Group>,
     is_large: bool,
     has_nodes: bool,
@@ -58,18 +91,19 @@ struct Live<'a> {
     tag: Option<String>,
 }
 
-/// What stands above the map: figures and the legend.
+/// What stands below the map: the legend.
 #[derive(Template)]
-#[template(path = "topology_above.html")]
-struct Above<'a> {
+#[template(path = "topology_below.html")]
+struct Below<'a> {
     params: &'a TopologyParams,
-    users: Vec<LegendUser>,
-    users_more: usize,
+    owners: Vec<LegendOwner>,
+    owners_more: usize,
+    levels: Vec<(usize, &'static str, u64)>,
     kinds: Vec<(&'static str, &'static str, u64)>,
     marks: Vec<LegendMark>,
     summary: String,
-    /// Whether somebody is asked about who has nothing here.
-    has_none: bool,
+    /// What was asked for and is not here.
+    missing: Vec<String>,
     changes: Option<Changes>,
 }
 
@@ -77,12 +111,15 @@ struct Above<'a> {
 #[derive(Default)]
 struct Changes {
     tiles: Vec<Tile>,
+    /// What stands above each group.
+    titles: Vec<String>,
     /// What it looks like then. Nothing: it is to be asked for as a whole.
     tag: Option<String>,
 }
 
-struct LegendUser {
+struct LegendOwner {
     name: String,
+    link: String,
     colour: usize,
     memory: String,
     is_chosen: bool,
@@ -102,19 +139,23 @@ pub(super) async fn page(
     Asked(params): Asked<TopologyParams>,
     ask: Ask,
 ) -> Result<Response, PageError> {
-    let published = dashboard.api.latest();
+    let published = dashboard.seen(&ask);
     let view = &published.view;
     let pools = view.topology.pools.iter().map(|pool| pool.name.clone()).collect::<Vec<_>>();
-    let head = Head { params: &params, pools: pools.iter().map(ToString::to_string).collect() };
-    let drawing = drawing(view, &dashboard.past, &params);
+    let ways = By::ALL.map(|(by, word, words)| (word, words, by == params.by)).to_vec();
+    let head =
+        Head { params: &params, pools: pools.iter().map(ToString::to_string).collect(), ways };
+    let drawing = drawing(view, &dashboard.palette(view, &ask), &params);
     let is_large = map::CLOSE_MAX < drawing.spots.len();
-    let tag = is_large.then(|| {
-        let looks = Looks::of(&drawing.spots, &params.user);
+    // What happened since is asked for of the last cycle only.
+    let tag = (is_large && ask.past().is_none()).then(|| {
+        let looks = Looks::of(&drawing.spots, &params.key());
         dashboard.past.notes().maps.remember(looks)
     });
     let live = Live {
         params: &params,
-        above: drawing.above.render()?,
+        summary: drawing.below.summary.clone(),
+        below: drawing.below.render()?,
         is_large,
         has_nodes: !drawing.spots.is_empty(),
         groups: map::groups(drawing.spots, &pools),
@@ -124,21 +165,23 @@ pub(super) async fn page(
 }
 
 /// What is different of a large map from what somebody looks at: nodes drawn anew, and what stands
-/// above it.
+/// around it.
 pub(super) async fn changes(
     State(dashboard): State<Dashboard>,
     Asked(asked): Asked<ChangesParams>,
+    ask: Ask,
 ) -> Result<Response, PageError> {
     let published = dashboard.api.latest();
     let view = &published.view;
-    let params = TopologyParams { pool: asked.pool, user: asked.user };
-    let Drawing { mut above, spots } = drawing(view, &dashboard.past, &params);
-    let looks = Looks::of(&spots, &params.user);
-    if looks.tag() == asked.since {
+    let ChangesParams { pool, user, node, by, since } = asked;
+    let params = TopologyParams { pool, user, node, by };
+    let Drawing { mut below, spots } = drawing(view, &dashboard.palette(view, &ask), &params);
+    let looks = Looks::of(&spots, &params.key());
+    if looks.tag() == since {
         return Ok(StatusCode::NO_CONTENT.into_response());
     }
     let mut notes = dashboard.past.notes();
-    let changed = notes.maps.changed(&asked.since, &looks);
+    let changed = notes.maps.changed(&since, &looks);
     let changes = changed.map(|changed| (changed, notes.maps.remember(looks)));
     drop(notes);
     // Half a map in pieces is more than a map.
@@ -146,67 +189,162 @@ pub(super) async fn changes(
     let changes = changes.map(|(changed, tag)| {
         let names = changed.into_iter().map(|place| spots[place].name.clone()).collect();
         let pools: Vec<Name> = view.topology.pools.iter().map(|pool| pool.name.clone()).collect();
-        Changes { tiles: map::tiles(spots, &pools, &names), tag: Some(tag) }
+        let titles = map::titles(spots.clone(), &pools);
+        Changes { tiles: map::tiles(spots, &pools, &names), titles, tag: Some(tag) }
     });
-    above.changes = Some(changes.unwrap_or_default());
-    let html = Html(above.render()?);
+    below.changes = Some(changes.unwrap_or_default());
+    let html = Html(below.render()?);
     Ok(([(header::CACHE_CONTROL, "no-store")], html).into_response())
+}
+
+/// Which node somebody points at.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct SpotParams {
+    name: String,
+}
+
+/// One node in a sentence, for whoever points at it on a large map.
+pub(super) async fn spot_words(
+    State(dashboard): State<Dashboard>,
+    Asked(SpotParams { name }): Asked<SpotParams>,
+    ask: Ask,
+) -> Result<Response, PageError> {
+    let published = dashboard.seen(&ask);
+    let view = &published.view;
+    let jobs: HashMap<JobId, &JobView> = view.jobs.iter().map(|job| (job.id, job)).collect();
+    let node = view.nodes.iter().find(|node| node.name == name);
+    let words =
+        node.map_or_else(|| format!("{name} has not reported"), |node| words_of(node, &jobs));
+    Ok(([(header::CACHE_CONTROL, "no-store")], words).into_response())
 }
 
 /// What a page shows of the nodes that are asked for.
 struct Drawing<'a> {
-    above: Above<'a>,
+    below: Below<'a>,
     spots: Vec<Spot>,
 }
 
-fn drawing<'a>(view: &View, past: &Past, params: &'a TopologyParams) -> Drawing<'a> {
+fn drawing<'a>(view: &View, palette: &Palette, params: &'a TopologyParams) -> Drawing<'a> {
     let is_shown = |node: &&NodeView| params.pool.is_empty() || node.pool == params.pool;
     let nodes: Vec<&NodeView> = view.nodes.iter().filter(is_shown).collect();
     let jobs: HashMap<JobId, &JobView> = view.jobs.iter().map(|job| (job.id, job)).collect();
-    let mut sums: BTreeMap<&Name, u64> = BTreeMap::new();
-    let mut kinds = [0_u64; 4];
-    for node in &nodes {
-        for (job, _, order, _) in &node.shares {
-            if let Some(job) = jobs.get(job) {
-                *sums.entry(&job.user).or_default() += node.quantum.memory_of(order.qshares()).0;
-                kinds[usize::from(map::kind_number(job.kind.into()))] += 1;
-            }
-        }
-    }
-    let has_none = !params.user.is_empty() && !sums.contains_key(&Name::from(params.user.as_str()));
-    let mut users: Vec<(&Name, u64)> = sums.into_iter().collect();
-    // By name, so that the legend does not jump.
-    let users_more = users.len().saturating_sub(LEGEND_MAX);
-    users.sort_by_key(|(name, memory)| (std::cmp::Reverse(*memory), *name));
-    users.truncate(LEGEND_MAX);
-    users.sort_by_key(|(name, _)| *name);
-    let colours: HashMap<&Name, usize> = {
-        let mut notes = past.notes();
-        let all = jobs.values().map(|job| &job.user).collect::<std::collections::BTreeSet<_>>();
-        all.into_iter().map(|user| (user, notes.colour(user))).collect()
+    let classes = Palette::of_classes(view);
+    let found = found(&nodes, &params.node);
+    let brush = Brush {
+        by: params.by,
+        palette: if params.by == By::Class { &classes } else { palette },
+        jobs: &jobs,
+        user: &params.user,
+        found: &found,
+        is_searched: !params.node.trim().is_empty(),
     };
-    let spots: Vec<Spot> =
-        nodes.iter().map(|node| spot(node, &jobs, &colours, &params.user)).collect();
-    let is_chosen = |name: &Name| *name == params.user;
-    let above = Above {
+    let spots: Vec<Spot> = nodes.iter().map(|node| brush.spot(node)).collect();
+    let (owners, owners_more, has_user) = legend(&nodes, &brush);
+    let mut missing = Vec::new();
+    if !params.user.is_empty() && !has_user {
+        missing.push(format!("{} has no work on these nodes.", params.user));
+    }
+    if brush.is_searched && found.is_empty() {
+        missing.push(format!("No node here is called {}.", params.node.trim()));
+    }
+    let below = Below {
         params,
         summary: summary(&nodes),
-        has_none,
-        users: users
-            .into_iter()
-            .map(|(name, memory)| LegendUser {
-                name: name.to_string(),
-                colour: colours.get(name).copied().unwrap_or(0),
-                memory: words::memory(memory),
-                is_chosen: is_chosen(name),
-            })
-            .collect(),
-        users_more,
-        kinds: kind_legend(kinds),
+        missing,
+        owners,
+        owners_more,
+        levels: if params.by == By::Use { level_legend(&nodes) } else { Vec::new() },
+        kinds: kind_legend(kinds(&nodes, &jobs)),
         marks: mark_legend(&nodes),
         changes: None,
     };
-    Drawing { above, spots }
+    Drawing { below, spots }
+}
+
+/// The nodes that `wanted` names: as a list like `n[1-3]`, or as a part of their names.
+fn found(nodes: &[&NodeView], wanted: &str) -> HashSet<Name> {
+    let wanted = wanted.trim();
+    if wanted.is_empty() {
+        return HashSet::new();
+    }
+    let listed: HashSet<String> = expand_hostlist(wanted).unwrap_or_default().into_iter().collect();
+    let is_it = |node: &&&NodeView| {
+        listed.contains(node.name.as_str()) || node.name.as_str().contains(wanted)
+    };
+    nodes.iter().filter(is_it).map(|node| node.name.clone()).collect()
+}
+
+fn kinds(nodes: &[&NodeView], jobs: &HashMap<JobId, &JobView>) -> [u64; 4] {
+    let mut kinds = [0_u64; 4];
+    for (job, ..) in nodes.iter().flat_map(|node| &node.shares) {
+        if let Some(job) = jobs.get(job) {
+            kinds[usize::from(map::kind_number(job.kind.into()))] += 1;
+        }
+    }
+    kinds
+}
+
+/// Who has a colour, how many have not, and whether the user who is asked about has work here. The
+/// last one of the legend is grey: all others together.
+fn legend(nodes: &[&NodeView], brush: &Brush<'_>) -> (Vec<LegendOwner>, usize, bool) {
+    let mut sums: BTreeMap<&Name, u64> = BTreeMap::new();
+    let mut has_user = false;
+    for node in nodes {
+        for (job, _, order, _) in &node.shares {
+            let Some(job) = brush.jobs.get(job) else { continue };
+            has_user |= job.user == brush.user;
+            let owner = if brush.by == By::Class { &job.class } else { &job.user };
+            *sums.entry(owner).or_default() += node.quantum.memory_of(order.qshares()).0;
+        }
+    }
+    if brush.by == By::Use {
+        return (Vec::new(), 0, has_user);
+    }
+    let (own, others): (Vec<_>, Vec<_>) =
+        sums.into_iter().partition(|(name, _)| brush.palette.colour(name) != OTHERS);
+    let link = |name: &str| match brush.by {
+        By::Class => super::frame::link("/classes/", name),
+        By::User | By::Use => address_of("/topology", &[("user", name)]),
+    };
+    // By name, so that the legend does not jump.
+    let own = own.into_iter().map(|(name, memory)| LegendOwner {
+        name: name.to_string(),
+        link: link(name),
+        colour: brush.palette.colour(name),
+        memory: words::memory(memory),
+        is_chosen: *name == brush.user,
+    });
+    let rest: u64 = others.iter().map(|(_, memory)| memory).sum();
+    let rest = (!others.is_empty()).then(|| LegendOwner {
+        name: counted(crate::model::count(&others), "other"),
+        link: "/users".to_owned(),
+        colour: OTHERS,
+        memory: words::memory(rest),
+        is_chosen: false,
+    });
+    (own.chain(rest).collect(), others.len(), has_user)
+}
+
+/// Levels of fullness, and how many nodes are at each.
+fn level_legend(nodes: &[&NodeView]) -> Vec<(usize, &'static str, u64)> {
+    let words = ["below 25 %", "25 to 49 %", "50 to 74 %", "75 to 99 %", "full"];
+    let count = |level: usize| {
+        let alike = nodes.iter().filter(|node| 0 < node.used.0 && level_of(node) == level);
+        crate::model::count(alike)
+    };
+    (0..map::LEVELS).zip(words).map(|(level, words)| (level, words, count(level))).collect()
+}
+
+/// How full a node is.
+fn level_of(node: &NodeView) -> usize {
+    match words::percent(node.used.0, node.order.0) {
+        0..25 => 0,
+        25..50 => 1,
+        50..75 => 2,
+        75..100 => 3,
+        _ => 4,
+    }
 }
 
 fn kind_legend(counts: [u64; 4]) -> Vec<(&'static str, &'static str, u64)> {
@@ -214,7 +352,8 @@ fn kind_legend(counts: [u64; 4]) -> Vec<(&'static str, &'static str, u64)> {
     kinds
         .map(|(kind, count)| {
             let number = map::kind_number(kind);
-            let look = Look { colour: None, kind: number, is_leaving: false, is_pale: false };
+            let look =
+                Look { paint: Paint::Nobody, kind: number, is_leaving: false, is_pale: false };
             (kind.word(), look.pattern(), count)
         })
         .collect()
@@ -257,45 +396,79 @@ fn summary(nodes: &[&NodeView]) -> String {
     )
 }
 
-/// What is drawn of a node. What looks alike lies together.
-fn spot(
-    node: &NodeView,
-    jobs: &HashMap<JobId, &JobView>,
-    colours: &HashMap<&Name, usize>,
-    chosen: &str,
-) -> Spot {
-    let mut fills: BTreeMap<Look, u64> = BTreeMap::new();
-    let mut counts: BTreeMap<&str, u64> = BTreeMap::new();
-    for (job, _, order, state) in &node.shares {
-        let job = jobs.get(job);
-        let user = job.map_or("?", |job| job.user.as_str());
-        let look = Look {
-            colour: job.and_then(|job| colours.get(&job.user).copied()),
-            kind: job.map_or(0, |job| map::kind_number(job.kind.into())),
-            is_leaving: *state == SharePhase::Leaving,
-            is_pale: !chosen.is_empty() && user != chosen,
-        };
-        *fills.entry(look).or_default() += node.quantum.memory_of(order.qshares()).0;
-        *counts.entry(user).or_default() += 1;
+/// How nodes are drawn.
+struct Brush<'a> {
+    by: By,
+    palette: &'a Palette,
+    jobs: &'a HashMap<JobId, &'a JobView>,
+    /// Whose work is pointed out; empty: everybody's.
+    user: &'a str,
+    found: &'a HashSet<Name>,
+    is_searched: bool,
+}
+
+impl Brush<'_> {
+    /// What is drawn of a node. What looks alike lies together.
+    fn spot(&self, node: &NodeView) -> Spot {
+        let is_found = self.found.contains(&node.name);
+        let mut fills: BTreeMap<Look, u64> = BTreeMap::new();
+        for (job, _, order, state) in &node.shares {
+            let job = self.jobs.get(job);
+            let is_other = !self.user.is_empty() && job.is_none_or(|job| job.user != self.user);
+            let look = Look {
+                paint: self.paint(node, job.copied()),
+                kind: job.map_or(0, |job| map::kind_number(job.kind.into())),
+                is_leaving: *state == SharePhase::Leaving,
+                is_pale: is_other || (self.is_searched && !is_found),
+            };
+            *fills.entry(look).or_default() += node.quantum.memory_of(order.qshares()).0;
+        }
+        Spot {
+            name: node.name.clone(),
+            pool: node.pool.clone(),
+            memory_mb: node.memory.0,
+            state: node.state,
+            is_found,
+            fills: fills.into_iter().collect(),
+            words: words_of(node, self.jobs),
+        }
     }
-    let held = counts.iter().map(|(user, count)| format!("{user} {count}"));
-    let held = if counts.is_empty() {
-        "nothing on it".to_owned()
-    } else {
-        held.collect::<Vec<_>>().join(", ")
-    };
+
+    fn paint(&self, node: &NodeView, job: Option<&JobView>) -> Paint {
+        match (self.by, job) {
+            (By::Use, _) => Paint::Level(level_of(node)),
+            (_, None) => Paint::Nobody,
+            (By::Class, Some(job)) => Paint::Owner(self.palette.colour(&job.class)),
+            (By::User, Some(job)) => Paint::Owner(self.palette.colour(&job.user)),
+        }
+    }
+}
+
+/// So many users of a node are named.
+const NAMED: usize = 6;
+
+/// A node in a sentence.
+fn words_of(node: &NodeView, jobs: &HashMap<JobId, &JobView>) -> String {
+    let mut sums: BTreeMap<&str, (u64, u64)> = BTreeMap::new();
+    for (job, _, order, _) in &node.shares {
+        let user = jobs.get(job).map_or("?", |job| job.user.as_str());
+        let sum = sums.entry(user).or_default();
+        *sum = (sum.0 + 1, sum.1 + node.quantum.memory_of(order.qshares()).0);
+    }
+    let mut held: Vec<String> = sums
+        .iter()
+        .take(NAMED)
+        .map(|(user, (count, memory))| {
+            format!("{user} {} ({})", counted(*count, "process"), words::memory(*memory))
+        })
+        .collect();
+    if NAMED < sums.len() {
+        held.push(format!("and {} more", sums.len() - NAMED));
+    }
+    let held = if held.is_empty() { "nothing on it".to_owned() } else { held.join(", ") };
     let state = node.state.words();
     let state = if state.is_empty() { "up".to_owned() } else { state.join(", ") };
-    let words = format!(
-        "{}: {}, {state}, {} of {} qshares taken: {held}",
-        node.name, node.memory, node.used, node.order
-    );
-    Spot {
-        name: node.name.clone(),
-        pool: node.pool.clone(),
-        memory_mb: node.memory.0,
-        state: node.state,
-        fills: fills.into_iter().collect(),
-        words,
-    }
+    let taken = words::memory(node.quantum.memory_of(node.used).0);
+    let all = words::memory(node.quantum.memory_of(node.order).0);
+    format!("{}: {}, {state}, {taken} of {all} taken: {held}", node.name, node.memory)
 }

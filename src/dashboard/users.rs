@@ -15,6 +15,7 @@ use super::frame::{Ask, Asked, Nothing, Page, PageError, address_of};
 use super::overview::{AccountRow, scale};
 use super::rows::{Bar, JobRow, JobTable, Paging, Spark};
 use super::samples::{Figures, Whose};
+use super::sort::Sort;
 use super::words::{memory, number};
 use crate::api::http::extract::PathPart;
 use crate::api::wire;
@@ -24,12 +25,14 @@ use crate::api::wire::from_view;
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(super) struct UserParams {
+    sort: String,
     page: Option<usize>,
 }
 
 #[derive(Template)]
 #[template(path = "users.html")]
 struct Live {
+    sort: Sort,
     rows: Vec<UserRow>,
     paging: Paging,
 }
@@ -55,18 +58,37 @@ pub(super) async fn page(
     Asked(params): Asked<UserParams>,
     ask: Ask,
 ) -> Result<Response, PageError> {
-    let published = dashboard.api.latest();
+    let published = dashboard.seen(&ask);
     let view = &published.view;
     let figures: BTreeMap<_, Figures> = account::users(view).into_iter().collect();
     let scale = scale(figures.values().copied());
-    let users = from_view::users(view);
-    let (paging, range) = Paging::of(params.page, users.len(), "/users", &[]);
-    let mut notes = dashboard.past.notes();
+    let mut users = from_view::users(view);
+    let sort = Sort::of(&params.sort, "/users", &[]);
+    let of = |name: &str| figures.get(name).copied().unwrap_or_default();
+    sort.sort(&mut users, |column, user| {
+        let figures = of(&user.user);
+        Some(match column {
+            "user" => user.user.as_str().into(),
+            "jobs" => user.jobs.into(),
+            "without" => user.jobs_without_shares.into(),
+            "shares" => user.shares.into(),
+            "wanted" => figures.wanted.into(),
+            "deserved" => figures.deserved.into(),
+            "held" => figures.held.into(),
+            "fixed" => user.fixed_memory_mb.into(),
+            "allotment" => user.allotment_mb.unwrap_or(u64::MAX).into(),
+            _ => return None,
+        })
+    });
+    let word = sort.word();
+    let (paging, range) = Paging::of(params.page, users.len(), "/users", &[("sort", &word)]);
+    let palette = dashboard.palette(view, &ask);
+    let notes = dashboard.past.notes();
     let mut rows = Vec::new();
     for user in &users[range] {
-        let figures = figures.get(user.user.as_str()).copied().unwrap_or_default();
+        let figures = of(&user.user);
         rows.push(UserRow {
-            colour: notes.colour(&user.user),
+            colour: palette.colour(&user.user),
             jobs: number(user.jobs),
             without: user.jobs_without_shares,
             shares: number(user.shares),
@@ -76,12 +98,12 @@ pub(super) async fn page(
             fixed: memory(user.fixed_memory_mb),
             allotment: user.allotment_mb.map_or_else(|| "no limit".to_owned(), memory),
             bar: Bar::of(figures, scale),
-            spark: Spark::of(&notes, Whose::User(&user.user)),
+            spark: Spark::of(&notes, Whose::User(&user.user), ask.until_ms()),
             name: user.user.clone(),
         });
     }
     drop(notes);
-    let live = Live { rows, paging };
+    let live = Live { sort, rows, paging };
     Page { title: "Users", section: "/users", head: Nothing, live }.answer(&ask)
 }
 
@@ -104,14 +126,10 @@ pub(super) async fn one(
     PathPart(name): PathPart<String>,
     ask: Ask,
 ) -> Result<Response, PageError> {
-    let published = dashboard.api.latest();
+    let published = dashboard.seen(&ask);
     let view = &published.view;
     let Some(user) = from_view::users(view).into_iter().find(|user| user.user == name) else {
-        let sentence = format!(
-            "This user has no work as of cycle {}: see /users for those who have.",
-            view.cycle
-        );
-        return Err(PageError::Missing { title: format!("User {name}"), sentence });
+        return gone(&dashboard, &name, view.cycle, &ask);
     };
     let quanta: BTreeMap<&str, u64> = view
         .classes
@@ -128,15 +146,21 @@ pub(super) async fn one(
         user.classes.iter().filter(|class| quanta.contains_key(class.class.as_str())).collect();
     let widest = scale(fair.iter().map(|class| figures(class)));
     let row = |class: &wire::UserClass| AccountRow::of(&class.class, figures(class), widest, None);
-    let mut notes = dashboard.past.notes();
+    let palette = dashboard.palette(view, &ask);
+    let notes = dashboard.past.notes();
     let mine = view.jobs.iter().filter(|job| job.user == name).take(LISTED);
-    let rows = mine.map(|job| JobRow::of(job, view.cycle, &mut notes)).collect();
+    let rows = mine.map(|job| JobRow::of(job, view.cycle, &palette)).collect();
     let live = LiveOne {
-        colour: notes.colour(&name),
+        colour: palette.colour(&name),
         facts: facts(&user),
         classes: fair.into_iter().map(row).collect(),
-        past: chart::table(&notes, Whose::User(&name)),
-        jobs: JobTable { rows, caption: "Work, oldest first".to_owned(), empty: "No work now." },
+        past: chart::table(&notes, Whose::User(&name), ask.until_ms()),
+        jobs: JobTable {
+            rows,
+            sort: Sort::default(),
+            caption: "Work, oldest first".to_owned(),
+            empty: "No work now.",
+        },
         jobs_link: address_of("/jobs", &[("user", &name)]),
         map_link: address_of("/topology", &[("user", &name)]),
         name: name.clone(),
@@ -145,6 +169,41 @@ pub(super) async fn one(
     let head =
         ChartHead { name: name.clone(), address: address_of("/history", &[("user", &name)]) };
     Page { title: &format!("User {name}"), section: "/users", head, live }.answer(&ask)
+}
+
+#[derive(Template)]
+#[template(path = "user_gone.html")]
+struct LiveGone {
+    name: String,
+    cycle: u64,
+    /// The last cycle in which something was held, and when.
+    last: (u64, i64, String),
+    past: Vec<PastRow>,
+}
+
+/// The page of a user who has no jobs, if any are known of the past.
+fn gone(dashboard: &Dashboard, name: &str, cycle: u64, ask: &Ask) -> Result<Response, PageError> {
+    let notes = dashboard.past.notes();
+    let until = ask.until_ms();
+    let has_some = |sample: &&super::samples::Sample| {
+        let figures = sample.figures(Whose::User(name));
+        sample.at_ms <= until && 0 < figures.held.max(figures.wanted)
+    };
+    let Some(last) = notes.samples.iter().filter(has_some).last() else {
+        let sentence =
+            format!("{name} has no jobs as of cycle {cycle}, and none in the figures of before.");
+        return Err(PageError::Missing { title: format!("User {name}"), sentence });
+    };
+    let live = LiveGone {
+        name: name.to_owned(),
+        cycle,
+        last: (last.cycle, last.at_ms, super::words::time(last.at_ms)),
+        past: chart::table(&notes, Whose::User(name), until),
+    };
+    drop(notes);
+    let head =
+        ChartHead { name: name.to_owned(), address: address_of("/history", &[("user", name)]) };
+    Page { title: &format!("User {name}"), section: "/users", head, live }.answer(ask)
 }
 
 fn facts(user: &wire::UserInfo) -> Vec<(&'static str, String)> {

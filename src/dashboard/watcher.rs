@@ -22,7 +22,9 @@ const AGAIN: Duration = Duration::from_secs(1);
 const NEVER: Duration = Duration::from_hours(24 * 365);
 
 /// Watches until the daemon stops.
-pub(super) async fn watch(api: &ApiState, past: &Past) {
+///
+/// `began_at` is the last event of before: those after it are counted here.
+pub(super) async fn watch(api: &ApiState, past: &Past, began_at: u64) {
     let mut changes = api.board.changes();
     let mut jobs_before: Arc<Pictures<JobView>> = Arc::default();
     let mut last_event = None;
@@ -34,11 +36,14 @@ pub(super) async fn watch(api: &ApiState, past: &Past) {
             let told = events(api, &published, &mut last_event).await;
             let mut notes = past.notes();
             for told in told {
+                if began_at < told.sequence {
+                    notes.note_preempted(told.at_ms, told.preempted);
+                }
                 notes.tell(told);
             }
             is_sampled = notes.samples.is_due(at_ms);
             if is_sampled {
-                notes.samples.push(sample(&published, at_ms));
+                notes.samples.push(sample(&published.view, at_ms));
             }
             drop(notes);
             note_jobs(past, &jobs_before, &published.view, at_ms);
@@ -102,11 +107,11 @@ fn moment(job: &JobView, cycle: u64, at_ms: i64) -> Moment {
     Moment { at_ms, cycle, held: job.held().0, wanted: job.wanted.0, reason: code(job) }
 }
 
-fn sample(published: &Published, at_ms: i64) -> Sample {
-    let view = &published.view;
+pub(super) fn sample(view: &View, at_ms: i64) -> Sample {
     let shares = queries::share_counts(view);
     let mut sample = Sample {
         at_ms,
+        cycle: view.cycle,
         schedulable: shares.schedulable_mb,
         used: shares.used_mb,
         classes: account::classes(view)

@@ -48,9 +48,11 @@ impl Drop for Demo {
     }
 }
 
-const PAGES: [&str; 13] = [
+const PAGES: [&str; 15] = [
     "/",
     "/topology",
+    "/topology?by=use",
+    "/fairness",
     "/topology?user=ann",
     "/jobs",
     "/jobs/7",
@@ -352,7 +354,7 @@ async fn a_large_map_follows_without_being_sent_again() {
     browser.run("performance.clearResourceTimings()").await;
     daemon.vary_off("n007").await;
     browser.wait("return document.querySelector('#map-0 #t-0-7 .node.off') !== null").await;
-    let told = "return [...document.querySelectorAll('#above li')].some((li) => /varied-off\\s*1\\b/.test(li.textContent))";
+    let told = "return [...document.querySelectorAll('#below li')].some((li) => /varied-off\\s*1\\b/.test(li.textContent))";
     browser.wait(told).await;
     // Once more, over what lies there.
     let body = json!({ "nodes": ["n007"] });

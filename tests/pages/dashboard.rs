@@ -11,9 +11,10 @@ use reqwest::{Client, Response, StatusCode, redirect};
 use serde_json::{Value, json};
 
 /// Every page of a daemon with ann's and bob's work on three nodes.
-const PAGES: [&str; 12] = [
+const PAGES: [&str; 13] = [
     "/",
     "/topology",
+    "/fairness",
     "/jobs",
     "/jobs/1",
     "/classes",

@@ -155,6 +155,77 @@ pub enum Code {
 }
 
 impl Code {
+    /// All there are.
+    pub const ALL: [Code; 67] = [
+        Code::EmptyBody,
+        Code::NotJson,
+        Code::TooDeep,
+        Code::TooLarge,
+        Code::NotJsonType,
+        Code::OldSequence,
+        Code::SequenceGap,
+        Code::SequenceReused,
+        Code::BadSequence,
+        Code::UnknownField,
+        Code::DuplicateField,
+        Code::MissingField,
+        Code::BadValue,
+        Code::DuplicateWork,
+        Code::Immutable,
+        Code::UnknownClass,
+        Code::NoDefaultClass,
+        Code::UserNotAllowed,
+        Code::PreemptableClass,
+        Code::BadMemory,
+        Code::MemoryOutOfRange,
+        Code::BadThreads,
+        Code::BadRemaining,
+        Code::BadMaximum,
+        Code::BadTime,
+        Code::UnissuedShare,
+        Code::MovedShare,
+        Code::DuplicateShare,
+        Code::ReturnedShare,
+        Code::OverdueShare,
+        Code::ProcessOnUnknownNode,
+        Code::CompletedButLive,
+        Code::BadUser,
+        Code::SuddenlyEmpty,
+        Code::AbsentWork,
+        Code::GivenUp,
+        Code::VanishedWork,
+        Code::OtherPublisher,
+        Code::BadNodeMemory,
+        Code::Replayed,
+        Code::TwoAgents,
+        Code::TooManyNodes,
+        Code::BadNodeName,
+        Code::UnknownNode,
+        Code::BadNodeList,
+        Code::UnconfirmedNodes,
+        Code::NodeReports,
+        Code::NodeInUse,
+        Code::BadReason,
+        Code::WrongConfiguration,
+        Code::UnknownGeneration,
+        Code::UnreadableConfiguration,
+        Code::UnknownJob,
+        Code::BadTransport,
+        Code::EventsGone,
+        Code::CycleNotOnRecord,
+        Code::NoSuchPath,
+        Code::NoSuchMethod,
+        Code::TimedOut,
+        Code::BadParameter,
+        Code::Internal,
+        Code::NotKnown,
+        Code::NotAllowed,
+        Code::TooOften,
+        Code::TooSlow,
+        Code::NotReady,
+        Code::Stopping,
+    ];
+
     /// The stable name, the status it answers with when the request fails for it, and its title.
     fn facts(self) -> (&'static str, StatusCode, &'static str) {
         match self {
@@ -240,6 +311,12 @@ impl Code {
     pub fn name(self) -> &'static str {
         self.facts().0
     }
+
+    /// The status of an answer that fails for it, and its title.
+    pub fn meaning(self) -> (StatusCode, &'static str) {
+        let (_, status, title) = self.facts();
+        (status, title)
+    }
 }
 
 /// A problem in a place of the request. It fails the request if the request has no other part.
@@ -294,6 +371,11 @@ impl ApiError {
     /// A failure with all the places that are at fault.
     pub fn with(code: Code, detail: impl Into<String>, errors: Vec<ItemProblem>) -> ApiError {
         ApiError { code, detail: detail.into(), errors }
+    }
+
+    /// What kind of problem it is.
+    pub fn code(&self) -> Code {
+        self.code
     }
 
     /// The status it answers with.

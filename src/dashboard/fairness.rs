@@ -1,0 +1,326 @@
+//! Fairness over time as one picture: for every user, what was held against the fair share.
+//!
+//! A row is a user, and time goes from left to right. A colour says how much of their fair share they
+//! held then; nobody can use more than they ask for, so the fair share is at most that.
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+
+use askama::Template;
+use axum::extract::State;
+use axum::response::Response;
+use serde::Deserialize;
+
+use super::Dashboard;
+use super::frame::{Ask, Asked, Page, PageError};
+use super::palette::Palette;
+use super::samples::{Figures, Sample};
+use super::words::{self, memory};
+use crate::model::Name;
+
+/// So many users are in the picture: those with the most memory in it.
+const USERS: usize = 40;
+
+/// So many spans of time the picture has.
+const SPANS: u64 = 240;
+
+/// What the picture shows.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(super) struct FairnessParams {
+    span: Span,
+}
+
+/// How far back.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum Span {
+    /// As far as figures are kept.
+    #[default]
+    All,
+    /// A day.
+    Day,
+    /// An hour.
+    Hour,
+    /// Ten minutes.
+    Minutes,
+}
+
+impl Span {
+    const CHOICES: [(Span, &'static str, &'static str, i64); 4] = [
+        (Span::All, "all", "all there is", i64::MAX),
+        (Span::Day, "day", "the last day", 24 * 3_600_000),
+        (Span::Hour, "hour", "the last hour", 3_600_000),
+        (Span::Minutes, "minutes", "the last 10 minutes", 600_000),
+    ];
+
+    fn ms(self) -> i64 {
+        Span::CHOICES.iter().find(|(span, ..)| *span == self).map_or(i64::MAX, |(.., ms)| *ms)
+    }
+}
+
+#[derive(Template)]
+#[template(path = "fairness_head.html")]
+struct Head {
+    spans: Vec<(&'static str, &'static str, bool)>,
+}
+
+#[derive(Template)]
+#[template(path = "fairness.html")]
+struct Live {
+    /// When the picture begins and ends.
+    ends: Option<[(i64, String); 2]>,
+    everybody: Vec<(&'static str, String)>,
+    rows: Vec<Row>,
+    more: usize,
+    levels: [(&'static str, &'static str); 5],
+    /// Where the cycle of the past is that is shown.
+    mark: Option<u64>,
+}
+
+struct Row {
+    name: String,
+    colour: usize,
+    /// What is drawn of each level.
+    bands: Vec<(&'static str, String)>,
+    held: String,
+    due: String,
+    words: String,
+}
+
+/// How much of a fair share is held, from far too little to far more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Level {
+    FarShort,
+    Short,
+    Even,
+    More,
+    FarMore,
+}
+
+impl Level {
+    /// Every level: its class in the style sheet, and what it means.
+    const ALL: [(Level, &'static str, &'static str); 5] = [
+        (Level::FarShort, "f-far-short", "less than half of the fair share"),
+        (Level::Short, "f-short", "half to nine tenths"),
+        (Level::Even, "f-even", "the fair share, give or take a tenth"),
+        (Level::More, "f-more", "up to twice as much, as others leave it"),
+        (Level::FarMore, "f-far-more", "more than that"),
+    ];
+
+    /// Where there is nothing to have and nothing is held, there is no level.
+    fn of(held: u64, due: u64) -> Option<Level> {
+        if held == 0 && due == 0 {
+            return None;
+        }
+        Some(match held.saturating_mul(100).checked_div(due) {
+            Some(0..50) => Level::FarShort,
+            Some(50..90) => Level::Short,
+            Some(90..=110) => Level::Even,
+            Some(111..=200) => Level::More,
+            Some(_) | None => Level::FarMore,
+        })
+    }
+
+    fn class(self) -> &'static str {
+        Level::ALL.iter().find(|(level, ..)| *level == self).map_or("", |(_, class, _)| class)
+    }
+}
+
+/// The fair share, as far as it can be used.
+fn due(figures: Figures) -> u64 {
+    figures.deserved.min(figures.wanted)
+}
+
+/// The page.
+pub(super) async fn page(
+    State(dashboard): State<Dashboard>,
+    Asked(params): Asked<FairnessParams>,
+    ask: Ask,
+) -> Result<Response, PageError> {
+    let published = dashboard.seen(&ask);
+    let samples: Vec<Sample> = dashboard.past.notes().samples.iter().cloned().collect();
+    let last = samples.last().map_or(0, |sample| sample.at_ms);
+    let from = last.saturating_sub(params.span.ms());
+    let samples: Vec<&Sample> = samples.iter().filter(|sample| from <= sample.at_ms).collect();
+    let columns = columns(&samples);
+    let sums = sums(&samples);
+    let now = dashboard.palette(&published.view, &ask);
+    let palette = Palette::of(sums.clone(), &now);
+    let users = users(sums);
+    let more = users.len().saturating_sub(USERS);
+    let row = |name: &Name| {
+        let line: Vec<Figures> = columns.iter().map(|sample| of(sample, name)).collect();
+        let shown = samples.iter().rev().find(|sample| sample.at_ms <= ask.until_ms());
+        let now = shown.map(|sample| of(sample, name)).unwrap_or_default();
+        Row {
+            colour: palette.colour(name),
+            bands: bands(line.iter().map(|figures| Level::of(figures.held, due(*figures)))),
+            held: memory(now.held),
+            due: memory(due(now)),
+            words: in_words(&line),
+            name: name.to_string(),
+        }
+    };
+    let end = |sample: &&Sample| (sample.at_ms, words::time(sample.at_ms));
+    let ends = samples.first().map(end).zip(samples.last().map(end));
+    let live = Live {
+        everybody: bands(columns.iter().map(|sample| level_of_all(sample))),
+        rows: users.iter().take(USERS).map(row).collect(),
+        more,
+        levels: Level::ALL.map(|(_, class, words)| (class, words)),
+        mark: ask.past().and_then(|past| place(&samples, past.at_ms)),
+        ends: ends.map(|(first, last)| [first, last]),
+    };
+    let choice = |(span, word, words, _): (Span, _, _, _)| (word, words, span == params.span);
+    let head = Head { spans: Span::CHOICES.map(choice).to_vec() };
+    Page { title: "Fairness", section: "/fairness", head, live }.answer(&ask)
+}
+
+fn of(sample: &Sample, name: &Name) -> Figures {
+    let found = sample.users.iter().find(|(known, _)| known == name);
+    found.map(|(_, figures)| *figures).unwrap_or_default()
+}
+
+/// Whether all users together have what is due to each: what one has too much helps nobody else.
+fn level_of_all(sample: &Sample) -> Option<Level> {
+    let (had, due) = sample.users.iter().fold((0, 0), |(had, all), (_, figures)| {
+        (had + figures.held.min(due(*figures)), all + due(*figures))
+    });
+    if due == 0 { None } else { Level::of(had, due) }
+}
+
+/// One sample for each span of time: the last one that was taken before its end.
+fn columns<'a>(samples: &[&'a Sample]) -> Vec<&'a Sample> {
+    let Some((first, last)) = samples.first().zip(samples.last()) else { return Vec::new() };
+    let length = last.at_ms.saturating_sub(first.at_ms).unsigned_abs().max(1);
+    let mut columns = Vec::new();
+    let mut next = 0;
+    for span in 1..=SPANS {
+        let end = (length * span).div_ceil(SPANS);
+        let is_in =
+            |sample: &&Sample| sample.at_ms.saturating_sub(first.at_ms).unsigned_abs() <= end;
+        while samples.get(next + 1).is_some_and(is_in) {
+            next += 1;
+        }
+        columns.push(samples[next]);
+    }
+    columns
+}
+
+/// The place of a time in the picture.
+fn place(samples: &[&Sample], at_ms: i64) -> Option<u64> {
+    let (first, last) = samples.first().zip(samples.last())?;
+    if !(first.at_ms..=last.at_ms).contains(&at_ms) {
+        return None;
+    }
+    let length = (last.at_ms - first.at_ms).unsigned_abs().max(1);
+    Some(((at_ms - first.at_ms).unsigned_abs() * SPANS).div_euclid(length))
+}
+
+/// Users, those with the most memory in the samples first.
+fn users(sums: BTreeMap<Name, u64>) -> Vec<Name> {
+    let mut users: Vec<(Name, u64)> = sums.into_iter().filter(|(_, sum)| 0 < *sum).collect();
+    users.sort_by_key(|(name, sum)| (std::cmp::Reverse(*sum), name.clone()));
+    users.into_iter().map(|(name, _)| name).collect()
+}
+
+/// What each user held or could have held, all samples together.
+fn sums(samples: &[&Sample]) -> BTreeMap<Name, u64> {
+    let mut sums: BTreeMap<Name, u64> = BTreeMap::new();
+    for (name, figures) in samples.iter().flat_map(|sample| &sample.users) {
+        *sums.entry(name.clone()).or_default() += figures.held.max(due(*figures));
+    }
+    sums
+}
+
+/// Runs of one level as one shape each, and the shapes of a level as one path.
+fn bands(levels: impl Iterator<Item = Option<Level>>) -> Vec<(&'static str, String)> {
+    let mut paths: BTreeMap<Level, String> = BTreeMap::new();
+    let mut run: Option<(Level, u64)> = None;
+    for (at, level) in (0..).zip(levels.chain([None])) {
+        if run.map(|(level, _)| level) == level && at != SPANS {
+            continue;
+        }
+        if let Some((before, from)) = run.take() {
+            // Writing to a string cannot fail.
+            let _ = write!(paths.entry(before).or_default(), "M{from} 0h{0}v10h-{0}z", at - from);
+        }
+        run = level.map(|level| (level, at));
+    }
+    paths.into_iter().map(|(level, d)| (level.class(), d)).collect()
+}
+
+/// A row for those who do not see it.
+fn in_words(line: &[Figures]) -> String {
+    let levels: Vec<Level> =
+        line.iter().filter_map(|figures| Level::of(figures.held, due(*figures))).collect();
+    let all = crate::model::count(&levels);
+    let part = |is_it: fn(&Level) -> bool| {
+        words::percent(crate::model::count(levels.iter().filter(|level| is_it(level))), all)
+    };
+    if all == 0 {
+        return "nothing held and nothing due".to_owned();
+    }
+    format!(
+        "less than the fair share for {} % of the time, about the fair share for {} %, more for {} %",
+        part(|level| *level < Level::Even),
+        part(|level| *level == Level::Even),
+        part(|level| Level::Even < *level)
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sample(at_ms: i64, deserved: u64, held: u64) -> Sample {
+        let figures = Figures { deserved, held, wanted: 1_000 };
+        Sample { at_ms, users: vec![(Name::from("ann"), figures)], ..Sample::default() }
+    }
+
+    #[test]
+    fn a_level_says_how_much_of_the_fair_share_is_held() {
+        let cases = [
+            ((0, 0), None),
+            ((0, 10), Some(Level::FarShort)),
+            ((49, 100), Some(Level::FarShort)),
+            ((50, 100), Some(Level::Short)),
+            ((89, 100), Some(Level::Short)),
+            ((90, 100), Some(Level::Even)),
+            ((110, 100), Some(Level::Even)),
+            ((111, 100), Some(Level::More)),
+            ((200, 100), Some(Level::More)),
+            ((201, 100), Some(Level::FarMore)),
+            ((1, 0), Some(Level::FarMore)),
+        ];
+        for ((held, due), level) in cases {
+            assert_eq!(Level::of(held, due), level, "{held} of {due}");
+        }
+        let figures = Figures { deserved: 100, held: 30, wanted: 30 };
+        assert_eq!(
+            Level::of(30, due(figures)),
+            Some(Level::Even),
+            "nobody is owed what they do not want"
+        );
+    }
+
+    #[test]
+    fn a_row_is_a_few_runs_in_time() {
+        let samples = [sample(0, 100, 0), sample(30_000, 100, 100), sample(120_000, 100, 100)];
+        let samples: Vec<&Sample> = samples.iter().collect();
+        let columns = columns(&samples);
+        assert_eq!(columns.len(), 240);
+        let levels = columns.iter().map(|sample| level_of_all(sample));
+        let bands = bands(levels);
+        assert_eq!(
+            bands,
+            [
+                ("f-far-short", "M0 0h59v10h-59z".to_owned()),
+                ("f-even", "M59 0h181v10h-181z".to_owned())
+            ]
+        );
+        assert_eq!(place(&samples, 60_000), Some(120));
+        assert_eq!(place(&samples, 120_001), None);
+    }
+}
