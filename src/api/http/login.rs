@@ -14,6 +14,7 @@ use crate::api::http::refuse::{record, see, stranger};
 use crate::api::http::session_cookie::{PATH, safe, session_of, set_cookie};
 use crate::api::owner_request::AuditNote;
 use crate::api::state::ApiState;
+use crate::api::theme::theme_of;
 use crate::auth::{AccessRefusal, Peer, SESSION_LIFE};
 
 /// Address to go to after the log-in.
@@ -34,10 +35,15 @@ pub struct Login {
 /// The form.
 pub async fn get_login(
     State(state): State<ApiState>,
+    headers: HeaderMap,
     way: Result<Query<Way>, axum::extract::rejection::QueryRejection>,
 ) -> Response {
     let next = way.map(|Query(way)| way.next).unwrap_or_default();
-    if state.gatekeeper.wants_tokens() { page(StatusCode::OK, &next, "") } else { see(safe(&next)) }
+    if state.gatekeeper.wants_tokens() {
+        page(StatusCode::OK, &headers, &next, "")
+    } else {
+        see(safe(&next))
+    }
 }
 
 /// Opens a session for a caller with a token.
@@ -48,7 +54,7 @@ pub async fn post_login(
     form: Result<Form<Login>, axum::extract::rejection::FormRejection>,
 ) -> Response {
     let Ok(Form(Login { token, next })) = form else {
-        return page(StatusCode::BAD_REQUEST, "", "The form did not arrive; try again.");
+        return page(StatusCode::BAD_REQUEST, &headers, "", "The form did not arrive; try again.");
     };
     let is_ours = is_same_site(&headers, false);
     let opened = if is_ours {
@@ -78,7 +84,7 @@ pub async fn post_login(
             } else {
                 "That did not come from this page; send it from here."
             };
-            page(StatusCode::FORBIDDEN, &next, message)
+            page(StatusCode::FORBIDDEN, &headers, &next, message)
         }
     }
 }
@@ -90,7 +96,7 @@ pub async fn post_logout(
     headers: HeaderMap,
 ) -> Response {
     if !is_same_site(&headers, false) {
-        return page(StatusCode::FORBIDDEN, "", "");
+        return page(StatusCode::FORBIDDEN, &headers, "", "");
     }
     if let Some(secret) = session_of(&headers) {
         state.gatekeeper.log_out(secret);
@@ -100,10 +106,24 @@ pub async fn post_logout(
     response
 }
 
-fn page(status: StatusCode, next: &str, message: &str) -> Response {
-    let next = escaped(safe(next));
-    let message = escaped(message);
-    let html = include_str!("login.html").replace("{next}", &next).replace("{message}", &message);
+/// Style of all pages, within the form: without a session no other file is served.
+const STYLE: &str = include_str!("../../../assets/dashboard.css");
+const MARK: &str = include_str!("../../../assets/mark.svg");
+
+fn page(status: StatusCode, headers: &HeaderMap, next: &str, message: &str) -> Response {
+    let theme = match theme_of(headers) {
+        "" => String::new(),
+        theme => format!(" data-theme=\"{theme}\""),
+    };
+    let hours = SESSION_LIFE.as_secs().div_euclid(3_600).to_string();
+    let mark = MARK.replace("<svg ", "<svg width=\"22\" height=\"22\" aria-hidden=\"true\" ");
+    let html = include_str!("login.html")
+        .replace("{style}", STYLE)
+        .replace("{mark}", &mark)
+        .replace("{theme}", &theme)
+        .replace("{hours}", &hours)
+        .replace("{next}", &escaped(safe(next)))
+        .replace("{message}", &escaped(message));
     let headers = [
         (header::CONTENT_TYPE, "text/html; charset=utf-8"),
         (header::CACHE_CONTROL, "no-store"),
