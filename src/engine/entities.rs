@@ -193,7 +193,7 @@ impl Entities {
             &mut amounts.jobs[job],
         ];
         for amount in entries {
-            *amount = amount.checked_sub(qshares).expect("nobody loses more than it has");
+            *amount = amount.checked_sub(qshares).expect("an entity loses no more than it has");
         }
     }
 }

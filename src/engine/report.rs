@@ -357,7 +357,7 @@ impl fmt::Display for Reason {
             Reason::NothingLeft { left, asks } => {
                 write!(
                     f,
-                    "nothing left: better priorities and fixed work leave {}, one process needs {asks}",
+                    "nothing left: higher priorities and fixed work leave {}, one process needs {asks}",
                     qshares(*left)
                 )
             }
@@ -371,7 +371,7 @@ impl fmt::Display for Reason {
             Reason::Fragmented { given, free, largest_hole, asks } => write!(
                 f,
                 "fragmented: counted {given}, {} free but at most {largest_hole} in one piece; one process needs \
-                 {asks}, and clearing a machine would leave somebody worse off",
+                 {asks}, and clearing a machine would leave another job worse off",
                 are(*free)
             ),
         }
