@@ -13,9 +13,9 @@ use axum::response::{Html, IntoResponse, Response};
 use serde::de::DeserializeOwned;
 
 use super::moment::Moment;
-use crate::auth::{Identity, rule};
 use crate::api::http::extract::Params;
 use crate::api::{ApiError, PastCycle, session_of, theme_of};
+use crate::auth::{Identity, rule};
 
 /// What every page is asked for with.
 #[derive(Debug)]

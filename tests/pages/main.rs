@@ -1,7 +1,10 @@
 //! The pages, over HTTP and in a browser.
 
 mod browser;
+mod browser_past;
 mod campaign_browser;
 mod dashboard;
 #[path = "../support/mod.rs"]
 mod support;
+mod time_travel;
+mod views;

@@ -3,10 +3,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a test's panic is its failure")]
 
-#[path = "support/http.rs"]
-mod http;
-
-use http::{Daemon, job, with};
+use crate::support::http::{Daemon, job, with};
 use reqwest::{Response, StatusCode};
 use serde_json::{Value, json};
 

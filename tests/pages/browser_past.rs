@@ -2,15 +2,11 @@
 
 #![expect(clippy::unwrap_used, clippy::print_stderr, reason = "a test's panic is its failure")]
 
-#[path = "support/browser.rs"]
-mod browser;
-#[path = "support/daemon.rs"]
-mod daemon;
-
+use crate::support::daemon;
 use std::path::Path;
 
-use browser::Browser;
-use daemon::{CONFIG, Daemon, job};
+use crate::support::browser::Browser;
+use crate::support::daemon::{CONFIG, Daemon, job};
 
 const IS_LIVE: &str = "return document.getElementById('pulse')?.className === 'pulse on'";
 

@@ -2,10 +2,8 @@
 
 #![expect(clippy::unwrap_used, reason = "a test's panic is its failure")]
 
-#[path = "support/http.rs"]
-mod http;
-
-use http::{Daemon, job, with};
+use crate::support::http;
+use crate::support::http::{Daemon, job, with};
 use reqwest::header::{ACCEPT, CONTENT_SECURITY_POLICY, CONTENT_TYPE, COOKIE, LOCATION};
 use reqwest::{Client, StatusCode, redirect};
 use serde_json::{Value, json};
