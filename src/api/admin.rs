@@ -18,7 +18,7 @@ use crate::api::wire::from_view::is_preemptable;
 use crate::api::wire::{self, Impact, NodesGone, VaryAnswer, VaryOff, VaryOn};
 use crate::auth::Actor;
 use crate::model::{JobKind, QShares, SharePhase, expand_hostlist, is_hidden, nearest};
-use crate::scheduler::{AdminCommand, CommandError, NodeView, View};
+use crate::scheduler::{AdminCommand, CommandError, JobView, NodeView, ShareView, View};
 
 /// Limit of names and host lists in a request.
 const ENTRIES_MAX: usize = 10_000;
@@ -107,13 +107,8 @@ pub async fn post_nodes_lost(
     let mut impact = Impact::default();
     for job in view.jobs.iter() {
         let here = job.shares.iter().filter(|share| names.contains(share.node.as_str()));
-        let count: u64 = here.map(|_| 1).sum();
-        if job.kind == JobKind::Reservation {
-            impact.kept += count;
-        } else if 0 < count {
-            impact.shares_evicted += count;
-            impact.jobs.push(job.id.0);
-        }
+        let keeps = job.kind == JobKind::Reservation;
+        enter(&mut impact, job, here, keeps);
     }
     let act = Act { view, impact, names, dry_run: request.dry_run };
     let would_change = |name: &str| {
@@ -299,20 +294,35 @@ fn node_named<'a>(view: &'a View, name: &str) -> Option<&'a NodeView> {
 fn impact(view: &View, names: &BTreeSet<String>) -> Impact {
     let mut impact = Impact::default();
     for job in view.jobs.iter() {
-        let here = |share: &&crate::scheduler::ShareView| {
+        let here = |share: &&ShareView| {
             share.state == SharePhase::Held
                 && names.contains(share.node.as_str())
                 && !is_off(view, &share.node)
         };
-        let count: u64 = job.shares.iter().filter(here).map(|_| 1).sum();
-        if !is_preemptable(view, job) {
-            impact.kept += count;
-        } else if count > 0 {
-            impact.shares_evicted += count;
-            impact.jobs.push(job.id.0);
-        }
+        enter(&mut impact, job, job.shares.iter().filter(here), !is_preemptable(view, job));
     }
     impact
+}
+
+/// Counts these shares of `job`: as evicted, or as kept where it `keeps` them.
+fn enter<'a>(
+    impact: &mut Impact,
+    job: &JobView,
+    shares: impl Iterator<Item = &'a ShareView>,
+    keeps: bool,
+) {
+    let (mut count, mut lost) = (0_u64, 0_u64);
+    for share in shares {
+        count += 1;
+        lost = lost.saturating_add(share.facts.work_at_stake());
+    }
+    if keeps {
+        impact.kept += count;
+    } else if 0 < count {
+        impact.shares_evicted += count;
+        impact.work_lost_ms = impact.work_lost_ms.saturating_add(lost);
+        impact.jobs.push(job.id.0);
+    }
 }
 
 fn answer(

@@ -204,7 +204,7 @@ fn job_of(published: &Published, id: u64) -> Result<&JobView, ApiError> {
         let cycle = published.view.cycle;
         ApiError::new(
             Code::UnknownJob,
-            format!("no work {id} as of cycle {cycle}: it is over, or not published yet"),
+            format!("no job {id} as of cycle {cycle}: it is over, or not published yet"),
         )
     })
 }

@@ -509,7 +509,7 @@ mod tests {
             changed: owned(&["node20", "node21", "node22"]),
             unchanged: owned(&["node23"]),
             dry_run: true,
-            impact: Impact { shares_evicted: 6, jobs: vec![1003, 1011], kept: 1 },
+            impact: Impact { shares_evicted: 6, jobs: vec![1003, 1011], kept: 1, work_lost_ms: 0 },
             notes: owned(&["node21 is dead"]),
         };
         assert_snapshot!(render_answer(&answer, Way::Off));

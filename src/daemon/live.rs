@@ -174,6 +174,7 @@ pub fn complete(plan: &mut ConfigPlan, impact: &TopologyImpact) {
         cycle: impact.cycle,
         shares_evicted: impact.evicted.values().sum(),
         evicted: evicted.collect(),
+        work_lost_ms: impact.work_lost,
         shares_parked: impact.parked.values().sum(),
         parked: parked.map(|(job, &shares)| wire::JobParked { job: job.0, shares }).collect(),
         refused: refused

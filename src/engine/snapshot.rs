@@ -168,7 +168,7 @@ impl Snapshot {
 impl Share {
     /// Work lost if the share is preempted: its investment, and the time it took to initialize.
     pub(super) fn loss(&self) -> Millis {
-        self.facts.investment.saturating_add(self.facts.initialization)
+        self.facts.work_at_stake()
     }
 }
 

@@ -24,3 +24,10 @@ pub struct ShareFacts {
     /// Work that would be lost with it.
     pub investment: Millis,
 }
+
+impl ShareFacts {
+    /// What is lost with the process: its work, and the time that its initialization took.
+    pub fn work_at_stake(&self) -> Millis {
+        self.investment.saturating_add(self.initialization)
+    }
+}

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::view::{JobView, Removal, View, Waiting};
 use super::{AdminCommand, Scheduler};
-use crate::model::{JobId, Name, ShareId, SharePhase, Topology};
+use crate::model::{JobId, Millis, Name, ShareId, SharePhase, Topology};
 
 /// Effects that a configuration has, or would have, on the current load.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -13,6 +13,8 @@ pub struct TopologyImpact {
     pub cycle: u64,
     /// Shares that have to go for it, by job and why.
     pub evicted: BTreeMap<(JobId, Removal), u64>,
+    /// The work that is lost with those shares, in milliseconds of their processes.
+    pub work_lost: Millis,
     /// Shares that stay until their work is done, though they are where configuration does not
     /// allow them, by job.
     pub parked: BTreeMap<JobId, u64>,
@@ -47,6 +49,7 @@ impl Scheduler {
             for share in job.shares.iter().filter(|share| !known.contains(&share.id)) {
                 if let Some(why) = share.removal {
                     *impact.evicted.entry((job.id, why)).or_default() += 1;
+                    impact.work_lost = impact.work_lost.saturating_add(share.facts.work_at_stake());
                 }
             }
         }

@@ -102,7 +102,7 @@ fn an_allotment_says_what_is_too_much_and_whose_it_is() {
     cluster.arrive(single(2, "ann", "fixed", 3, JobKind::Service)).cycle();
     let why = explained(&cluster, 2);
     assert_eq!(why.sums.bound.by, BoundBy::Allotment);
-    says(&why.unblock.unwrap().sentence, &["ann ends 2 GB", "it has work 1)", "raised"]);
+    says(&why.unblock.unwrap().sentence, &["ann ends 2 GB", "it has job 1)", "raised"]);
 }
 
 #[test]

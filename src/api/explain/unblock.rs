@@ -104,7 +104,11 @@ fn over_allotment(view: &View, job: &JobView, too_much: QShares) -> Unblock {
     let of = if named.is_empty() {
         String::new()
     } else {
-        format!(" (it has work {}{more})", named.join(", "))
+        format!(
+            " (it has {} {}{more})",
+            if named.len() == 1 { "job" } else { "jobs" },
+            named.join(", ")
+        )
     };
     change(format!(
         "{} ends {} of work that cannot be preempted{of}, or the allotment is raised by as much",

@@ -68,21 +68,21 @@ fn sentence(view: &View, job: &JobView, sums: &JobSums, reason: Option<&Reason>)
     let silent = SilentNodes::of(view, job).map(|silent| silent.sentence());
     let also = silent.as_ref().map(|silent| format!("; {silent}")).unwrap_or_default();
     match reason {
-        Some(reason) if job.order.is_none() => format!("work {id} is refused: {}", reason.sentence),
+        Some(reason) if job.order.is_none() => format!("job {id} is refused: {}", reason.sentence),
         Some(reason) => format!(
-            "work {id} holds {held} of the {wanted} {} it could use{behind}: {}{also}",
+            "job {id} holds {held} of the {wanted} {} it could use{behind}: {}{also}",
             processes(wanted),
             reason.sentence
         ),
         None if let Some(silent) = &silent => {
-            format!("work {id} holds {held} of {wanted} {}, but {silent}", processes(wanted))
+            format!("job {id} holds {held} of {wanted} {}, but {silent}", processes(wanted))
         }
         None if wanted < held => format!(
-            "work {id} has what it wants: {held} {}, of which it needs {wanted} to the end",
+            "job {id} has what it wants: {held} {}, of which it needs {wanted} to the end",
             processes(held)
         ),
         None => {
-            format!("work {id} has what it wants: {held} of {wanted} {}", processes(wanted))
+            format!("job {id} has what it wants: {held} of {wanted} {}", processes(wanted))
         }
     }
 }

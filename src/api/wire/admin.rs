@@ -69,4 +69,7 @@ pub struct Impact {
     pub jobs: Vec<u64>,
     /// Shares that stay until their processes exit.
     pub kept: u64,
+    /// The work that is lost with the evicted shares, in milliseconds of their processes.
+    #[serde(default)]
+    pub work_lost_ms: u64,
 }

@@ -76,6 +76,9 @@ pub struct ConfigImpact {
     pub shares_evicted: u64,
     /// Jobs of these shares, and why they are evicted.
     pub evicted: Vec<JobEviction>,
+    /// Work lost with them, in milliseconds of their processes.
+    #[serde(default)]
+    pub work_lost_ms: u64,
     /// Number of shares that stay until their processes exit, though no longer allowed on their
     /// nodes.
     pub shares_parked: u64,
