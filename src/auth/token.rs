@@ -225,6 +225,11 @@ impl TokenFile {
         self.entries.is_empty()
     }
 
+    /// All of them, in no order that means anything.
+    pub fn entries(&self) -> impl Iterator<Item = &TokenEntry> {
+        self.entries.values().flatten()
+    }
+
     /// The line of the first token of the role orchestrator, from 1. `None`: there is none.
     pub fn orchestrator_line(&self) -> Option<usize> {
         self.orchestrator_line

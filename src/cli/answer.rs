@@ -4,12 +4,14 @@
 use std::io::{self, IsTerminal};
 use std::time::Duration;
 
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 
 use super::client::Client;
 use super::failure::Failure;
+use super::formats;
 use super::output::{Reader, say};
 use super::questions::{Asking, Format};
+use super::table::plain;
 use crate::api::wire::EventPage;
 
 /// How long one question for events waits for them. Below what a client waits for an answer.
@@ -26,8 +28,40 @@ pub(super) trait Answer: Serialize {
     /// Those, in order.
     fn entries(&self) -> &[Self::Entry];
 
+    /// What `-o name` shows of an entry: its name or number, as other commands take it.
+    fn name(entry: &Self::Entry) -> String;
+
     /// For people.
     fn render(&self, look: Look) -> String;
+}
+
+/// One answer to each of several questions. One alone is shown as itself.
+#[derive(Debug)]
+pub(super) struct Several<T>(pub(super) Vec<T>);
+
+impl<T: Serialize> Serialize for Several<T> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self.0.as_slice() {
+            [one] => one.serialize(serializer),
+            several => several.serialize(serializer),
+        }
+    }
+}
+
+impl<T: Answer<Entry = T>> Answer for Several<T> {
+    type Entry = T;
+
+    fn entries(&self) -> &[T] {
+        &self.0
+    }
+
+    fn name(entry: &T) -> String {
+        T::name(entry)
+    }
+
+    fn render(&self, look: Look) -> String {
+        self.0.iter().map(|one| one.render(look)).collect::<Vec<_>>().join("\n\n")
+    }
 }
 
 /// How people want it.
@@ -39,6 +73,10 @@ pub(super) struct Look {
     pub no_header: bool,
     /// On a terminal too narrow for sentences in columns.
     pub is_narrow: bool,
+    /// How many characters a line of a table may have; any number where none is given.
+    pub width: Option<usize>,
+    /// States and reasons in colour.
+    pub has_colour: bool,
 }
 
 /// A narrower terminal is too narrow for sentences in columns.
@@ -101,21 +139,35 @@ async fn events(client: &Client, query: &[(&str, &str)]) -> Result<u64, Failure>
 }
 
 fn is_for_programs(format: Format) -> bool {
-    matches!(format, Format::Json | Format::Jsonl)
+    !matches!(format, Format::Table | Format::Wide)
 }
 
 /// Shows `answer` once.
 fn show<A: Answer>(answer: &A, asking: &Asking) -> io::Result<Reader> {
     let width = width();
     let is_narrow = width.is_some_and(|width| width < SENTENCES);
-    let look = Look { is_wide: false, no_header: asking.no_header, is_narrow };
+    let look = Look {
+        is_wide: false,
+        no_header: asking.no_header,
+        is_narrow,
+        width,
+        has_colour: has_colour(),
+    };
     let text = match asking.format() {
         Format::Json => serde_json::to_string_pretty(answer)?,
         Format::Jsonl => {
             let lines = answer.entries().iter().map(serde_json::to_string);
             lines.collect::<Result<Vec<_>, _>>()?.join("\n")
         }
-        Format::Wide => answer.render(Look { is_wide: true, is_narrow: false, ..look }),
+        Format::Yaml => formats::yaml(answer)?,
+        Format::Csv => formats::csv(answer.entries(), !asking.no_header)?,
+        Format::Name => {
+            let names = answer.entries().iter().map(|entry| plain(&A::name(entry)));
+            names.collect::<Vec<_>>().join("\n")
+        }
+        Format::Wide => {
+            answer.render(Look { is_wide: true, is_narrow: false, width: None, ..look })
+        }
         Format::Table => match width {
             Some(width) => narrowed(&answer.render(look), width),
             None => answer.render(look),
@@ -134,12 +186,18 @@ fn width() -> Option<usize> {
     Some(usize::from(width)).filter(|width| 20 <= *width)
 }
 
-/// `text` in lines of at most `width` characters.
-///
-/// Tables are cut; prose, which has no two blanks in a row, is wrapped.
+/// Whether standard output shows colours, and they are not refused.
+fn has_colour() -> bool {
+    let refuses = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
+    io::stdout().is_terminal() && !refuses
+}
+
+/// `text` with prose in lines of at most `width` characters. Lines of tables fit already; they are what has
+/// two blanks in a row behind its first word.
 fn narrowed(text: &str, width: usize) -> String {
     let lines = text.lines().map(|line| {
-        if line.chars().count() <= width {
+        // What is in colour is a line of a table.
+        if line.contains('\u{1b}') || line.chars().count() <= width {
             return line.to_owned();
         }
         let is_prose = !line.trim_start().contains("  ")

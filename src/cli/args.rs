@@ -50,8 +50,8 @@ Exit status:
   0 done   1 refused, or a check failed   2 used wrongly   3 no daemon reached
   4 not authorised   5 no such thing   6 conflict   78 the daemon's configuration is wrong
 
-Whoever comes from UIMA-DUCC may call this binary vary_off, vary_on, rm_qload, rm_qoccupancy or
-rm_reconfigure, by a link: it then takes and answers what those did.";
+A link to this program with the name vary_off, vary_on, rm_qload, rm_qoccupancy or rm_reconfigure
+takes and answers what that command of UIMA-DUCC did.";
 
 /// What to do.
 #[derive(Debug, Subcommand)]
@@ -197,21 +197,6 @@ pub enum Command {
     /// Print the manual page, or write those of all commands into a folder
     #[command(after_help = MAN_EXAMPLES)]
     Man(Man),
-    /// UIMA-DUCC's command: take nodes out of scheduling
-    #[command(name = "vary_off", hide = true)]
-    ShimVaryOff(ShimVary),
-    /// UIMA-DUCC's command: put nodes back into scheduling
-    #[command(name = "vary_on", hide = true)]
-    ShimVaryOn(ShimVary),
-    /// UIMA-DUCC's command: what is wanted and what there is
-    #[command(name = "rm_qload", hide = true)]
-    ShimLoad(Remote),
-    /// UIMA-DUCC's command: who is where
-    #[command(name = "rm_qoccupancy", hide = true)]
-    ShimOccupancy(Remote),
-    /// UIMA-DUCC's command: read the configuration again
-    #[command(name = "rm_reconfigure", hide = true)]
-    ShimReconfigure(Remote),
 }
 
 /// The daemon to talk to, and how to show its answer.
@@ -245,7 +230,13 @@ pub struct Trust {
 }
 
 pub(super) fn parse_url(text: &str) -> Result<Url, String> {
-    const FORMS: &str = "write http://HOST:PORT, https://HOST:PORT or unix:///PATH/TO/SOCKET";
+    const FORMS: &str =
+        "write HOST:PORT, http://HOST:PORT, https://HOST:PORT or unix:///PATH/TO/SOCKET";
+    let text = match text {
+        path if path.starts_with('/') => format!("unix://{path}"),
+        address if address.contains("://") => address.to_owned(),
+        address => format!("http://{address}"),
+    };
     let url: Url = text.parse().map_err(|error| format!("{error}; {FORMS}"))?;
     match url.scheme() {
         "http" | "https" if url.has_host() => Ok(url),
@@ -261,6 +252,9 @@ pub struct Serve {
     /// in /etc/apportion
     #[arg(long, value_name = "FILE", env = "APPORTION_CONFIG")]
     pub config: Option<PathBuf>,
+    /// Run for development: without a file, on this machine only, and nothing is kept after the end
+    #[arg(long, conflicts_with = "config")]
+    pub dev: bool,
     /// Listen here instead of where the configuration says
     #[arg(long, value_name = "ADDRESS:PORT", value_parser = parse_address)]
     pub listen: Option<SocketAddr>,
@@ -323,6 +317,7 @@ pub(super) fn parse_levels(text: &str) -> Result<String, String> {
 
 const SERVE_EXAMPLES: &str = "\
 Examples:
+  apportion serve --dev                               no file, loopback, sensible defaults
   apportion serve --config apportion.toml
   apportion serve --config apportion.toml --state /var/lib/apportion/state.db
 
@@ -510,7 +505,11 @@ mod tests {
             ("https://head", true),
             ("unix:///run/apportion/admin.sock", true),
             ("unix://admin.sock", false),
-            ("head:7070", false),
+            ("head:7070", true),
+            ("127.0.0.1:7070", true),
+            ("/run/apportion/admin.sock", true),
+            ("http://", false),
+            ("head:port", false),
             ("ftp://head", false),
             ("", false),
         ] {

@@ -2,14 +2,15 @@
 
 use serde::Serialize;
 
+use super::accounts::{Amounts, HEADINGS};
 use super::answer::{Answer, Look, answer};
 use super::args::ClassAction;
 use super::client::Client;
 use super::failure::{Exit, Failure};
 use super::questions;
 use super::table::Column::{Left, Right};
-use super::table::{headed, memory, plain};
-use crate::api::wire::{Account, ClassInfo, ClassList, ClassLoad, Load};
+use super::table::{fitted, headed, memory, plain};
+use crate::api::wire::{ClassInfo, ClassList, ClassLoad, Load};
 use crate::model::nearest;
 
 /// Does what was asked.
@@ -69,16 +70,20 @@ impl Answer for ClassCard {
         std::slice::from_ref(self)
     }
 
+    fn name(card: &ClassCard) -> String {
+        card.class.name.clone()
+    }
+
     fn render(&self, look: Look) -> String {
         let class = &self.class;
         let weight = class.weight.map(|weight| format!(", weight {weight}")).unwrap_or_default();
-        let default = if class.is_default { "; work that names no class goes here" } else { "" };
+        let default = if class.is_default { "; a job without a class is in this one" } else { "" };
         let may = match &class.users {
-            None => "everybody".to_owned(),
+            None => "all users".to_owned(),
             Some(users) => users.join(", "),
         };
-        let in_memory = |amount: u64| memory(amount.saturating_mul(class.quantum_mb));
-        let Account { wanted, deserved, given, held } = &class.account;
+        let [demand, fair_share, target, held] =
+            Amounts::of(&class.account, class.quantum_mb, class.policy).cells();
         let mut lines = vec![
             format!(
                 "class {}: {}, priority {}{weight}, pool {}{default}",
@@ -87,30 +92,23 @@ impl Answer for ClassCard {
                 class.priority,
                 class.pool
             ),
-            format!("for:      {may}"),
-            format!("work:     {}", class.jobs),
-            format!("wanted:   {wanted} qshares ({})", in_memory(*wanted)),
-            format!("deserved: {deserved} qshares ({})", in_memory(*deserved)),
-            format!("given:    {given} qshares ({})", in_memory(*given)),
-            format!("held:     {held} qshares ({})", in_memory(*held)),
+            format!("for:        {may}"),
+            format!("jobs:       {}", class.jobs),
+            format!("demand:     {demand}"),
+            format!("fair share: {fair_share}"),
+            format!("target:     {target}"),
+            format!("held:       {held}"),
         ];
         if !self.load.users.is_empty() {
-            let columns = [
-                Left("USER"),
-                Right("WANTED"),
-                Right("DESERVED"),
-                Right("GIVEN"),
-                Right("HELD"),
-                Right("MEMORY"),
-            ];
+            let [demand, fair_share, target, held] = HEADINGS;
+            let columns = [Left("USER"), demand, fair_share, target, held];
             let rows = self.load.users.iter().map(|user| {
-                let Account { wanted, deserved, given, held } = &user.account;
-                let [wanted, deserved, given, in_qshares] =
-                    [wanted, deserved, given, held].map(u64::to_string);
-                [user.user.clone(), wanted, deserved, given, in_qshares, in_memory(*held)]
+                let amounts = Amounts::of(&user.account, class.quantum_mb, class.policy);
+                let [demand, fair_share, target, held] = amounts.cells();
+                [user.user.clone(), demand, fair_share, target, held]
             });
             lines.push(String::new());
-            lines.push(headed(columns, rows, !look.no_header));
+            lines.push(headed(columns, rows, look));
         }
         lines.iter().map(|line| super::table::plain_lines(line)).collect::<Vec<_>>().join("\n")
     }
@@ -123,11 +121,16 @@ impl Answer for ClassList {
         &self.classes
     }
 
+    fn name(class: &ClassInfo) -> String {
+        class.name.clone()
+    }
+
     fn render(&self, look: Look) -> String {
         if self.classes.is_empty() {
             return "No class is configured. Add one to the configuration, under [class.NAME]."
                 .to_owned();
         }
+        let [demand, fair_share, target, held] = HEADINGS;
         let columns = [
             Left("CLASS"),
             Left("POLICY"),
@@ -135,18 +138,24 @@ impl Answer for ClassList {
             Right("WEIGHT"),
             Left("POOL"),
             Right("JOBS"),
-            Right("WANTED"),
-            Right("DESERVED"),
-            Right("GIVEN"),
-            Right("HELD"),
-            Right("QSHARE"),
+            demand,
+            fair_share,
+            target,
+            held,
+            Right("QUANTUM"),
         ];
-        headed(columns, self.classes.iter().map(row), !look.no_header)
+        fitted(
+            columns,
+            self.classes.iter().map(row),
+            look,
+            &["QUANTUM", "POOL", "TARGET", "WEIGHT"],
+        )
     }
 }
 
 fn row(class: &ClassInfo) -> [String; 11] {
-    let account = &class.account;
+    let amounts = Amounts::of(&class.account, class.quantum_mb, class.policy);
+    let [demand, fair_share, target, held] = amounts.cells();
     let mark = if class.is_default { " (default)" } else { "" };
     [
         format!("{}{mark}", class.name),
@@ -155,10 +164,10 @@ fn row(class: &ClassInfo) -> [String; 11] {
         class.weight.map(|weight| weight.to_string()).unwrap_or_default(),
         class.pool.clone(),
         class.jobs.to_string(),
-        account.wanted.to_string(),
-        account.deserved.to_string(),
-        account.given.to_string(),
-        account.held.to_string(),
+        demand,
+        fair_share,
+        target,
+        held,
         memory(class.quantum_mb),
     ]
 }
@@ -168,7 +177,7 @@ mod tests {
     use insta::assert_snapshot;
 
     use super::*;
-    use crate::api::wire::Policy;
+    use crate::api::wire::{Account, Policy};
 
     #[test]
     fn classes_show_what_they_want_and_hold() {

@@ -2,20 +2,40 @@
 
 use std::io::{self, IsTerminal, Write};
 
-use super::failure::{Exit, Failure};
-use super::output::print;
+use serde::Serialize;
 
-/// Shows what would come of it, and asks whoever sits at the terminal. A script must have agreed
-/// before: `otherwise` tells it how.
+use super::failure::{Exit, Failure};
+use super::output::{complain, print, show};
+
+/// How a script agrees beforehand.
+const OTHERWISE: &str = "nothing was done; say --yes to do it, or --dry-run to only look";
+
+/// Whether a person can be asked.
+pub fn can_ask() -> bool {
+    io::stdin().is_terminal()
+}
+
+/// Shows on standard output what would come of it, and asks at the terminal. A script must have agreed
+/// before.
 ///
 /// # Errors
 ///
-/// If nobody agrees.
-pub fn ask(impact: &str, otherwise: &str) -> Result<(), Failure> {
-    if !io::stdin().is_terminal() {
-        return Err(Failure::new(Exit::Refused, format!("{impact}\n{otherwise}")));
+/// If the answer is not yes, or there is no terminal.
+pub fn ask<T: Serialize>(
+    preview: &T,
+    as_json: bool,
+    render: impl FnOnce(&T) -> String,
+) -> Result<(), Failure> {
+    if !can_ask() {
+        show(preview, as_json, render)?;
+        return Err(Failure::new(Exit::Refused, OTHERWISE));
     }
-    print(impact)?;
+    // What a program reads on standard output is the outcome alone.
+    if as_json {
+        complain(&render(preview))
+    } else {
+        print(&render(preview))?
+    }
     let mut error = io::stderr().lock();
     write!(error, "proceed? [y/N] ")?;
     error.flush()?;

@@ -43,6 +43,10 @@ impl Answer for Diagnosis {
         std::slice::from_ref(self)
     }
 
+    fn name(_: &Diagnosis) -> String {
+        "daemon".to_owned()
+    }
+
     fn render(&self, look: Look) -> String {
         let status = &self.status;
         let mut lines = [daemon(status), cluster(status), judgement(status)].concat();
@@ -113,8 +117,10 @@ fn cluster(status: &Status) -> Vec<String> {
             outside(shares)
         ),
         format!(
-            "queue:        {} requests for work, {} of them wait, {} are refused",
-            jobs.total, jobs.waiting, jobs.refused
+            "queue:        {}, of which {} wait and {} are refused",
+            counted(jobs.total, "job"),
+            jobs.waiting,
+            jobs.refused
         ),
         format!("shares:       {} held, {} leaving", shares.held, shares.leaving),
     ]

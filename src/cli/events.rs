@@ -2,9 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use super::args::{Events as Args, Format, Since};
+use super::args::{EventFormat, Events as Args, Since};
 use super::client::Client;
+use super::event_filter::EventFilter;
 use super::failure::Failure;
+use super::formats;
 use super::jobs::removal;
 use super::output::{Reader, complain, say};
 use super::table::plain;
@@ -14,7 +16,10 @@ use crate::api::wire::{
 use crate::model::fold_hostlist;
 
 /// Without `--since`, so many are told.
-const TOLD: u64 = 20;
+const TOLD: usize = 20;
+
+/// Said where some of what was asked for is missing.
+const GAP: &str = "note: earlier events are not kept any more";
 
 /// How long one question waits for more. Below what a client waits for an answer.
 const WAIT: &str = "25s";
@@ -23,12 +28,14 @@ const WAIT: &str = "25s";
 ///
 /// # Errors
 ///
-/// If the daemon cannot be reached, or does not keep events so far back.
+/// If the daemon cannot be reached, does not keep events so far back, or does not know a node that was named.
 pub async fn run(args: &Args) -> Result<(), Failure> {
     let client = Client::new(&args.remote)?;
+    let filter = EventFilter::of(&client, args).await?;
     let newest = page(&client, None, None).await?.sequence;
-    let (mut since, oldest_ms) = match args.since {
-        None => (newest.saturating_sub(TOLD), i64::MIN),
+    let limit = args.limit.or(args.since.is_none().then_some(TOLD));
+    let (since, oldest_ms) = match args.since {
+        None => (0, i64::MIN),
         Some(Since::Number(number)) => (number, i64::MIN),
         Some(Since::Span(span)) => {
             let now_ms = i64::try_from(super::queue::now_ms()).unwrap_or(i64::MAX);
@@ -37,25 +44,89 @@ pub async fn run(args: &Args) -> Result<(), Failure> {
         }
     };
     let is_exact = matches!(args.since, Some(Since::Number(_)));
-    loop {
-        let has_all = newest <= since;
-        let wait = (args.follow && has_all).then_some(WAIT);
-        let page = match page(&client, Some(since), wait).await {
-            // What was not asked for by its number may be missing.
-            Err(failure) if failure.is_gone() && !is_exact && since < newest => {
-                since = oldest_kept(&client, since, newest).await?;
-                continue;
-            }
-            page => page?,
-        };
-        for event in page.events.iter().filter(|event| oldest_ms <= event.at_ms) {
-            if let Reader::Gone = tell(event, args)? {
+    let mut reading =
+        Reading { client, filter, newest, is_exact, since, has_gap: false, oldest_ms };
+    if let Some(limit) = limit {
+        for event in reading.last(limit).await? {
+            if let Reader::Gone = tell(&event, args)? {
                 return Ok(());
             }
         }
-        since = page.sequence;
-        if !args.follow && !page.more {
+        reading.since = newest;
+        if reading.has_gap && args.since.is_some() {
+            complain(GAP);
+        }
+        if !args.follow {
             return Ok(());
+        }
+    }
+    loop {
+        let (events, is_all) = reading.next(args.follow).await?;
+        if std::mem::take(&mut reading.has_gap) {
+            complain(GAP);
+        }
+        for event in events {
+            if let Reader::Gone = tell(&event, args)? {
+                return Ok(());
+            }
+        }
+        if !args.follow && is_all {
+            return Ok(());
+        }
+    }
+}
+
+/// How far events have been read.
+struct Reading {
+    client: Client,
+    filter: EventFilter,
+    /// The last event when reading began.
+    newest: u64,
+    /// Whether the first event was named by its number, so that none may be missing.
+    is_exact: bool,
+    /// The last event that was read.
+    since: u64,
+    /// Whether events before those that were read are not kept.
+    has_gap: bool,
+    /// No event from before this time is told, in milliseconds since the epoch.
+    oldest_ms: i64,
+}
+
+impl Reading {
+    /// The events of the next page that are wanted, and whether they were the last.
+    async fn next(&mut self, waits: bool) -> Result<(Vec<Event>, bool), Failure> {
+        let has_all = self.newest <= self.since;
+        let wait = (waits && has_all).then_some(WAIT);
+        let page = match page(&self.client, Some(self.since), wait).await {
+            // What was not asked for by its number may be missing.
+            Err(failure) if failure.is_gone() && !self.is_exact && self.since < self.newest => {
+                self.since = oldest_kept(&self.client, self.since, self.newest).await?;
+                self.has_gap = true;
+                return Ok((Vec::new(), false));
+            }
+            page => page?,
+        };
+        self.since = page.sequence;
+        let events = page.events.into_iter().filter(|event| self.oldest_ms <= event.at_ms);
+        let events = events.filter_map(|event| self.filter.only(event)).collect();
+        Ok((events, !page.more))
+    }
+
+    /// The last `limit` events that are wanted, looked for backwards in growing steps.
+    async fn last(&mut self, limit: usize) -> Result<Vec<Event>, Failure> {
+        let first = self.since;
+        let mut step = u64::try_from(limit).unwrap_or(u64::MAX);
+        loop {
+            let from = self.newest.saturating_sub(step).max(first);
+            self.since = from;
+            let mut found = Vec::new();
+            while self.since < self.newest {
+                found.extend(self.next(false).await?.0);
+            }
+            if limit <= found.len() || from <= first || self.has_gap {
+                return Ok(found.split_off(found.len().saturating_sub(limit)));
+            }
+            step = step.saturating_mul(4);
         }
     }
 }
@@ -83,7 +154,10 @@ async fn before(client: &Client, newest: u64, oldest_ms: i64) -> Result<u64, Fai
         match page(client, Some(since), None).await {
             Ok(page) if page.events.first().is_some_and(|event| event.at_ms < oldest_ms) => break,
             Ok(_) => {}
-            Err(failure) if failure.is_gone() => return oldest_kept(client, since, newest).await,
+            Err(failure) if failure.is_gone() => {
+                complain(GAP);
+                return oldest_kept(client, since, newest).await;
+            }
             Err(failure) => return Err(failure),
         }
     }
@@ -101,16 +175,16 @@ async fn oldest_kept(client: &Client, too_low: u64, newest: u64) -> Result<u64, 
             Err(failure) => return Err(failure),
         }
     }
-    complain(&format!("events up to {high} are not kept any more"));
     Ok(high)
 }
 
 fn tell(event: &Event, args: &Args) -> Result<Reader, Failure> {
-    let format = if args.remote.json { Some(Format::Jsonl) } else { args.output };
+    let format = if args.remote.json { Some(EventFormat::Json) } else { args.output };
     Ok(match format {
-        Some(Format::Json | Format::Jsonl) => say(&format!("{}\n", serde_json::to_string(event)?))?,
-        Some(Format::Table | Format::Wide) | None => {
-            let is_wide = format == Some(Format::Wide);
+        Some(EventFormat::Json) => say(&format!("{}\n", serde_json::to_string(event)?))?,
+        Some(EventFormat::Yaml) => say(&format!("---\n{}\n", formats::yaml(event)?.trim_end()))?,
+        Some(EventFormat::Table | EventFormat::Wide) | None => {
+            let is_wide = format == Some(EventFormat::Wide);
             say(&format!("{}\n", lines(event, is_wide).join("\n")))?
         }
     })

@@ -1,6 +1,6 @@
 //! One request for work: what it asks for, what it wants and has, and every share of it.
 
-use super::answer::{Answer, Look, answer};
+use super::answer::{Answer, Look, Several, answer};
 use super::args::{JobAction, JobShow};
 use super::failure::Failure;
 use super::nodes::share_state;
@@ -24,9 +24,14 @@ pub async fn run(action: &JobAction) -> Result<(), Failure> {
 }
 
 async fn show(args: &JobShow) -> Result<(), Failure> {
-    let job = args.job.to_string();
-    let path = ["v1", "jobs", job.as_str()];
-    answer(&args.asking, async |client| client.get::<JobInfo>(&path, &[]).await).await
+    answer(&args.asking, async |client| {
+        let mut jobs: Vec<JobInfo> = Vec::new();
+        for job in &args.jobs {
+            jobs.push(client.get(&["v1", "jobs", &job.to_string()], &[]).await?);
+        }
+        Ok(Several(jobs))
+    })
+    .await
 }
 
 impl Answer for JobInfo {
@@ -36,14 +41,13 @@ impl Answer for JobInfo {
         std::slice::from_ref(self)
     }
 
+    fn name(job: &JobInfo) -> String {
+        job.id.to_string()
+    }
+
     fn render(&self, look: Look) -> String {
         let sums = &self.sums;
-        let size = match self.order {
-            Some(order) => {
-                format!("{} a process ({})", memory(self.memory_mb), counted(order, "qshare"))
-            }
-            None => format!("{} a process", memory(self.memory_mb)),
-        };
+        let size = format!("{} a process", memory(self.memory_mb));
         let threads = match self.threads {
             1 => "1 item".to_owned(),
             threads => format!("{threads} items"),
@@ -59,16 +63,15 @@ impl Answer for JobInfo {
             ),
             format!("asks:     {size}, which works on {threads} at a time"),
             format!("items:    {} to do", self.remaining),
-            format!("wants:    {} processes", sums.wanted),
+            format!("wants:    {}", counted(sums.wanted, "process")),
         ];
         if let (Some(cap), Some(bound)) = (sums.cap, &sums.cap_bound) {
             lines.push(format!("cap:      {cap}: {}", plain(&bound.sentence)));
         }
         lines.push(format!(
-            "has:      {}; deserves {}, was given {}, {} promised",
+            "has:      {}; its target is {}, and room is promised for {}",
             counted(sums.held, "process"),
-            counted(sums.deserved, "qshare"),
-            counted(sums.given, "process"),
+            sums.given,
             sums.promised
         ));
         if let Some(reason) = &self.reason {
@@ -87,11 +90,10 @@ fn shares(job: &JobInfo, look: Look) -> String {
     let columns = [
         Right("SHARE"),
         Left("NODE"),
-        Right("QSHARES"),
         Right("MEMORY"),
         Left("STATE"),
         Right("INIT"),
-        Right("INVESTED"),
+        Right("WORK"),
     ];
     let rows = job.shares.iter().map(|share| {
         let what = match (share.removal, share.seen, share.initialized) {
@@ -103,14 +105,13 @@ fn shares(job: &JobInfo, look: Look) -> String {
         [
             share.share.to_string(),
             share.node.clone(),
-            share.order.to_string(),
             memory(share.memory_mb),
             what,
             span(share.initialization_ms),
             span(share.investment_ms),
         ]
     });
-    headed(columns, rows, !look.no_header)
+    headed(columns, rows, look)
 }
 
 /// Why a share has to go.

@@ -1,10 +1,11 @@
 //! Demand against supply: classes and their users, nodepools by size, and what is missing.
 
+use super::accounts::{Amounts, HEADINGS};
 use super::answer::{Answer, Look, answer};
 use super::args::Load as Args;
 use super::failure::Failure;
 use super::table::Column::{Left, Right};
-use super::table::{headed, memory};
+use super::table::{fitted, headed, memory};
 use crate::api::wire::{Account, ClassLoad, Load, PoolLoad, SizeLoad, Unmet};
 
 /// Shows it.
@@ -23,6 +24,10 @@ impl Answer for Load {
         &self.classes
     }
 
+    fn name(class: &ClassLoad) -> String {
+        class.class.clone()
+    }
+
     fn render(&self, look: Look) -> String {
         let parts = [classes(self, look), pools(&self.pools, look), unmet(&self.unmet, look)];
         let parts = parts.into_iter().filter(|part| !part.is_empty());
@@ -31,30 +36,20 @@ impl Answer for Load {
 }
 
 fn classes(load: &Load, look: Look) -> String {
-    let columns = [
-        Left("CLASS"),
-        Left("USER"),
-        Right("JOBS"),
-        Right("WANTED"),
-        Right("DESERVED"),
-        Right("GIVEN"),
-        Right("HELD"),
-        Right("MEMORY"),
-    ];
+    let [demand, fair_share, target, held] = HEADINGS;
+    let columns = [Left("CLASS"), Left("USER"), Right("JOBS"), demand, fair_share, target, held];
     let rows = load.classes.iter().flat_map(|class| {
         let line = move |name: &str, user: &str, jobs: String, account: &Account| {
-            let Account { wanted, deserved, given, held } = account;
-            let memory = memory(held.saturating_mul(class.quantum_mb));
-            let [wanted, deserved, given, held] =
-                [wanted, deserved, given, held].map(u64::to_string);
-            [name.to_owned(), user.to_owned(), jobs, wanted, deserved, given, held, memory]
+            let amounts = Amounts::of(account, class.quantum_mb, class.policy);
+            let [demand, fair_share, target, held] = amounts.cells();
+            [name.to_owned(), user.to_owned(), jobs, demand, fair_share, target, held]
         };
         let whole = line(&class.class, "", class.jobs.to_string(), &class.account);
         let users = class.users.iter();
         let users = users.map(move |user| line("", &user.user, String::new(), &user.account));
         [whole].into_iter().chain(users)
     });
-    headed(columns, rows, !look.no_header)
+    headed(columns, rows, look)
 }
 
 fn pools(pools: &[PoolLoad], look: Look) -> String {
@@ -70,7 +65,7 @@ fn pools(pools: &[PoolLoad], look: Look) -> String {
         Right("FREE"),
         Right("WHOLE"),
         Right("PARTIAL"),
-        Right("QSHARE"),
+        Right("QUANTUM"),
     ];
     let rows = pools.iter().flat_map(|pool| {
         let numbers = [
@@ -112,12 +107,12 @@ fn pools(pools: &[PoolLoad], look: Look) -> String {
         });
         [sum].into_iter().chain(sizes).collect::<Vec<_>>()
     });
-    headed(columns, rows, !look.no_header)
+    fitted(columns, rows, look, &["QUANTUM", "PARTIAL"])
 }
 
 fn unmet(unmet: &[Unmet], look: Look) -> String {
     if unmet.is_empty() {
-        return "Nothing is missing: work has all that it could use now.".to_owned();
+        return "Nothing is missing: jobs have all that they could use now.".to_owned();
     }
     let columns = [
         Left("MISSING IN"),
@@ -137,7 +132,7 @@ fn unmet(unmet: &[Unmet], look: Look) -> String {
             if unmet.feasible { "yes" } else { "no: no node is so large" }.to_owned(),
         ]
     });
-    headed(columns, rows, !look.no_header)
+    headed(columns, rows, look)
 }
 
 #[cfg(test)]

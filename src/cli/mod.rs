@@ -4,6 +4,7 @@
 //! same to scripts. What is shown to people is made by pure functions from the API's own types,
 //! and `--json` shows those: nothing here knows more than any other client could.
 
+mod accounts;
 mod adopt;
 pub mod agent;
 mod agent_run;
@@ -22,12 +23,19 @@ mod config;
 mod consent;
 mod demo;
 mod diag;
+mod event_args;
+mod event_filter;
 mod events;
 mod export;
 mod failure;
+mod filters;
+mod formats;
+mod habits;
 mod jobs;
 mod load;
 mod node_acts;
+mod node_counts;
+mod node_names;
 mod nodes;
 mod occupancy;
 mod orchestrator;
@@ -51,11 +59,13 @@ mod submit;
 mod table;
 mod task;
 mod token;
+mod token_list;
 mod top;
 mod up;
 mod user_unit;
 mod users;
 mod why;
+mod why_choice;
 
 use std::ffi::OsString;
 use std::process::ExitCode;
@@ -65,31 +75,55 @@ use tokio::runtime::{Builder, Runtime};
 
 use args::{Cli, Command};
 use failure::Failure;
+use shims::Shim;
 
 use crate::net;
+
+/// How a process ends whose command line is wrong, as clap ends it.
+const USED_WRONGLY: u8 = 2;
 
 /// Does what `arguments` ask, and says how the process is to end. The first of them is the name
 /// that this binary was called by.
 pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
-    let (arguments, is_shim) = shims::meant(arguments);
-    if arguments.get(1).is_some_and(|word| word == slot::NAME) {
-        return exit(slot::run_alone(&arguments), false);
+    let arguments: Vec<OsString> = arguments.into_iter().collect();
+    if shims::is_called(&arguments) {
+        return run_shim(arguments);
     }
-    let parsed = up::found_by_default(Cli::command()).try_get_matches_from(arguments);
-    let cli = match parsed.and_then(|matches| Cli::from_arg_matches(&matches)) {
-        Ok(cli) => cli,
-        // Those commands know success and failure, and no more.
-        Err(error) if is_shim && error.use_stderr() => {
+    if arguments.get(1).is_some_and(|word| word == slot::NAME) {
+        return exit(slot::run_alone(&arguments));
+    }
+    let root = up::found_by_default(Cli::command());
+    let arguments = habits::understood(arguments, &root);
+    let parsed = root.clone().try_get_matches_from(&arguments);
+    match parsed.and_then(|matches| Cli::from_arg_matches(&matches)) {
+        Ok(cli) => exit(dispatch(cli.command)),
+        Err(error) => match habits::lead_on(&arguments, &root, &error) {
+            Some(message) => {
+                output::complain(&message);
+                ExitCode::from(USED_WRONGLY)
+            }
+            None => error.exit(),
+        },
+    }
+}
+
+/// The same, where this binary was called by the name of a command of UIMA-DUCC. Those commands know
+/// success and failure, and no more.
+fn run_shim(arguments: Vec<OsString>) -> ExitCode {
+    let parsed = up::found_by_default(Shim::command()).try_get_matches_from(arguments);
+    let result = match parsed.and_then(|matches| Shim::from_arg_matches(&matches)) {
+        Ok(shim) => exit(ask(shims::run(&shim.command))),
+        Err(error) if error.use_stderr() => {
             let _ = error.print();
             return ExitCode::FAILURE;
         }
         Err(error) => error.exit(),
     };
-    exit(dispatch(cli.command), is_shim)
+    if result == ExitCode::SUCCESS { result } else { ExitCode::FAILURE }
 }
 
 /// Says what failed, if something did, and how the process is to end.
-fn exit(result: Result<(), Failure>, is_shim: bool) -> ExitCode {
+fn exit(result: Result<(), Failure>) -> ExitCode {
     let failure = match result {
         Ok(()) => return ExitCode::SUCCESS,
         Err(failure) => failure,
@@ -97,7 +131,7 @@ fn exit(result: Result<(), Failure>, is_shim: bool) -> ExitCode {
     if let Some(error) = &failure.error {
         output::complain(&format!("error: {error:#}"));
     }
-    if is_shim { ExitCode::FAILURE } else { failure.exit.into() }
+    failure.exit.into()
 }
 
 fn dispatch(command: Command) -> Result<(), Failure> {
@@ -143,11 +177,6 @@ fn dispatch(command: Command) -> Result<(), Failure> {
         Command::Bench { action } => bench::run(&action),
         Command::Completions(args) => pages::completions(&args),
         Command::Man(args) => pages::man(&args),
-        Command::ShimVaryOff(args) => ask(shims::vary(&args, shims::Way::Off)),
-        Command::ShimVaryOn(args) => ask(shims::vary(&args, shims::Way::On)),
-        Command::ShimLoad(remote) => ask(shims::load(&remote)),
-        Command::ShimOccupancy(remote) => ask(shims::occupancy(&remote)),
-        Command::ShimReconfigure(remote) => ask(shims::reconfigure(&remote)),
     }
 }
 

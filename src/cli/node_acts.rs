@@ -7,6 +7,7 @@ use super::args::{Remote, parse_url};
 use super::client::Client;
 use super::consent;
 use super::failure::{Exit, Failure};
+use super::node_names::spelled_out;
 use super::nodes::{names, render_impact};
 use super::output::{print, show};
 use super::place::Place;
@@ -17,7 +18,7 @@ use crate::orchestrator::wire::LostNode;
 /// Takes nodes out of scheduling.
 #[derive(Debug, Args)]
 pub struct VaryOff {
-    /// Names or host lists, such as node[01-08,12]
+    /// Names, host lists or patterns, such as node[01-08,12] or 'r1*'
     #[arg(required = true, value_name = "HOSTLIST")]
     pub nodes: Vec<String>,
     /// Why, for whoever looks at the nodes next
@@ -43,7 +44,7 @@ Examples:
   apportion node vary-off 'node[20-23]' --reason \"disk swap\"              asks before work goes
   apportion node vary-off 'node[20-23]' --reason \"disk swap\" --yes        for scripts
 
-Quote host lists: the shell has its own idea of brackets.";
+Quote host lists and patterns: the shell has its own idea of brackets and stars.";
 
 pub(super) const VARY_ON_EXAMPLES: &str = "\
 Examples:
@@ -53,12 +54,15 @@ Examples:
 /// Puts nodes back into scheduling.
 #[derive(Debug, Args)]
 pub struct VaryOn {
-    /// Names or host lists, such as node[01-08,12]
+    /// Names, host lists or patterns, such as node[01-08,12] or 'r1*'
     #[arg(required = true, value_name = "HOSTLIST")]
     pub nodes: Vec<String>,
     /// Only say what would come of it
     #[arg(long)]
     pub dry_run: bool,
+    /// Accepted for scripts: this evicts nothing, and does not ask
+    #[arg(long, short)]
+    pub yes: bool,
     /// The daemon to ask.
     #[command(flatten)]
     pub remote: Remote,
@@ -67,7 +71,7 @@ pub struct VaryOn {
 /// Says that nodes are dead, or gone for good.
 #[derive(Debug, Args)]
 pub struct NodesGone {
-    /// Names or host lists, such as node[01-08,12]
+    /// Names, host lists or patterns, such as node[01-08,12] or 'r1*'
     #[arg(required = true, value_name = "HOSTLIST")]
     pub nodes: Vec<String>,
     /// How that is known, for the audit log
@@ -120,13 +124,13 @@ A node that reports again is a new node. Refused while anything is booked there.
 pub async fn lost(args: &NodesLost) -> Result<(), Failure> {
     let NodesLost { gone: args, orchestrator } = args;
     let client = Client::new(&args.remote)?;
-    let request = |dry_run| request_of(args, dry_run);
+    let nodes = spelled_out(&client, &args.nodes).await?;
+    let request = |dry_run| request_of(args, &nodes, dry_run);
     let path = &["v1", "nodes", "lost"];
     if !args.dry_run && !args.yes {
         let preview: VaryAnswer = client.post(path, &request(true)).await?;
         if 0 < preview.impact.shares_evicted {
-            let otherwise = "nothing was done; say --yes to do it, or --dry-run to only look";
-            consent::ask(&render_lost(&preview), otherwise)?;
+            consent::ask(&preview, args.remote.json, render_lost)?;
         }
     }
     let answer: VaryAnswer = client.post(path, &request(args.dry_run)).await?;
@@ -169,7 +173,8 @@ async fn tell_orchestrator(
 /// If the daemon cannot be reached or refuses.
 pub async fn forget(args: &NodesGone) -> Result<(), Failure> {
     let client = Client::new(&args.remote)?;
-    let request = request_of(args, args.dry_run);
+    let nodes = spelled_out(&client, &args.nodes).await?;
+    let request = request_of(args, &nodes, args.dry_run);
     let answer: VaryAnswer = client.post(&["v1", "nodes", "forget"], &request).await?;
     Ok(show(&answer, args.remote.json, |answer| {
         let done = if answer.dry_run { "would be forgotten" } else { "forgotten" };
@@ -177,8 +182,8 @@ pub async fn forget(args: &NodesGone) -> Result<(), Failure> {
     })?)
 }
 
-fn request_of(args: &NodesGone, dry_run: bool) -> wire::NodesGone {
-    wire::NodesGone { nodes: args.nodes.clone(), reason: args.reason.clone(), dry_run }
+fn request_of(args: &NodesGone, nodes: &[String], dry_run: bool) -> wire::NodesGone {
+    wire::NodesGone { nodes: nodes.to_vec(), reason: args.reason.clone(), dry_run }
 }
 
 fn render_lost(answer: &VaryAnswer) -> String {

@@ -1,6 +1,6 @@
 //! Nodes: the list, each in full, and taking them out of scheduling and back.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use serde::Serialize;
 
@@ -8,15 +8,18 @@ use super::answer::{Answer, Look, answer};
 use super::args::{Format, NodeAction, NodeShow, Remote, StateFilter, VaryOff, VaryOn};
 use super::client::Client;
 use super::consent;
-use super::failure::{Exit, Failure};
+use super::failure::Failure;
+use super::filters;
 use super::node_acts;
+use super::node_counts::NodeCounts;
+use super::node_names::{self, among, selected};
 use super::output::show;
 use super::place::Place;
 use super::questions;
 use super::table::Column::{Left, Right};
-use super::table::{headed, memory, plain};
+use super::table::{fitted, headed, memory, plain};
 use crate::api::wire::{self, NodeInfo, NodeList, ShareState, VaryAnswer};
-use crate::model::{counted, expand_hostlist, fold_hostlist, nearest};
+use crate::model::{counted, fold_hostlist, span};
 use crate::orchestrator::wire::Grid;
 
 /// So many jobs of a node are named; the rest are counted.
@@ -48,17 +51,43 @@ pub async fn list(args: &questions::NodeList) -> Result<(), Failure> {
     let mut query: Vec<(&str, &str)> = Vec::new();
     query.extend(state.map(|state| ("state", state)));
     query.extend(args.pool.as_deref().map(|pool| ("pool", pool)));
+    if args.summary {
+        let summary = async |client: &Client| Ok(NodeCounts::of(some(client, args, &query).await?));
+        return answer(&args.asking, summary).await;
+    }
     answer(&args.asking, async |client| {
-        // Who names nodes is told of one that is unknown, whatever else is asked of it.
-        let all: NodeList = client.get(&["v1", "nodes"], &query).await?;
-        let named =
-            if query.is_empty() { selected(all, &args.nodes)? } else { among(all, &args.nodes)? };
-        let selects = !query.is_empty() || !args.nodes.is_empty();
+        let list = some(client, args, &query).await?;
+        let selects = !query.is_empty() || !args.nodes.is_empty() || !args.job.is_empty();
         let is_wide = args.asking.format() == Format::Wide;
         let limits = if is_wide { limits(&args.asking).await } else { BTreeMap::new() };
-        Ok(NodeTable { list: named, selects, limits })
+        Ok(NodeTable { list, selects, limits })
     })
     .await
+}
+
+/// The nodes that are asked for, in the order that is asked for.
+async fn some(
+    client: &Client,
+    args: &questions::NodeList,
+    query: &[(&str, &str)],
+) -> Result<NodeList, Failure> {
+    // Who names nodes is told of one that is unknown, whatever else is asked of it.
+    let all: NodeList = client.get(&["v1", "nodes"], query).await?;
+    if all.nodes.is_empty() {
+        filters::check_pool(client, args.pool.as_deref()).await?;
+    }
+    let mut list =
+        if query.is_empty() { selected(all, &args.nodes)? } else { among(all, &args.nodes)? };
+    let has_job = |node: &NodeInfo| node.shares.iter().any(|share| args.job.contains(&share.job));
+    list.nodes.retain(|node| args.job.is_empty() || has_job(node));
+    if let Some(order) = args.sort {
+        filters::sort_nodes(&mut list.nodes, order);
+    }
+    if args.reverse {
+        list.nodes.reverse();
+    }
+    list.nodes.truncate(args.limit.unwrap_or(usize::MAX));
+    Ok(list)
 }
 
 /// How limits are enforced on each node, as far as an orchestrator of campaigns knows.
@@ -96,44 +125,6 @@ fn state_of(state: StateFilter) -> &'static str {
     }
 }
 
-/// The names that `lists` stands for.
-fn names_in(lists: &[String]) -> Result<BTreeSet<String>, Failure> {
-    let mut names = BTreeSet::new();
-    for list in lists {
-        let expanded = expand_hostlist(list).map_err(|error| {
-            Failure::new(Exit::Refused, format!("`{}` is no host list: {error}", plain(list)))
-        })?;
-        names.extend(expanded);
-    }
-    Ok(names)
-}
-
-/// Those of `all` that `lists` names; all, if it names none.
-fn among(all: NodeList, lists: &[String]) -> Result<NodeList, Failure> {
-    let names = names_in(lists)?;
-    let is_wanted = |node: &NodeInfo| names.is_empty() || names.contains(&node.name);
-    Ok(NodeList { nodes: all.nodes.into_iter().filter(is_wanted).collect(), ..all })
-}
-
-/// As [`among`]; names that no node has are refused, all of them at once.
-pub(super) fn selected(all: NodeList, lists: &[String]) -> Result<NodeList, Failure> {
-    let known: BTreeSet<&str> = all.nodes.iter().map(|node| node.name.as_str()).collect();
-    let names = names_in(lists)?;
-    let unknown: Vec<&str> =
-        names.iter().map(String::as_str).filter(|name| !known.contains(name)).collect();
-    if let Some(first) = unknown.first() {
-        let hint = nearest(first, known.iter().copied());
-        let hint = hint.map(|near| format!(", did you mean `{near}`?")).unwrap_or_default();
-        let folded = fold_hostlist(unknown.iter().copied());
-        let message = format!(
-            "no node {} has reported{hint}; `apportion nodes` lists those there are",
-            plain(&folded)
-        );
-        return Err(Failure::new(Exit::NotFound, message));
-    }
-    among(all, lists)
-}
-
 /// Nodes in lines.
 #[derive(Debug, Serialize)]
 struct NodeTable {
@@ -151,6 +142,10 @@ impl Answer for NodeTable {
 
     fn entries(&self) -> &[NodeInfo] {
         &self.list.nodes
+    }
+
+    fn name(node: &NodeInfo) -> String {
+        node.name.clone()
     }
 
     fn render(&self, look: Look) -> String {
@@ -177,6 +172,10 @@ impl Answer for NodeCards {
 
     fn entries(&self) -> &[NodeInfo] {
         &self.list.nodes
+    }
+
+    fn name(node: &NodeInfo) -> String {
+        node.name.clone()
     }
 
     fn render(&self, look: Look) -> String {
@@ -215,7 +214,7 @@ fn card(node: &NodeInfo, look: Look) -> String {
             ]
         });
         lines.push(String::new());
-        lines.push(headed(columns, rows, !look.no_header));
+        lines.push(headed(columns, rows, look));
     }
     lines.join("\n")
 }
@@ -229,8 +228,9 @@ pub(super) fn share_state(state: ShareState) -> &'static str {
 
 async fn vary_off(args: &VaryOff) -> Result<(), Failure> {
     let client = Client::new(&args.remote)?;
+    let nodes = node_names::spelled_out(&client, &args.nodes).await?;
     let request = |dry_run| wire::VaryOff {
-        nodes: args.nodes.clone(),
+        nodes: nodes.clone(),
         reason: args.reason.clone(),
         dry_run,
         all: args.all,
@@ -239,8 +239,8 @@ async fn vary_off(args: &VaryOff) -> Result<(), Failure> {
     if !args.dry_run && !args.yes {
         let preview: VaryAnswer = client.post(path, &request(true)).await?;
         if 0 < preview.impact.shares_evicted {
-            let otherwise = "nothing was done; say --yes to do it, or --dry-run to only look";
-            consent::ask(&render_answer(&preview, Way::Off), otherwise)?;
+            let render = |preview: &VaryAnswer| render_answer(preview, Way::Off);
+            consent::ask(&preview, args.remote.json, render)?;
         }
     }
     let answer: VaryAnswer = client.post(path, &request(args.dry_run)).await?;
@@ -248,8 +248,9 @@ async fn vary_off(args: &VaryOff) -> Result<(), Failure> {
 }
 
 async fn vary_on(args: &VaryOn) -> Result<(), Failure> {
-    let request = wire::VaryOn { nodes: args.nodes.clone(), dry_run: args.dry_run };
     let client = Client::new(&args.remote)?;
+    let nodes = node_names::spelled_out(&client, &args.nodes).await?;
+    let request = wire::VaryOn { nodes, dry_run: args.dry_run };
     let answer: VaryAnswer = client.post(&["v1", "nodes", "vary-on"], &request).await?;
     Ok(show(&answer, args.remote.json, |answer| render_answer(answer, Way::On))?)
 }
@@ -275,7 +276,7 @@ fn render(list: &NodeList, look: Look) -> String {
         let [pool, state, memory, order, free, work, note] = row;
         [fold_hostlist(names), pool, state, memory, order, free, work, note]
     });
-    headed(columns, rows, !look.no_header)
+    fitted(columns, rows, look, &["QSHARES", "POOL"])
 }
 
 /// A line for each node, and all its work. Limits have a column if any is known.
@@ -315,7 +316,7 @@ fn render_wide(list: &NodeList, limits: &BTreeMap<String, &'static str>, look: L
             limits.get(&node.name).copied().unwrap_or_default().to_owned(),
         ]
     });
-    headed(columns, rows, !look.no_header)
+    headed(columns, rows, look)
 }
 
 pub(super) fn states(node: &NodeInfo) -> String {
@@ -396,10 +397,11 @@ pub(super) fn render_impact(answer: &VaryAnswer) -> Vec<String> {
         let jobs: Vec<String> = impact.jobs.iter().take(JOBS_SHOWN).map(u64::to_string).collect();
         let more = if JOBS_SHOWN < impact.jobs.len() { ", …" } else { "" };
         lines.push(format!(
-            "{} of {} {would}evicted ({}{more})",
+            "{} of {} {would}evicted ({}{more}){}",
             counted(impact.shares_evicted, "share"),
             counted(count, "job"),
             jobs.join(", "),
+            work_lost(impact.work_lost_ms),
         ));
     } else if !answer.changed.is_empty() {
         lines.push(format!("no work {would}evicted"));
@@ -409,6 +411,14 @@ pub(super) fn render_impact(answer: &VaryAnswer) -> Vec<String> {
         lines.push(format!("{} {stays} until done", counted(impact.kept, "share")));
     }
     lines
+}
+
+/// What a preview of evictions says of the work that they cost.
+pub(super) fn work_lost(ms: u64) -> String {
+    match ms {
+        0 => String::new(),
+        ms => format!("; {} of work lost", span(ms)),
+    }
 }
 
 pub(super) fn names(nodes: &[String]) -> String {
@@ -479,22 +489,6 @@ mod tests {
     }
 
     #[test]
-    fn a_node_that_is_not_there_is_named_with_the_nearest_that_is() {
-        let list = |nodes: &[&str]| NodeList {
-            cycle: 7,
-            nodes: nodes.iter().map(|name| node(name, &[])).collect(),
-        };
-        let refusal = selected(list(&["node01", "node02"]), &["node[02-04]".to_owned()]);
-        let failure = refusal.unwrap_err();
-        assert_eq!(failure.exit, Exit::NotFound);
-        let told = failure.error.unwrap().to_string();
-        assert!(
-            told.starts_with("no node node[03-04] has reported, did you mean `node0"),
-            "{told}"
-        );
-    }
-
-    #[test]
     fn no_nodes_is_a_reason_to_start_agents() {
         let list = NodeList { cycle: 0, nodes: Vec::new() };
         let text =
@@ -509,7 +503,12 @@ mod tests {
             changed: owned(&["node20", "node21", "node22"]),
             unchanged: owned(&["node23"]),
             dry_run: true,
-            impact: Impact { shares_evicted: 6, jobs: vec![1003, 1011], kept: 1, work_lost_ms: 0 },
+            impact: Impact {
+                shares_evicted: 6,
+                jobs: vec![1003, 1011],
+                kept: 1,
+                work_lost_ms: 150_000,
+            },
             notes: owned(&["node21 is dead"]),
         };
         assert_snapshot!(render_answer(&answer, Way::Off));

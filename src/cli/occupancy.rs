@@ -8,9 +8,10 @@ use super::answer::{Answer, Look, answer};
 use super::args::Occupancy as Args;
 use super::client::Client;
 use super::failure::Failure;
-use super::nodes::{selected, share_state, states};
+use super::node_names::selected;
+use super::nodes::{share_state, states};
 use super::table::Column::{Left, Right};
-use super::table::{headed, memory};
+use super::table::{fitted, headed, memory};
 use crate::api::wire::{ClassList, JobInfo, NodeInfo, NodeList, NodeState, Policy, WorkKind};
 use crate::model::span;
 
@@ -115,6 +116,10 @@ impl Answer for Occupied {
         &self.nodes
     }
 
+    fn name(one: &OccupiedNode) -> String {
+        one.node.name.clone()
+    }
+
     /// A line a node; under each one a share.
     fn render(&self, look: Look) -> String {
         if look.is_wide {
@@ -165,7 +170,7 @@ impl Answer for Occupied {
             });
             tenants.collect()
         });
-        headed(columns, rows, !look.no_header)
+        fitted(columns, rows, look, &["POOL", "KIND", "QSHARES", "SHARE", "FREE"])
     }
 }
 
@@ -210,7 +215,7 @@ impl Occupied {
                 occupied.classes.join(" "),
             ]
         });
-        let lines = headed(columns, rows, true);
+        let lines = headed(columns, rows, Look { no_header: false, ..look });
         let mut lines = lines.lines();
         let heading = lines.next().filter(|_| !look.no_header).map(str::to_owned);
         let with_shares = lines.zip(&self.nodes).flat_map(|(line, occupied)| {

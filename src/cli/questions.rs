@@ -5,6 +5,9 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand, ValueEnum};
 
 use super::args::{Remote, parse_job};
+pub(super) use super::event_args::EVENTS_EXAMPLES;
+pub use super::event_args::{EventFormat, EventKind, Events, Since};
+pub use super::filters::{JobFilter, JobOrder, NodeOrder};
 use super::node_acts::{FORGET_EXAMPLES, LOST_EXAMPLES, VARY_OFF_EXAMPLES, VARY_ON_EXAMPLES};
 pub use super::node_acts::{NodesGone, NodesLost, VaryOff, VaryOn};
 
@@ -47,20 +50,28 @@ pub enum Format {
     Json,
     /// In JSON, one entry a line
     Jsonl,
+    /// In YAML, as the API gives it
+    Yaml,
+    /// Comma-separated values, one entry a line
+    Csv,
+    /// The name or number of each entry, and nothing else
+    Name,
 }
 
 pub(super) const NODES_EXAMPLES: &str = "\
 Examples:
   apportion nodes                       alike ones in one line
   apportion nodes 'node[01-20]' -o wide one line each, and more of each
+  apportion nodes 'r1*' --sort free     the most free memory first
   apportion nodes --state dead --no-header
+  apportion nodes --summary
   apportion nodes -o jsonl | jq 'select(.free == 0) | .name'
   apportion nodes --watch               again whenever something has come about";
 
 /// Lists nodes.
 #[derive(Debug, Args)]
 pub struct NodeList {
-    /// Only these: names or host lists, such as node[01-08,12]
+    /// Only these: names, host lists or patterns, such as node[01-08,12] or 'r1*'
     #[arg(value_name = "HOSTLIST")]
     pub nodes: Vec<String>,
     /// Only those in this state
@@ -69,6 +80,21 @@ pub struct NodeList {
     /// Only those in this nodepool
     #[arg(long, short)]
     pub pool: Option<String>,
+    /// Only those with a process of these jobs
+    #[arg(long, short, value_name = "JOB", value_delimiter = ',')]
+    pub job: Vec<u64>,
+    /// Count nodes by nodepool, state and size, instead of listing them
+    #[arg(long)]
+    pub summary: bool,
+    /// Names ascend, the largest figures come first
+    #[arg(long, value_enum, value_name = "BY")]
+    pub sort: Option<NodeOrder>,
+    /// The other way round
+    #[arg(long, short)]
+    pub reverse: bool,
+    /// At most so many
+    #[arg(long, short = 'n', value_name = "N")]
+    pub limit: Option<usize>,
     /// The question.
     #[command(flatten)]
     pub asking: Asking,
@@ -122,7 +148,7 @@ Examples:
 /// Shows nodes.
 #[derive(Debug, Args)]
 pub struct NodeShow {
-    /// Names or host lists, such as node[01-08,12]
+    /// Names, host lists or patterns, such as node[01-08,12] or 'r1*'
     #[arg(required = true, value_name = "HOSTLIST")]
     pub nodes: Vec<String>,
     /// The question.
@@ -133,15 +159,9 @@ pub struct NodeShow {
 /// Lists work.
 #[derive(Debug, Args)]
 pub struct Queue {
-    /// Only this user's
-    #[arg(long, short)]
-    pub user: Option<String>,
-    /// Only in this class
-    #[arg(long, short)]
-    pub class: Option<String>,
-    /// Only what has less than it wants
-    #[arg(long, short)]
-    pub waiting: bool,
+    /// Which jobs.
+    #[command(flatten)]
+    pub filter: JobFilter,
     /// Count what waits by reason, instead of listing it
     #[arg(long, short)]
     pub summary: bool,
@@ -154,6 +174,8 @@ pub(super) const QUEUE_EXAMPLES: &str = "\
 Examples:
   apportion queue                                everything, oldest first
   apportion queue --waiting --user alice         what has less than it wants, and why
+  apportion queue --state waiting --sort memory  the largest processes first
+  apportion queue --node 'r1*' --me              your own jobs with processes on these nodes
   apportion queue --summary                      for which reasons, and what would help
   apportion queue -o jsonl | jq 'select(.sums.held == 0) | .id'";
 
@@ -176,23 +198,23 @@ Examples:
   apportion job show 1007
   apportion job show 1007 --json | jq '.shares[] | .node'";
 
-/// Shows a request for work.
+/// Shows jobs.
 #[derive(Debug, Args)]
 pub struct JobShow {
-    /// The job's number
-    #[arg(value_name = "JOB", value_parser = parse_job)]
-    pub job: u64,
+    /// The numbers of the jobs
+    #[arg(required = true, value_name = "JOB", value_parser = parse_job)]
+    pub jobs: Vec<u64>,
     /// The question.
     #[command(flatten)]
     pub asking: Asking,
 }
 
-/// Explains a job.
+/// Explains jobs.
 #[derive(Debug, Args)]
 pub struct Why {
-    /// The job's number
+    /// The numbers of the jobs; without one, of the job that waits longest or lacks most
     #[arg(value_name = "JOB", value_parser = parse_job)]
-    pub job: u64,
+    pub jobs: Vec<u64>,
     /// Only the sentence, and what would unblock it
     #[arg(long, short, conflicts_with_all = ["reasons", "nodes"])]
     pub sentence: bool,
@@ -210,6 +232,8 @@ pub struct Why {
 pub(super) const WHY_EXAMPLES: &str = "\
 Examples:
   apportion why 1007               the sentence, what would help, and the arithmetic
+  apportion why                    the same of the job that waits longest or lacks most
+  apportion why 1007 1009          of each of these
   apportion why 1007 --sentence    two lines
   apportion why 1007 --nodes       and every node, with what is wrong with it
   apportion why 1007 --watch
@@ -314,57 +338,12 @@ Examples:
 /// Shows who is where.
 #[derive(Debug, Args)]
 pub struct Occupancy {
-    /// Only these: names or host lists, such as node[01-08,12]
+    /// Only these: names, host lists or patterns, such as node[01-08,12] or 'r1*'
     #[arg(value_name = "HOSTLIST")]
     pub nodes: Vec<String>,
     /// The question.
     #[command(flatten)]
     pub asking: Asking,
-}
-
-pub(super) const EVENTS_EXAMPLES: &str = "\
-Examples:
-  apportion events                     the last ones
-  apportion events -f                  and those to come, until Ctrl-C
-  apportion events --since 10m         what came about in the last ten minutes
-  apportion events --since 4711 -o jsonl | jq 'select(.kind == \"removed\")'";
-
-/// Tells events.
-#[derive(Debug, Args)]
-pub struct Events {
-    /// Go on with those to come
-    #[arg(long, short)]
-    pub follow: bool,
-    /// From here on: after the event of this number, or for the last 30s, 10m, 2h. Without it, the
-    /// last 20
-    #[arg(long, short, value_name = "NUMBER|SPAN", value_parser = parse_since)]
-    pub since: Option<Since>,
-    /// How to show them; JSON is one event a line
-    #[arg(long, short, value_enum, value_name = "HOW", conflicts_with = "json")]
-    pub output: Option<Format>,
-    /// The daemon to ask.
-    #[command(flatten)]
-    pub remote: Remote,
-}
-
-/// From where on events are told.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Since {
-    /// After this event.
-    Number(u64),
-    /// For so many milliseconds.
-    Span(i64),
-}
-
-fn parse_since(text: &str) -> Result<Since, String> {
-    if let Ok(number) = text.parse() {
-        return Ok(Since::Number(number));
-    }
-    let span = text.parse::<jiff::SignedDuration>().ok().filter(|span| !span.is_negative());
-    let span = span.and_then(|span| i64::try_from(span.as_millis()).ok());
-    span.map(Since::Span).ok_or_else(|| {
-        "write the number of an event, or a span of time such as 30s or 10m".to_owned()
-    })
 }
 
 pub(super) const DIAG_EXAMPLES: &str = "\
@@ -434,18 +413,4 @@ pub struct ShimVary {
     /// The daemon to ask.
     #[command(flatten)]
     pub remote: Remote,
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn events_are_told_from_a_number_or_for_a_span() {
-        assert_eq!(parse_since("4711"), Ok(Since::Number(4711)));
-        assert_eq!(parse_since("10m"), Ok(Since::Span(600_000)));
-        for wrong in ["", "yesterday", "-5m", "-1"] {
-            assert!(parse_since(wrong).is_err(), "{wrong}");
-        }
-    }
 }

@@ -5,12 +5,12 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use serde::Serialize;
 
 use super::answer::{Answer, Look, answer};
-use super::args::Queue;
+use super::args::{JobFilter, Queue};
 use super::client::Client;
 use super::failure::Failure;
 use super::reasons::Summary;
 use super::table::Column::{Left, Right};
-use super::table::{headed, memory};
+use super::table::{fitted, headed, memory};
 use crate::api::wire::{JobInfo, JobPage};
 use crate::model::span;
 
@@ -20,18 +20,15 @@ use crate::model::span;
 ///
 /// If the daemon cannot be reached or refuses.
 pub async fn run(args: &Queue) -> Result<(), Failure> {
-    let mut query: Vec<(&str, &str)> = Vec::new();
-    query.extend(args.user.as_deref().map(|user| ("user", user)));
-    query.extend(args.class.as_deref().map(|class| ("class", class)));
-    query.extend((args.waiting || args.summary).then_some(("waiting", "true")));
-    let selects = !query.is_empty();
-    let jobs = async |client: &Client| client.jobs(&query).await;
+    let selects = args.filter.selects();
     if args.summary {
-        let summary = async |client: &Client| Ok(Summary::of(&jobs(client).await?, now_ms()));
+        let filter = JobFilter { waiting: true, ..args.filter.clone() };
+        let summary =
+            async |client: &Client| Ok(Summary::of(&filter.jobs(client).await?, now_ms()));
         return answer(&args.asking, summary).await;
     }
     let listing = async |client: &Client| {
-        Ok(Listing { page: jobs(client).await?, now_ms: now_ms(), selects })
+        Ok(Listing { page: args.filter.jobs(client).await?, now_ms: now_ms(), selects })
     };
     answer(&args.asking, listing).await
 }
@@ -60,6 +57,10 @@ impl Answer for Listing {
         &self.page.jobs
     }
 
+    fn name(job: &JobInfo) -> String {
+        job.id.to_string()
+    }
+
     fn render(&self, look: Look) -> String {
         if look.is_wide && !self.page.jobs.is_empty() {
             return render_wide(&self.page, self.now_ms, look);
@@ -71,9 +72,9 @@ impl Answer for Listing {
 fn render(page: &JobPage, now_ms: u64, selects: bool, look: Look) -> String {
     if page.jobs.is_empty() {
         return if selects {
-            "No such work. `apportion queue` lists all there is.".to_owned()
+            "No such jobs. `apportion queue` lists all there are.".to_owned()
         } else {
-            "No work. The orchestrator brings it with PUT /v1/publication.".to_owned()
+            "No jobs. The orchestrator publishes them with PUT /v1/publication.".to_owned()
         };
     }
     if look.is_narrow {
@@ -91,7 +92,7 @@ fn render(page: &JobPage, now_ms: u64, selects: bool, look: Look) -> String {
         Right("AGE"),
         Left("REASON"),
     ];
-    headed(columns, page.jobs.iter().map(|job| row(job, now_ms)), !look.no_header)
+    headed(columns, page.jobs.iter().map(|job| row(job, now_ms)), look)
 }
 
 /// The reason in a word.
@@ -112,7 +113,7 @@ fn render_narrow(page: &JobPage, now_ms: u64, look: Look) -> String {
         let code = job.reason.as_ref().map(|reason| reason.code.clone()).unwrap_or_default();
         [id, user, class, memory, wants, holds, state, age, code]
     });
-    headed(columns, rows, !look.no_header)
+    fitted(columns, rows, look, &["CLASS", "MEMORY", "AGE", "WANTS"])
 }
 
 /// The arithmetic too.
@@ -127,8 +128,8 @@ fn render_wide(page: &JobPage, now_ms: u64, look: Look) -> String {
         Right("ITEMS"),
         Right("WANTS"),
         Right("CAP"),
-        Right("DESERVES"),
-        Right("GIVEN"),
+        Right("FAIR SHARE"),
+        Right("TARGET"),
         Right("HOLDS"),
         Right("PROMISED"),
         Right("BEHIND"),
@@ -155,7 +156,7 @@ fn render_wide(page: &JobPage, now_ms: u64, look: Look) -> String {
             promised, behind, state, age, code, reason,
         ]
     });
-    headed(columns, rows, !look.no_header)
+    headed(columns, rows, look)
 }
 
 fn row(job: &JobInfo, now_ms: u64) -> [String; 10] {

@@ -6,9 +6,35 @@ use serde::Serialize;
 
 use super::answer::{Answer, Look};
 use super::table::Column::{Left, Right};
-use super::table::headed;
+use super::table::{fitted, memory};
 use crate::api::wire::{JobInfo, JobPage};
 use crate::model::span;
+
+/// Every code of a reason: of jobs that wait, and of jobs that are refused.
+pub(super) const CODES: [&str; 22] = [
+    "completing",
+    "doubling",
+    "fair_share_used",
+    "fragmented",
+    "frozen",
+    "impossible",
+    "initialization_cap",
+    "maximum",
+    "memory_out_of_range",
+    "next_cycle",
+    "no_machine_up",
+    "nothing_left",
+    "over_allotment",
+    "prediction",
+    "preemptable_class",
+    "quiet_stop",
+    "spent",
+    "too_dear",
+    "too_late",
+    "unknown_class",
+    "user_not_allowed",
+    "waiting_for_exits",
+];
 
 /// What waits, by reason, the most processes first.
 #[derive(Debug, Serialize)]
@@ -29,6 +55,8 @@ pub(super) struct ReasonCount {
     processes: u64,
     /// The same in qshares.
     qshares: u64,
+    /// The same in memory, as it is declared.
+    memory_mb: u64,
     /// The oldest of them, and how long ago that was submitted.
     oldest_job: u64,
     oldest_ms: u64,
@@ -65,6 +93,7 @@ fn counted(code: &str, jobs: &[&JobInfo], now_ms: u64) -> ReasonCount {
         without_shares: crate::model::count(jobs.iter().filter(|job| job.sums.held == 0)),
         processes: jobs.iter().map(|job| lacks(job)).sum(),
         qshares: jobs.iter().map(|job| lacks(job).saturating_mul(job.order.unwrap_or(0))).sum(),
+        memory_mb: jobs.iter().map(|job| lacks(job).saturating_mul(job.memory_mb)).sum(),
         oldest_job: oldest.map_or(0, |job| job.id),
         oldest_ms: oldest.map_or(0, |job| now_ms.saturating_sub(job.submitted_ms)),
         unblocked_by: unblocked_by(code),
@@ -76,22 +105,22 @@ fn unblocked_by(code: &str) -> &'static str {
     match code {
         "impossible" => "a larger node, or asking for less",
         "no_machine_up" => "a node that comes back",
-        "over_allotment" => "its user's other work ending, or a larger allotment",
-        "initialization_cap" => "its first processes, once initialized, and a known time per item",
+        "over_allotment" => "its user's other jobs ending, or more allotment",
+        "initialization_cap" => "its first processes initializing",
         "doubling" => "the next cycles, in each of which it doubles",
-        "prediction" => "nothing: it is done before more would help",
-        "completing" | "spent" => "nothing: it is over",
-        "frozen" => "its owner, who stopped its growth",
+        "prediction" => "nothing: it ends before more would help",
+        "completing" | "spent" => "nothing: it ends",
+        "frozen" => "its owner, as its growth is stopped",
         "maximum" => "a larger declared maximum",
         "fair_share_used" => "others needing less",
-        "nothing_left" => "better priorities and fixed work needing less",
-        "waiting_for_exits" => "evictions being confirmed by the orchestrator",
+        "nothing_left" => "higher priorities and fixed jobs needing less",
+        "waiting_for_exits" => "processes that are told to end, ending",
         "too_dear" => "free room, or waiting longer",
         "too_late" => "free room",
         "next_cycle" => "the next cycle",
         "quiet_stop" => "free room, or a change of demand or supply",
         "fragmented" => "processes ending on one node",
-        _ => "submitting it with what the configuration allows",
+        _ => "another class, user or size",
     }
 }
 
@@ -100,6 +129,10 @@ impl Answer for Summary {
 
     fn entries(&self) -> &[ReasonCount] {
         &self.reasons
+    }
+
+    fn name(reason: &ReasonCount) -> String {
+        reason.reason.clone()
     }
 
     fn render(&self, look: Look) -> String {
@@ -111,7 +144,7 @@ impl Answer for Summary {
             Right("JOBS"),
             Right("WITHOUT"),
             Right("PROCESSES"),
-            Right("QSHARES"),
+            Right("MEMORY"),
             Right("OLDEST"),
             Right("JOB"),
             Left("UNBLOCKED BY"),
@@ -122,12 +155,12 @@ impl Answer for Summary {
                 reason.jobs.to_string(),
                 reason.without_shares.to_string(),
                 reason.processes.to_string(),
-                reason.qshares.to_string(),
+                memory(reason.memory_mb),
                 span(reason.oldest_ms),
                 reason.oldest_job.to_string(),
                 reason.unblocked_by.to_owned(),
             ]
         });
-        headed(columns, rows, !look.no_header)
+        fitted(columns, rows, look, &["WITHOUT", "JOB", "MEMORY", "OLDEST"])
     }
 }

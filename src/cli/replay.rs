@@ -5,6 +5,7 @@ use std::path::Path;
 use anyhow::Context;
 use serde::Serialize;
 
+use super::answer::Look;
 use super::args::Replay as Args;
 use super::failure::{Exit, Failure};
 use super::output::show;
@@ -230,7 +231,7 @@ fn render(replayed: &Replayed) -> String {
         ),
     }];
     if let Some(why) = why {
-        parts.push(format!("\n{}", why::render(why)));
+        parts.push(format!("\n{}", why::render(why, Look::default())));
     }
     if let Some(file) = &replayed.exported {
         parts.push(format!("written to {file}; `apportion simulate --recorded {file}` plays it"));

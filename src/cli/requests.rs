@@ -107,7 +107,7 @@ pub(super) fn render_requests(requests: &[Requests], look: Look) -> String {
             let [count, refused, failed] = numbers;
             [format!("{} {}", one.method, one.route), count, refused, failed, mean]
         });
-        let table = headed(columns, rows, !look.no_header);
+        let table = headed(columns, rows, look);
         lines.extend(table.lines().map(|line| format!("  {line}")));
     }
     if shown < requests.len() {
@@ -147,7 +147,7 @@ pub(super) fn render_clients(list: &ClientList, look: Look) -> String {
         Right("REFUSED"),
         Right("LIMITED"),
     ];
-    let table = headed(columns, rows, !look.no_header);
+    let table = headed(columns, rows, look);
     lines.extend(table.lines().map(|line| format!("  {line}")));
     if !more.is_empty() {
         lines.push(format!("  {} of the others by name with -o wide", more.len()));

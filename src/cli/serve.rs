@@ -1,7 +1,9 @@
 //! The daemon, as the shell or systemd starts and stops it.
 
 use std::io;
+use std::net::SocketAddr;
 use std::os::fd::AsFd;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use anyhow::Context;
@@ -13,10 +15,15 @@ use tokio_util::sync::CancellationToken;
 use super::args::{LogFormat, Serve};
 use super::cohost;
 use super::failure::{Exit, Failure};
+use super::output::complain;
 use super::settings::{load, locate};
 use crate::config::{Config, Flag, Sources};
 use crate::daemon::DaemonError;
+use crate::scratch::Scratch;
 use crate::{daemon, telemetry};
+
+/// The configuration of a daemon for development.
+const DEV: &str = include_str!("dev.toml");
 
 /// Runs the daemon until it is told to stop.
 ///
@@ -25,8 +32,9 @@ use crate::{daemon, telemetry};
 /// If the configuration is wrong, the address is taken, or the daemon cannot go on.
 pub async fn run(args: &Serve) -> Result<(), Failure> {
     telemetry::init(&args.logging.log, log_format(args.logging.log_format))?;
-    let (sources, config) = configure(args)?;
-    if config.daemon.access.tokens.is_none() {
+    let dev = if args.dev { Some(Dev::new()?) } else { None };
+    let (sources, config) = configure(args, dev.as_ref())?;
+    if config.daemon.access.tokens.is_none() && dev.is_none() {
         tracing::warn!(
             "no tokens are configured (daemon.access.tokens): everybody on this machine may do everything"
         );
@@ -42,7 +50,11 @@ pub async fn run(args: &Serve) -> Result<(), Failure> {
             .with_context(|| format!("cannot listen at {address}; name another with --listen"))?
     };
     // Where port 0 was asked for, this is the only place to learn which one it became.
-    tracing::info!(address = %listener.local_addr()?, "listening");
+    let address = listener.local_addr()?;
+    tracing::info!(%address, "listening");
+    if dev.is_some() {
+        complain(&dev_hint(address));
+    }
     let stop = CancellationToken::new();
     let beside = cohost::beside(&config.orchestrator, &stop);
     tokio::select! {
@@ -53,6 +65,38 @@ pub async fn run(args: &Serve) -> Result<(), Failure> {
             Err(Failure::new(Exit::Refused, "stopped at once, by a second signal"))
         }
     }
+}
+
+/// The files of a daemon for development, in a folder that goes with it.
+#[derive(Debug)]
+struct Dev {
+    config: PathBuf,
+    state: PathBuf,
+    _folder: Scratch,
+}
+
+impl Dev {
+    fn new() -> Result<Dev, Failure> {
+        let folder = Scratch::create("dev").context("cannot make a temporary folder")?;
+        let config = folder.path().join("apportion.toml");
+        std::fs::write(&config, DEV)
+            .with_context(|| format!("cannot write {}", config.display()))?;
+        Ok(Dev { config, state: folder.path().join("apportion.db"), _folder: folder })
+    }
+}
+
+/// Where a daemon for development is, and what to do next.
+fn dev_hint(address: SocketAddr) -> String {
+    let url = format!("http://{address}");
+    // Other commands look at the usual address.
+    let more = if address.port() == 7070 { String::new() } else { format!(" --url {url}") };
+    format!(
+        "apportion: a daemon for development, pages and API at {url}; nothing is kept after its end
+  classes:  normal, high (fair share), fixed, reserve; one quantum is 1 GB
+  next:     apportion agent --url {url}     reports this machine as a node
+            apportion nodes{more}
+            PUT {url}/v1/publication publishes jobs; {url}/openapi.json is the API"
+    )
 }
 
 /// The socket that the parent of this process opened, and made its standard input: so no other process
@@ -77,23 +121,23 @@ fn ended(error: DaemonError) -> Failure {
 }
 
 /// The configuration, with the flags on top, and where it came from.
-fn configure(args: &Serve) -> Result<(Sources, Config), Failure> {
-    let path = locate(args.config.as_deref());
+fn configure(args: &Serve, dev: Option<&Dev>) -> Result<(Sources, Config), Failure> {
+    let path = dev.map_or_else(|| locate(args.config.as_deref()), |dev| dev.config.clone());
     let flag = |path: &str, value: String, flag: &str| Flag {
         path: path.to_owned(),
         value,
         flag: flag.to_owned(),
     };
     let listen = args.listen.map(|listen| flag("daemon.listen", listen.to_string(), "--listen"));
-    let state = args
-        .state
-        .as_ref()
-        .map(|state| flag("daemon.state", state.to_string_lossy().into_owned(), "--state"));
+    let state = args.state.as_ref().or(dev.map(|dev| &dev.state));
+    let named = state.cloned();
+    let state =
+        state.map(|state| flag("daemon.state", state.to_string_lossy().into_owned(), "--state"));
     let flags: Vec<Flag> = args.overrides.set.iter().cloned().chain(listen).chain(state).collect();
     let (sources, mut config) = load(&path, &flags, Exit::Configuration)?;
-    if let Some(state) = &args.state {
+    if let Some(state) = named {
         // A path need not be text.
-        config.daemon.state.clone_from(state);
+        config.daemon.state = state;
     }
     Ok((sources, config))
 }

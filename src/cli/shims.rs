@@ -6,6 +6,8 @@
 use std::ffi::OsString;
 use std::path::Path;
 
+use clap::{Parser, Subcommand};
+
 use super::answer::{Answer, Look};
 use super::args::{Remote, ShimVary};
 use super::client::Client;
@@ -19,25 +21,63 @@ use crate::model::{counted, expand_hostlist};
 /// The names that stand for a command of their own.
 const NAMES: [&str; 5] = ["vary_off", "vary_on", "rm_qload", "rm_qoccupancy", "rm_reconfigure"];
 
+/// The command line of a link with one of these names.
+#[derive(Debug, Parser)]
+#[command(version, multicall = true)]
+pub struct Shim {
+    /// Which of them.
+    #[command(subcommand)]
+    pub command: ShimCommand,
+}
+
+/// A command of UIMA-DUCC.
+#[derive(Debug, Subcommand)]
+pub enum ShimCommand {
+    /// Take nodes out of scheduling
+    #[command(name = "vary_off")]
+    VaryOff(ShimVary),
+    /// Put nodes back into scheduling
+    #[command(name = "vary_on")]
+    VaryOn(ShimVary),
+    /// Show demand and supply
+    #[command(name = "rm_qload")]
+    Load(Remote),
+    /// Show each share on each node
+    #[command(name = "rm_qoccupancy")]
+    Occupancy(Remote),
+    /// Read the configuration again
+    #[command(name = "rm_reconfigure")]
+    Reconfigure(Remote),
+}
+
 /// Which way nodes are varied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Way {
+enum Way {
     /// Out of scheduling.
     Off,
     /// Back into it.
     On,
 }
 
-/// The command line that is meant where this binary was called by another command's name; whether it
-/// was.
-pub fn meant(arguments: impl IntoIterator<Item = OsString>) -> (Vec<OsString>, bool) {
-    let mut arguments: Vec<OsString> = arguments.into_iter().collect();
+/// Whether this program was called by one of these names, the first of `arguments`.
+pub fn is_called(arguments: &[OsString]) -> bool {
     let called = arguments.first().map(Path::new).and_then(Path::file_name);
-    let name = NAMES.into_iter().find(|name| called.is_some_and(|called| called == *name));
-    if let Some(name) = name {
-        arguments.splice(..1, [OsString::from("apportion"), OsString::from(name)]);
+    called.is_some_and(|called| NAMES.iter().any(|name| called == *name))
+}
+
+/// Does what the command did.
+///
+/// # Errors
+///
+/// If the daemon cannot be reached or refuses.
+pub async fn run(command: &ShimCommand) -> Result<(), Failure> {
+    match command {
+        ShimCommand::VaryOff(args) => vary(args, Way::Off).await,
+        ShimCommand::VaryOn(args) => vary(args, Way::On).await,
+        ShimCommand::Load(remote) => load(remote).await,
+        ShimCommand::Occupancy(remote) => occupancy(remote).await,
+        ShimCommand::Reconfigure(remote) => reconfigure(remote).await,
     }
-    (arguments, name.is_some())
 }
 
 /// Takes nodes out of scheduling or puts them back, one after the other. One that is unknown keeps
@@ -46,7 +86,7 @@ pub fn meant(arguments: impl IntoIterator<Item = OsString>) -> (Vec<OsString>, b
 /// # Errors
 ///
 /// If the daemon cannot be reached, or a node was refused; then the others were done.
-pub async fn vary(args: &ShimVary, way: Way) -> Result<(), Failure> {
+async fn vary(args: &ShimVary, way: Way) -> Result<(), Failure> {
     let client = Client::new(&args.remote)?;
     let known: NodeList = client.get(&["v1", "nodes"], &[]).await?;
     let mut has_failed = false;
@@ -119,7 +159,7 @@ async fn vary_one(
 /// # Errors
 ///
 /// If the daemon cannot be reached.
-pub async fn load(remote: &Remote) -> Result<(), Failure> {
+async fn load(remote: &Remote) -> Result<(), Failure> {
     let load: Load = Client::new(remote)?.get(&["v1", "load"], &[]).await?;
     Ok(super::output::show(&load, remote.json, |load| load.render(Look::default()))?)
 }
@@ -129,7 +169,7 @@ pub async fn load(remote: &Remote) -> Result<(), Failure> {
 /// # Errors
 ///
 /// If the daemon cannot be reached.
-pub async fn occupancy(remote: &Remote) -> Result<(), Failure> {
+async fn occupancy(remote: &Remote) -> Result<(), Failure> {
     let occupied = occupancy::ask(&Client::new(remote)?, &[]).await?;
     Ok(super::output::show(&occupied, remote.json, |all| all.render_wide(Look::default()))?)
 }
@@ -139,7 +179,7 @@ pub async fn occupancy(remote: &Remote) -> Result<(), Failure> {
 /// # Errors
 ///
 /// If it is wrong, or the daemon cannot be reached.
-pub async fn reconfigure(remote: &Remote) -> Result<(), Failure> {
+async fn reconfigure(remote: &Remote) -> Result<(), Failure> {
     let client = Client::new(remote)?;
     let request = ConfigRequest::default();
     let answer: ConfigPlan = client.post(&["v1", "config", "apply"], &request).await?;
@@ -154,20 +194,13 @@ mod tests {
 
     #[test]
     fn a_link_is_the_command_it_is_called_by() {
-        let meant = |words: &str| {
-            let (line, is_shim) = meant(words.split(' ').map(OsString::from));
-            let line: Vec<String> =
-                line.into_iter().map(|word| word.into_string().unwrap()).collect();
-            (line.join(" "), is_shim)
-        };
-        let cases = [
-            ("/usr/bin/vary_off n1 n2", "apportion vary_off n1 n2", true),
-            ("rm_qload", "apportion rm_qload", true),
-            ("/usr/bin/apportion nodes", "/usr/bin/apportion nodes", false),
-            ("vary_offs n1", "vary_offs n1", false),
-        ];
-        for (called, line, is_shim) in cases {
-            assert_eq!(meant(called), (line.to_owned(), is_shim));
+        for (called, is_shim) in [
+            ("/usr/bin/vary_off", true),
+            ("rm_qload", true),
+            ("/usr/bin/apportion", false),
+            ("vary_offs", false),
+        ] {
+            assert_eq!(is_called(&[called.into()]), is_shim, "{called}");
         }
     }
 }

@@ -1,8 +1,15 @@
 //! Columns and words for people.
 
-use comfy_table::{Cell, CellAlignment, Table, presets::NOTHING};
+use comfy_table::{Cell, CellAlignment, Color, Table, presets::NOTHING};
 
-use crate::model::{Mebibytes, is_hidden};
+use super::answer::{Look, shortened};
+use crate::model::{is_hidden, memory_text};
+
+/// The blanks between two columns.
+const GAP: usize = 2;
+
+/// A column of text is not cut below this.
+const NARROWEST: usize = 8;
 
 /// A column: its heading, and on which side its values line up.
 #[derive(Clone, Copy, Debug)]
@@ -16,35 +23,123 @@ pub(super) fn table<const N: usize>(
     columns: [Column; N],
     rows: impl IntoIterator<Item = [String; N]>,
 ) -> String {
-    headed(columns, rows, true)
+    headed(columns, rows, Look::default())
 }
 
-/// As [`table`], with headings if `has_header`.
+/// As [`table`], as `look` wants it.
 pub(super) fn headed<const N: usize>(
     columns: [Column; N],
     rows: impl IntoIterator<Item = [String; N]>,
-    has_header: bool,
+    look: Look,
 ) -> String {
+    fitted(columns, rows, look, &[])
+}
+
+/// As [`headed`]. On a narrow terminal the columns with a heading in `spare` are left out, the first of them
+/// first, until the rest fits; then what is longest is cut.
+pub(super) fn fitted<const N: usize>(
+    columns: [Column; N],
+    rows: impl IntoIterator<Item = [String; N]>,
+    look: Look,
+    spare: &[&str],
+) -> String {
+    let rows: Vec<[String; N]> = rows.into_iter().map(|row| row.map(|text| plain(&text))).collect();
+    let mut widths = columns.map(|column| column.heading().chars().count());
+    for row in &rows {
+        for (width, text) in widths.iter_mut().zip(row) {
+            *width = text.chars().count().max(*width);
+        }
+    }
+    let widths = within(columns, widths, look.width, spare);
     let mut table = Table::new();
     table.load_style(NOTHING);
+    table.style_text_only();
+    if look.has_colour {
+        table.enforce_styling()
+    } else {
+        table.force_no_tty()
+    };
+    let shown = || columns.into_iter().zip(widths).filter(|(_, width)| 0 < *width);
     // Set even if it is not shown: columns have no shape without one.
-    table.set_header(columns.map(|column| match column {
-        Column::Left(heading) | Column::Right(heading) => Cell::new(heading),
-    }));
+    table.set_header(shown().map(|(column, width)| Cell::new(shortened(column.heading(), width))));
     for row in rows {
-        table.add_row(row.map(|text| Cell::new(plain(&text))));
+        let cells = row.into_iter().zip(columns.into_iter().zip(widths));
+        let cells = cells.filter(|(_, (_, width))| 0 < *width);
+        table.add_row(cells.map(|(text, (column, width))| {
+            let cell = Cell::new(shortened(&text, width));
+            match colour(column.heading(), &text) {
+                Some(colour) if look.has_colour => cell.fg(colour),
+                _ => cell,
+            }
+        }));
     }
-    for (column, shape) in table.column_iter_mut().zip(columns) {
+    for (column, (shape, _)) in table.column_iter_mut().zip(shown()) {
         column.set_padding((0, 2));
         if let Column::Right(_) = shape {
             column.set_cell_alignment(CellAlignment::Right);
         }
     }
     let text = table.trim_fmt();
-    if has_header {
-        text
-    } else {
+    if look.no_header {
         text.split_once('\n').map(|(_, rows)| rows.to_owned()).unwrap_or_default()
+    } else {
+        text
+    }
+}
+
+/// How wide columns of `widths` are in a terminal of `width`; 0 is left out.
+fn within<const N: usize>(
+    columns: [Column; N],
+    mut widths: [usize; N],
+    width: Option<usize>,
+    spare: &[&str],
+) -> [usize; N] {
+    let Some(width) = width else { return widths.map(|width| width.max(1)) };
+    let sum = |widths: &[usize; N]| {
+        widths.iter().filter(|width| 0 < **width).map(|width| width + GAP).sum::<usize>()
+    };
+    // Nothing follows the last column.
+    let limit = width + GAP;
+    for heading in spare {
+        if sum(&widths) <= limit {
+            break;
+        }
+        for (width, column) in widths.iter_mut().zip(columns) {
+            if column.heading() == *heading {
+                *width = 0;
+            }
+        }
+    }
+    // Figures are never cut: a part of a number is another number.
+    while limit < sum(&widths) {
+        let texts = widths.iter_mut().zip(columns);
+        let texts = texts.filter(|(_, column)| matches!(column, Column::Left(_)));
+        match texts.map(|(width, _)| width).max() {
+            Some(widest) if NARROWEST < *widest => *widest -= 1,
+            _ => break,
+        }
+    }
+    widths
+}
+
+/// The colour of what stands under a heading. States and reasons have one, figures do not.
+fn colour(heading: &str, text: &str) -> Option<Color> {
+    if !matches!(heading, "STATE" | "DOING" | "REASON" | "CODE" | "POSSIBLE") {
+        return None;
+    }
+    let first = text.split([',', ' ', ':']).next().unwrap_or_default();
+    match first {
+        "up" | "running" | "held" | "reserved" | "done" | "yes" => Some(Color::Green),
+        "dead" | "refused" | "failed" | "impossible" | "no" => Some(Color::Red),
+        "" | "completing" | "cancelled" => None,
+        _ => Some(Color::Yellow),
+    }
+}
+
+impl Column {
+    fn heading(self) -> &'static str {
+        let (Column::Left(heading) | Column::Right(heading)) = self;
+        heading
     }
 }
 
@@ -60,12 +155,45 @@ pub(super) fn plain_lines(text: &str) -> String {
 
 /// Memory as people write it: "15 GB".
 pub(super) fn memory(mebibytes: u64) -> String {
-    Mebibytes(mebibytes).to_string()
+    memory_text(mebibytes)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    const COLUMNS: [Column; 4] =
+        [Column::Left("NODE"), Column::Left("POOL"), Column::Right("FREE"), Column::Left("STATE")];
+
+    fn rows() -> [[String; 4]; 2] {
+        [["n[1-20]", "main", "12", "up"], ["a-rather-long-name", "main", "0", "dead"]]
+            .map(|row| row.map(str::to_owned))
+    }
+
+    #[test]
+    fn a_narrow_terminal_gets_fewer_columns_and_then_shorter_texts() {
+        for (width, expected) in [
+            (37, "NODE                POOL  FREE  STATE"),
+            (36, "NODE                FREE  STATE"),
+            (31, "NODE                FREE  STATE"),
+            (22, "NODE       FREE  STATE"),
+            (3, "NODE      FREE  STATE"),
+        ] {
+            let look = Look { width: Some(width), ..Look::default() };
+            let text = fitted(COLUMNS, rows(), look, &["POOL"]);
+            assert_eq!(text.lines().next(), Some(expected), "{width}: {text}");
+            let widest = text.lines().map(|line| line.chars().count()).max();
+            assert!(width < 22 || widest <= Some(width), "{text}");
+        }
+    }
+
+    #[test]
+    fn states_have_colours_where_a_terminal_shows_them() {
+        let look = Look { has_colour: true, ..Look::default() };
+        let text = headed(COLUMNS, rows(), look);
+        assert!(text.contains("\u{1b}[38;5;9mdead") || text.contains("\u{1b}[31mdead"), "{text:?}");
+        assert!(!text.lines().next().unwrap().contains('\u{1b}'), "{text:?}");
+    }
 
     #[test]
     fn nobody_sends_orders_to_the_terminal() {

@@ -7,11 +7,13 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand, ValueEnum};
-use jiff::{Span, SpanRelativeTo, Timestamp};
+use jiff::tz::TimeZone;
+use jiff::{Span, Timestamp};
 use serde::Serialize;
 
 use super::failure::{Exit, Failure};
 use super::output::show;
+use super::token_list;
 use crate::auth::{Role, Secret, new_line};
 
 /// What to do with tokens.
@@ -20,6 +22,9 @@ pub enum TokenAction {
     /// Make a token: the secret, shown once, and the line for the daemon's file of tokens
     #[command(after_help = EXAMPLES)]
     New(New),
+    /// List the tokens of a file: whose they are, what they are good for, and until when
+    #[command(visible_alias = "ls", after_help = token_list::EXAMPLES)]
+    List(token_list::List),
 }
 
 const EXAMPLES: &str = "\
@@ -46,7 +51,7 @@ pub struct New {
     /// Whose it is, for the audit log; without it the agent's node
     #[arg(long)]
     pub name: Option<String>,
-    /// How long it is valid, such as 90d or 12h; without it until it is revoked
+    /// How long it is valid, such as 1y, 90d or 12h; without it until it is revoked
     #[arg(long, value_name = "SPAN", value_parser = parse_span)]
     pub valid: Option<Span>,
     /// Write the token to this new file, which only its owner may read, and show the line alone
@@ -85,7 +90,7 @@ impl From<RoleName> for Role {
 }
 
 fn parse_span(text: &str) -> Result<Span, String> {
-    let span: Span = text.parse().map_err(|_| "write a span of time: 90d, 12h".to_owned())?;
+    let span: Span = text.parse().map_err(|_| "write a span of time: 1y, 90d, 12h".to_owned())?;
     if span.is_positive() { Ok(span) } else { Err("this has passed already".to_owned()) }
 }
 
@@ -104,7 +109,13 @@ struct Made {
 ///
 /// If the name or the nodes are wrong, or the system has no secrets to give.
 pub fn run(action: &TokenAction) -> Result<(), Failure> {
-    let TokenAction::New(args) = action;
+    match action {
+        TokenAction::New(args) => make(args),
+        TokenAction::List(args) => token_list::run(args, Timestamp::now()),
+    }
+}
+
+fn make(args: &New) -> Result<(), Failure> {
     let secret = Secret::new()?;
     let line = line(args, &secret).map_err(|what| Failure::new(Exit::Refused, what))?;
     let token = match &args.out {
@@ -138,12 +149,11 @@ fn keep(secret: &Secret, file: &Path) -> io::Result<()> {
     writeln!(file, "{}", secret.reveal())
 }
 
-/// Days are of 24 hours here. To the second: nobody wants to read more.
+/// Years, months and days are those of the calendar in UTC. To the second: more is not read.
 fn expiry(valid: Span) -> Result<Timestamp, String> {
     let far = |_| "that is further away than there are dates".to_owned();
-    let duration = valid.to_duration(SpanRelativeTo::days_are_24_hours()).map_err(far)?;
-    let until = Timestamp::now().checked_add(duration).map_err(far)?;
-    Timestamp::from_second(until.as_second()).map_err(far)
+    let until = Timestamp::now().to_zoned(TimeZone::UTC).checked_add(valid).map_err(far)?;
+    Timestamp::from_second(until.timestamp().as_second()).map_err(far)
 }
 
 fn render(made: &Made) -> String {
@@ -199,5 +209,9 @@ mod tests {
             assert!(said.contains(expected), "{said}");
         }
         assert!(parse_span("0s").is_err() && parse_span("soon").is_err());
+        for valid in ["1y", "6mo", "2w", "90d", "12h"] {
+            let until = expiry(parse_span(valid).unwrap()).unwrap();
+            assert!(Timestamp::now() < until, "{valid}");
+        }
     }
 }

@@ -2,15 +2,16 @@
 
 use serde::Serialize;
 
+use super::accounts::{Amounts, HEADINGS};
 use super::answer::{Answer, Look, answer};
 use super::args::UserAction;
 use super::client::Client;
 use super::failure::{Exit, Failure};
 use super::questions;
 use super::table::Column::{Left, Right};
-use super::table::{headed, memory, plain};
-use crate::api::wire::{Account, JobInfo, UserInfo, UserList};
-use crate::model::nearest;
+use super::table::{fitted, headed, memory, plain};
+use crate::api::wire::{ClassInfo, ClassList, JobInfo, UserInfo, UserList};
+use crate::model::{counted, nearest};
 
 /// Does what was asked.
 ///
@@ -32,7 +33,26 @@ pub async fn run(action: &UserAction) -> Result<(), Failure> {
 ///
 /// If the daemon cannot be reached.
 pub async fn list(args: &questions::UserList) -> Result<(), Failure> {
-    answer(&args.asking, async |client| client.get::<UserList>(&["v1", "users"], &[]).await).await
+    answer(&args.asking, async |client| {
+        let list: UserList = client.get(&["v1", "users"], &[]).await?;
+        Ok(UserTable { list, classes: classes(client).await? })
+    })
+    .await
+}
+
+async fn classes(client: &Client) -> Result<Vec<ClassInfo>, Failure> {
+    let list: ClassList = client.get(&["v1", "classes"], &[]).await?;
+    Ok(list.classes)
+}
+
+/// Users in lines.
+#[derive(Debug, Serialize)]
+struct UserTable {
+    #[serde(flatten)]
+    list: UserList,
+    /// The classes there are, for their quanta.
+    #[serde(skip)]
+    classes: Vec<ClassInfo>,
 }
 
 /// A user, with work.
@@ -41,6 +61,8 @@ struct UserCard {
     cycle: u64,
     user: UserInfo,
     jobs: Vec<JobInfo>,
+    #[serde(skip)]
+    classes: Vec<ClassInfo>,
 }
 
 async fn one(client: &Client, name: &str) -> Result<UserCard, Failure> {
@@ -49,75 +71,68 @@ async fn one(client: &Client, name: &str) -> Result<UserCard, Failure> {
     let Some(user) = list.users.iter().find(|user| user.user == name).cloned() else {
         let hint = nearest(name, names()).map(|near| format!(", did you mean `{near}`?"));
         let message = format!(
-            "`{}` has no work{}; `apportion users` lists those who have",
+            "user `{}` has no jobs{}; `apportion users` lists those there are",
             plain(name),
             hint.unwrap_or_default()
         );
         return Err(Failure::new(Exit::NotFound, message));
     };
     let jobs = client.jobs(&[("user", name)]).await?.jobs;
-    Ok(UserCard { cycle: list.cycle, user, jobs })
-}
-
-/// A user's accounts in all classes together. Classes may measure in different quanta; that is
-/// rare, and `user show` has each by itself.
-pub(super) fn sum(user: &UserInfo) -> Account {
-    user.classes.iter().fold(Account::default(), |sum, class| Account {
-        wanted: sum.wanted + class.account.wanted,
-        deserved: sum.deserved + class.account.deserved,
-        given: sum.given + class.account.given,
-        held: sum.held + class.account.held,
-    })
+    Ok(UserCard { cycle: list.cycle, user, jobs, classes: classes(client).await? })
 }
 
 fn allotment(user: &UserInfo) -> String {
     user.allotment_mb.map_or_else(|| "no limit".to_owned(), memory)
 }
 
-impl Answer for UserList {
+impl Answer for UserTable {
     type Entry = UserInfo;
 
     fn entries(&self) -> &[UserInfo] {
-        &self.users
+        &self.list.users
+    }
+
+    fn name(user: &UserInfo) -> String {
+        user.user.clone()
     }
 
     fn render(&self, look: Look) -> String {
-        if self.users.is_empty() {
-            return "Nobody has work. The orchestrator brings it with PUT /v1/publication."
+        if self.list.users.is_empty() {
+            return "No user has jobs. The orchestrator publishes them with PUT /v1/publication."
                 .to_owned();
         }
+        let [demand, fair_share, target, held] = HEADINGS;
         let columns = [
             Left("USER"),
             Right("JOBS"),
             Right("WITHOUT"),
-            Right("WANTED"),
-            Right("DESERVED"),
-            Right("GIVEN"),
-            Right("HELD"),
-            Right("SHARES"),
-            Right("WEALTH"),
+            demand,
+            fair_share,
+            target,
+            held,
+            Right("PROCESSES"),
             Right("FIXED"),
             Right("ALLOTMENT"),
         ];
-        let rows = self.users.iter().map(|user| {
-            let Account { wanted, deserved, given, held } = sum(user);
-            let [wanted, deserved, given, held] =
-                [wanted, deserved, given, held].map(|amount| amount.to_string());
+        let rows = self.list.users.iter().map(|user| {
+            let amounts = user.classes.iter().fold(Amounts::default(), |sum, class| {
+                sum.and(Amounts::in_class(&class.account, &class.class, &self.classes))
+            });
+            let [demand, fair_share, target, held] = amounts.cells();
             [
                 user.user.clone(),
                 user.jobs.to_string(),
                 user.jobs_without_shares.to_string(),
-                wanted,
-                deserved,
-                given,
+                demand,
+                fair_share,
+                target,
                 held,
                 user.shares.to_string(),
-                memory(user.memory_mb),
                 memory(user.fixed_memory_mb),
                 allotment(user),
             ]
         });
-        headed(columns, rows, !look.no_header)
+        fitted(columns, rows, look, &["FIXED", "ALLOTMENT", "TARGET"])
     }
 }
 
@@ -128,37 +143,35 @@ impl Answer for UserCard {
         std::slice::from_ref(self)
     }
 
+    fn name(card: &UserCard) -> String {
+        card.user.user.clone()
+    }
+
     fn render(&self, look: Look) -> String {
         let user = &self.user;
         let mut lines = vec![
             format!(
-                "user {}: {} requests for work, {} of them with nothing",
+                "user {}: {}, {} without a process",
                 plain(&user.user),
-                user.jobs,
+                counted(user.jobs, "job"),
                 user.jobs_without_shares
             ),
-            format!("wealth:    {} in {} shares", memory(user.memory_mb), user.shares),
+            format!("holds:     {} in {}", memory(user.memory_mb), counted(user.shares, "process")),
             format!(
-                "allotment: {}, of which {} are in use, for what cannot be preempted",
+                "allotment: {}; {} in use by jobs that cannot be preempted",
                 allotment(user),
                 memory(user.fixed_memory_mb)
             ),
         ];
         if !user.classes.is_empty() {
-            let columns = [
-                Left("IN CLASS"),
-                Right("WANTED"),
-                Right("DESERVED"),
-                Right("GIVEN"),
-                Right("HELD"),
-            ];
+            let [demand, fair_share, target, held] = HEADINGS;
+            let columns = [Left("IN CLASS"), demand, fair_share, target, held];
             let rows = user.classes.iter().map(|class| {
-                let Account { wanted, deserved, given, held } = &class.account;
-                let [wanted, deserved, given, held] =
-                    [wanted, deserved, given, held].map(u64::to_string);
-                [class.class.clone(), wanted, deserved, given, held]
+                let amounts = Amounts::in_class(&class.account, &class.class, &self.classes);
+                let [demand, fair_share, target, held] = amounts.cells();
+                [class.class.clone(), demand, fair_share, target, held]
             });
-            lines.push(format!("\n{}", headed(columns, rows, !look.no_header)));
+            lines.push(format!("\n{}", headed(columns, rows, look)));
         }
         let columns = [
             Right("JOB"),
@@ -177,10 +190,10 @@ impl Answer for UserCard {
                 job.sums.wanted.to_string(),
                 job.sums.held.to_string(),
                 job.state().to_owned(),
-                job.reason.as_ref().map(|reason| reason.sentence.clone()).unwrap_or_default(),
+                job.reason.as_ref().map(|reason| reason.code.clone()).unwrap_or_default(),
             ]
         });
-        lines.push(format!("\n{}", headed(columns, rows, !look.no_header)));
+        lines.push(format!("\n{}", headed(columns, rows, look)));
         lines.join("\n")
     }
 }

@@ -3,36 +3,36 @@
 
 use std::collections::BTreeMap;
 
+use super::accounts::{Amounts, HEADINGS};
 use super::answer::{Answer, Look, answer};
 use super::args::Why as Args;
 use super::client::Client;
 use super::failure::Failure;
 use super::table::Column::{Left, Right};
-use super::table::{headed, memory, plain, table};
+use super::table::{headed, memory, plain};
+use super::why_choice::each;
 use crate::api::wire::{
-    Account, BoundBy, Holder, NodeTally, NodeVerdict, PreemptionInfo, Unblock, Verdict, Why,
-    WhyBrief, WhySums,
+    Account, BoundBy, Holder, JobSums, NodeTally, NodeVerdict, Policy, PreemptionInfo, Unblock,
+    Verdict, Why, WhyBrief, WhySums,
 };
 use crate::model::{counted, fold_hostlist, span};
 
 /// So many preemptions are shown; the rest are counted.
 const PREEMPTIONS_SHOWN: usize = 10;
 
-/// Explains a job.
+/// Explains jobs.
 ///
 /// # Errors
 ///
 /// If there is no such job, or the daemon cannot be reached.
 pub async fn run(args: &Args) -> Result<(), Failure> {
-    let job = args.job.to_string();
-    let path = ["v1", "jobs", job.as_str(), "why"];
     if args.sentence {
         let query = [("depth", "sentence")];
-        let ask = async |client: &Client| client.get::<WhyBrief>(&path, &query).await;
+        let ask = async |client: &Client| each::<WhyBrief>(client, args, &query).await;
         return answer(&args.asking, ask).await;
     }
     let depth = args.nodes.then_some(("depth", "nodes"));
-    let ask = async |client: &Client| client.get::<Why>(&path, depth.as_slice()).await;
+    let ask = async |client: &Client| each::<Why>(client, args, depth.as_slice()).await;
     answer(&args.asking, ask).await
 }
 
@@ -41,6 +41,10 @@ impl Answer for WhyBrief {
 
     fn entries(&self) -> &[WhyBrief] {
         std::slice::from_ref(self)
+    }
+
+    fn name(why: &WhyBrief) -> String {
+        why.job.to_string()
     }
 
     fn render(&self, _: Look) -> String {
@@ -57,8 +61,12 @@ impl Answer for Why {
         std::slice::from_ref(self)
     }
 
+    fn name(why: &Why) -> String {
+        why.job.to_string()
+    }
+
     fn render(&self, look: Look) -> String {
-        let mut text = render(self);
+        let mut text = render(self, look);
         if let Some(verdicts) = &self.verdicts {
             text.push_str("\n\n");
             text.push_str(&nodes(verdicts, look));
@@ -87,7 +95,7 @@ fn helps(unblock: &Unblock) -> Vec<String> {
 }
 
 /// The explanation, for people.
-pub(super) fn render(why: &Why) -> String {
+pub(super) fn render(why: &Why, look: Look) -> String {
     let mut parts = vec![headline(&why.sentence, why.reason.as_ref().map(|r| &*r.code))];
     parts.extend(why.unblock.as_ref().map(helps).unwrap_or_default());
     let (job, bound) = (&why.sums.job, &why.sums.bound);
@@ -120,16 +128,16 @@ pub(super) fn render(why: &Why) -> String {
             | BoundBy::Room
     );
     if is_others && !why.holders.is_empty() {
-        parts.push(format!("theirs:  {}", holders(&why.holders)));
+        parts.push(format!("theirs:  {}", holders(&why.holders, why.sums.quantum_mb.unwrap_or(0))));
     }
     parts.push(String::new());
-    parts.push(accounts(why.job, &why.sums));
+    parts.push(accounts(why.job, &why.sums, look));
     for (title, taken) in [
         ("taken for it in the last cycle:", &why.taken_for_it),
         ("taken from it in the last cycle:", &why.taken_from_it),
     ] {
         if !taken.is_empty() {
-            parts.push(format!("\n{title}\n{}", preemptions(taken)));
+            parts.push(format!("\n{title}\n{}", preemptions(taken, look)));
         }
     }
     parts.join("\n")
@@ -152,70 +160,64 @@ fn bound_word(by: BoundBy) -> &'static str {
 }
 
 /// Who has the room that it could use.
-fn holders(holders: &[Holder]) -> String {
+fn holders(holders: &[Holder], quantum: u64) -> String {
     let told = holders.iter().map(|holder| {
         let (user, class) = (plain(&holder.user), plain(&holder.class));
         let done = holder.done_in_ms.map(|ms| format!(", done in {}", span(ms)));
         let (qshares, done) = (holder.qshares, done.unwrap_or_default());
-        format!("job {} of {user} ({class}) {qshares} qshares{done}", holder.job)
+        let held = memory(qshares.saturating_mul(quantum));
+        format!("job {} of {user} ({class}) {held}{done}", holder.job)
     });
     told.collect::<Vec<_>>().join("; ")
 }
 
-/// Class, user and job, all in qshares, from the whole down; then the job's in processes.
-fn accounts(job: u64, sums: &WhySums) -> String {
-    let columns = [
-        Left("IN QSHARES"),
-        Right("WEIGHT"),
-        Right("WANTED"),
-        Right("CAP"),
-        Right("DESERVED"),
-        Right("GIVEN"),
-        Right("HELD"),
-    ];
-    let line = |name: String, weight: &str, wanted: u64, cap: Option<u64>, rest: [u64; 3]| {
-        let [deserved, given, held] = rest.map(|number| number.to_string());
-        let cap = cap.map(|cap| cap.to_string()).unwrap_or_default();
-        [name, weight.to_owned(), wanted.to_string(), cap, deserved, given, held]
-    };
-    // What is wanted here is what jobs could use now: the sum of their caps.
-    let of = |name: String, weight: &str, account: &Account| {
-        let Account { wanted, deserved, given, held } = *account;
-        line(name, weight, wanted, Some(wanted), [deserved, given, held])
+/// Class, user and job, from the whole down, in memory; then the job's in processes.
+fn accounts(job: u64, sums: &WhySums, look: Look) -> String {
+    let [demand, fair_share, target, held] = HEADINGS;
+    let columns = [Left("OF"), Right("WEIGHT"), demand, fair_share, target, held];
+    let quantum = sums.quantum_mb.unwrap_or(0);
+    let policy = sums.policy.unwrap_or(Policy::FixedShare);
+    let line = |name: String, weight: &str, account: &Account| {
+        let [demand, fair_share, target, held] = Amounts::of(account, quantum, policy).cells();
+        [name, weight.to_owned(), demand, fair_share, target, held]
     };
     let weight = sums.weight.map(|weight| weight.to_string()).unwrap_or_default();
     let equal = if sums.weight.is_some() { "equal" } else { "" };
-    let class =
-        sums.class_account.as_ref().map(|sum| of(format!("class {}", sums.class), &weight, sum));
-    let user = sums.user_account.as_ref().map(|sum| of(format!("user {}", sums.user), equal, sum));
+    let class = sums.class_account.as_ref();
+    let class = class.map(|account| line(format!("class {}", sums.class), &weight, account));
+    let user = sums.user_account.as_ref();
+    let of_user = user.map(|account| line(format!("user {}", sums.user), equal, account));
     let own = &sums.job;
-    let in_qshares = |processes: u64| processes.saturating_mul(sums.order.unwrap_or(0));
-    let in_processes = sums.order.map(|_| {
-        let cap = own.cap.map(in_qshares);
-        let rest = [own.deserved, in_qshares(own.given), in_qshares(own.held)];
-        line(format!("job {job}"), equal, in_qshares(own.wanted), cap, rest)
+    let of_job = sums.order.map(|order| {
+        let account = job_account(own, order, user);
+        line(format!("job {job}"), equal, &account)
     });
-    let rows = class.into_iter().chain(user).chain(in_processes).map(|mut row| {
-        // The whole work of a class or a user, paced or not, is nowhere counted.
-        if !row[0].starts_with("job ") {
-            row[2] = String::new();
-        }
-        row
-    });
-    let cap = own.cap.map(|cap| format!(", may have {cap} now")).unwrap_or_default();
+    let rows = class.into_iter().chain(of_user).chain(of_job);
+    let may = own.cap.filter(|cap| *cap != own.wanted);
+    let may = may.map(|cap| format!(", may have {cap} now")).unwrap_or_default();
     let size = match (sums.order, sums.quantum_mb) {
-        (Some(order), Some(quantum)) => {
-            format!("one process is {}, {}: ", counted(order, "qshare"), memory(order * quantum))
-        }
-        _ => "in processes: ".to_owned(),
+        (Some(order), Some(quantum)) => format!("one process gets {}: ", memory(order * quantum)),
+        _ => String::new(),
     };
     format!(
-        "{}\n{size}it wants {}{cap}, was given {}, holds {}",
-        table(columns, rows),
-        own.wanted,
+        "{}\n{size}it could use {}{may}, its target is {}, it holds {}",
+        headed(columns, rows, look),
+        counted(own.wanted, "process"),
         own.given,
         own.held
     )
+}
+
+/// A job's account in qshares. Its fair share is a part of its user's.
+fn job_account(own: &JobSums, order: u64, user: Option<&Account>) -> Account {
+    let in_qshares = |processes: u64| processes.saturating_mul(order);
+    let of_user = user.map_or(u64::MAX, Account::fair_share);
+    Account {
+        wanted: in_qshares(own.cap.unwrap_or(own.wanted)),
+        deserved: own.deserved.min(of_user),
+        given: in_qshares(own.given),
+        held: in_qshares(own.held),
+    }
 }
 
 /// Which nodes would do, and what is wrong with the others.
@@ -273,10 +275,10 @@ fn nodes(verdicts: &[NodeVerdict], look: Look) -> String {
     let rows = groups.into_iter().rev().map(|((verdict, sentence, _), names)| {
         [fold_hostlist(names), verdict_word(verdict).to_owned(), sentence.to_owned()]
     });
-    headed(columns, rows, !look.no_header)
+    headed(columns, rows, look)
 }
 
-fn preemptions(taken: &[PreemptionInfo]) -> String {
+fn preemptions(taken: &[PreemptionInfo], look: Look) -> String {
     let columns = [
         Right("SHARE"),
         Left("OF JOB"),
@@ -295,7 +297,7 @@ fn preemptions(taken: &[PreemptionInfo]) -> String {
             span(one.loss_ms),
         ]
     });
-    let shown = table(columns, rows);
+    let shown = headed(columns, rows, look);
     let more = match taken.len().saturating_sub(PREEMPTIONS_SHOWN) {
         0 => String::new(),
         more => format!("\nand {more} more"),
@@ -422,7 +424,7 @@ mod tests {
 
     #[test]
     fn a_job_that_waits_is_explained_down_to_the_share() {
-        assert_snapshot!(render(&waiting()));
+        assert_snapshot!(render(&waiting(), Look::default()));
     }
 
     #[test]
@@ -436,7 +438,7 @@ mod tests {
         why.sums.user_account = None;
         why.nodes = NodeTally::default();
         (why.taken_for_it, why.taken_from_it) = (Vec::new(), Vec::new());
-        assert_snapshot!(render(&why));
+        assert_snapshot!(render(&why, Look::default()));
     }
 
     #[test]

@@ -50,7 +50,7 @@ use file::LARGEST;
 pub use listing::{Change, Listing, Origin, Row};
 pub use orchestrator::{CampaignRetention, OrchestratorSettings};
 pub use problem::{Code, ConfigProblem, Problems};
-pub use schema::schema;
+pub use schema::{SAMPLE, schema};
 use section::Reading;
 use value::Written;
 

@@ -14,8 +14,8 @@ use super::file;
 use super::problem::Problems;
 use super::section::{Asked, Reading};
 
-/// The sample, which documents every setting.
-const SAMPLE: &str = include_str!("../../config/apportion.toml");
+/// The sample: every setting there is, with what it means, its unit and its default.
+pub const SAMPLE: &str = include_str!("../../config/apportion.toml");
 
 /// An empty section of every list.
 const PROBE: &str = "[[nodepool]]\n[[class]]\n[[user]]\n";

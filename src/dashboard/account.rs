@@ -22,7 +22,7 @@ pub(super) struct Class {
 /// `account` in MiB, of quanta of `quantum_mb`.
 pub(super) fn figures(account: &wire::Account, quantum_mb: u64) -> Figures {
     Figures {
-        deserved: account.deserved.saturating_mul(quantum_mb),
+        deserved: account.fair_share().saturating_mul(quantum_mb),
         held: account.held.saturating_mul(quantum_mb),
         wanted: account.wanted.saturating_mul(quantum_mb),
     }

@@ -3,29 +3,7 @@
 use crate::api::wire::NodeState;
 use crate::model::plural;
 
-/// "2,070".
-pub(crate) fn number(number: u64) -> String {
-    let digits = number.to_string();
-    let mut text = String::with_capacity(digits.len() + 4);
-    for (place, digit) in digits.chars().enumerate() {
-        if 0 < place && (digits.len() - place).is_multiple_of(3) {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text
-}
-
-/// "15 GB", "2,070 GB", "1.5 GB", "700 MB".
-pub(crate) fn memory(mebibytes: u64) -> String {
-    let gigabytes = mebibytes >> 10;
-    let tenths = ((mebibytes & 1023) * 10) >> 10;
-    match (gigabytes, tenths) {
-        (0, _) if mebibytes != 0 => format!("{} MB", number(mebibytes)),
-        (0..100, 1..) => format!("{gigabytes}.{tenths} GB"),
-        _ => format!("{} GB", number(gigabytes)),
-    }
-}
+pub(crate) use crate::model::{memory_text as memory, thousands as number};
 
 /// "1 share", "2 shares".
 pub(crate) fn counted(count: u64, thing: &str) -> String {

@@ -76,7 +76,7 @@ fn a_wrong_command_line_ends_with_2() {
     let wrong: [&[&str]; 24] = [
         &[],
         &["frobnicate"],
-        &["why"],
+        &["job", "show"],
         &["why", "seven"],
         &["nodes", "--url", "ftp://head"],
         &["node", "vary-off", "--reason", "r"],
@@ -192,15 +192,20 @@ fn answers_go_to_standard_output() {
 #[test]
 fn the_queue_is_read_to_its_last_page() {
     let page = |next: &str| ("200 OK", format!(r#"{{"cycle":3,"jobs":[]{next}}}"#));
-    let (url, asked) = daemon(vec![page(r#","next":"1003""#), page("")]);
+    let alice = r#"{"user":"alice","jobs":0,"jobs_without_shares":0,"shares":0,"memory_mb":0,
+        "fixed_memory_mb":0,"classes":[]}"#;
+    let users = ("200 OK", format!(r#"{{"cycle":3,"users":[{alice}]}}"#));
+    let (url, asked) = daemon(vec![page(r#","next":"1003""#), page(""), users]);
     let (status, stdout, _) = run(&["queue", "--user", "alice", "--waiting", "--url", &url]);
     assert_eq!(
         (status, stdout.as_str()),
-        (0, "No such work. `apportion queue` lists all there is.\n")
+        (0, "No such jobs. `apportion queue` lists all there are.\n")
     );
     let expected = [
         "get /v1/jobs?user=alice&waiting=true&limit=1000 http/1.1",
         "get /v1/jobs?user=alice&waiting=true&limit=1000&cursor=1003 http/1.1",
+        // Where nothing is found: is there such a user at all?
+        "get /v1/users http/1.1",
     ];
     assert_eq!(asked.join().unwrap(), expected);
 }
@@ -218,11 +223,11 @@ fn work_is_not_evicted_unasked() {
     let vary_off = ["node", "vary-off", "node[01-02]", "--reason", "disk swap"];
     let (url, asked) = daemon(vec![answer(true)]);
     let (status, stdout, stderr) = run(&[&vary_off[..], &["--url", &url]].concat());
-    assert_eq!((status, stdout.as_str()), (1, ""));
-    let expected = "error: node[01-02] would be varied off\n\
-                    3 shares of 2 jobs would be evicted (7, 8)\n\
-                    nothing was done; say --yes to do it, or --dry-run to only look\n";
-    assert_eq!(stderr, expected);
+    // What it would mean is an answer, and no error.
+    let preview = "node[01-02] would be varied off\n3 shares of 2 jobs would be evicted (7, 8)\n";
+    assert_eq!((status, stdout.as_str()), (1, preview));
+    let refusal = "error: nothing was done; say --yes to do it, or --dry-run to only look\n";
+    assert_eq!(stderr, refusal);
     let body = r#"{"nodes":["node[01-02]"],"reason":"disk swap","dry_run":true}"#;
     let expected = format!("post /v1/nodes/vary-off http/1.1 {body}");
     assert_eq!(asked.join().unwrap(), [expected]);

@@ -57,9 +57,9 @@ async fn every_question_has_an_answer_in_every_form() {
         ("job show 1", "job 1 of ann in class normal: ", 1),
         ("job explain 3", "a larger node joins", 1),
         ("why 3 --sentence", "needs:   impossible as things are", 1),
-        ("class show normal", "held:     8 qshares (8 GB)", 1),
+        ("class show normal", "held:       8 GB", 1),
         ("users", "cid", 3),
-        ("user show bob", "user bob: 1 requests for work", 1),
+        ("user show bob", "user bob: 1 job, 0 without a process", 1),
         ("load", "no: no node is so large", 1),
         ("occupancy", "assigned", 2),
     ];
@@ -86,7 +86,7 @@ async fn every_question_has_an_answer_in_every_form() {
     let diag = ask(&daemon, "diag");
     for words in [
         "nodes:        2 of 2 up",
-        "3 requests for work, 3 of them wait",
+        "3 jobs, of which 3 wait and 0 are refused",
         "planning:",
         "since the start, 0 refused, 0 failed",
         "\n  GET /v1/jobs ",
@@ -146,7 +146,14 @@ async fn what_is_not_there_ends_with_5_and_what_is_near_is_named() {
         ("occupancy n[2-4]", "no node n[3-4] has reported"),
         ("class show nromal", "did you mean `normal`?"),
         ("user show anm", "did you mean `ann`?"),
-        ("job show 7", "no work 7"),
+        ("job show 7", "no job 7"),
+        ("why 1 7", "no job 7"),
+        ("nodes x*", "no node x* has reported"),
+        ("nodes --pool mian", "did you mean `main`?"),
+        ("queue --class nromal", "did you mean `normal`?"),
+        ("queue --user anm", "did you mean `ann`?"),
+        ("queue --node n9", "no node n9 has reported"),
+        ("events --node n9", "no node n9 has reported"),
     ];
     for (question, words) in cases {
         let mut args: Vec<&str> = question.split(' ').collect();

@@ -16,6 +16,13 @@ pub struct Account {
     pub held: u64,
 }
 
+impl Account {
+    /// Returns the fair share as pages show it: bounded by what it could use now, in qshares.
+    pub fn fair_share(&self) -> u64 {
+        self.deserved.min(self.wanted)
+    }
+}
+
 /// Policy by which a class's jobs are scheduled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]

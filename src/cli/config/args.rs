@@ -16,6 +16,9 @@ pub enum ConfigAction {
     /// Show every setting in effect: of the file, the environment, the flags, or by default
     #[command(after_help = SHOW_EXAMPLES)]
     Show(Show),
+    /// Print the sample configuration: every setting, with what it means, its unit and its default
+    #[command(after_help = SAMPLE_EXAMPLES)]
+    Sample,
     /// Print the JSON schema of configuration files, for editors that complete and check
     #[command(after_help = SCHEMA_EXAMPLES)]
     Schema,
@@ -67,7 +70,8 @@ pub struct Apply {
     /// Only say what would come of it: the same as `config plan`
     #[arg(long)]
     pub dry_run: bool,
-    /// Do not ask before work is evicted, refused or left where it may not be
+    /// Do not ask. Without it a terminal is asked, and a script is refused where work would be evicted,
+    /// refused or left where it may not be
     #[arg(long, short)]
     pub yes: bool,
     /// The daemon to ask.
@@ -154,6 +158,10 @@ const CHECK_EXAMPLES: &str = "\
 Examples:
   apportion config check
   apportion config check new.toml && mv new.toml /etc/apportion/apportion.toml";
+
+const SAMPLE_EXAMPLES: &str = "\
+Examples:
+  apportion config sample > my.toml && apportion config check my.toml";
 
 const SHOW_EXAMPLES: &str = "\
 Examples:

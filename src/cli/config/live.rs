@@ -9,6 +9,7 @@ use anyhow::Context;
 use super::super::client::Client;
 use super::super::consent;
 use super::super::failure::{Exit, Failure};
+use super::super::nodes::work_lost;
 use super::super::output::show;
 use super::super::settings::shown;
 use super::super::table::Column::{Left, Right};
@@ -50,8 +51,10 @@ pub async fn apply(args: &Apply) -> Result<(), Failure> {
     }
     if !args.yes {
         let plan: ConfigPlan = client.post(&["v1", "config", "plan"], &request).await?;
-        if plan.impact.as_ref().is_some_and(is_harmful) {
-            consent::ask(&render(&plan), "say --yes to do it")?;
+        let is_change = !plan.changes.is_empty() || !plan.moved.is_empty();
+        // At a terminal a person sees first what changes; a script is stopped by harm alone.
+        if plan.impact.as_ref().is_some_and(is_harmful) || is_change && consent::can_ask() {
+            consent::ask(&plan, args.remote.json, render)?;
         }
     }
     let answer: ConfigPlan = client.post(&["v1", "config", "apply"], &request).await?;
@@ -184,7 +187,8 @@ fn render_impact(impact: &ConfigImpact, is_done: bool) -> Vec<String> {
             .iter()
             .map(|job| format!("{} of job {} ({})", job.shares, job.job, why(job.why)));
         let shares = counted(impact.shares_evicted, "share");
-        lines.push(format!("{shares} {would}evicted: {}", some(jobs)));
+        let lost = work_lost(impact.work_lost_ms);
+        lines.push(format!("{shares} {would}evicted: {}{lost}", some(jobs)));
     } else {
         lines.push(format!("no work {would}evicted"));
     }

@@ -35,6 +35,7 @@ pub fn run(action: &ConfigAction) -> Result<(), Failure> {
         ConfigAction::Plan(args) => wait(Builder::new_current_thread(), live::plan(args)),
         ConfigAction::Apply(args) => wait(Builder::new_current_thread(), live::apply(args)),
         ConfigAction::History(args) => wait(Builder::new_current_thread(), live::history(args)),
+        ConfigAction::Sample => Ok(print(config::SAMPLE)?),
         ConfigAction::Schema => Ok(print(&serde_json::to_string_pretty(&config::schema())?)?),
     }
 }

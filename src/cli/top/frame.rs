@@ -4,13 +4,12 @@ use crossterm::event::KeyCode;
 
 use super::PANES;
 use super::picture::Picture;
-use crate::api::wire::{Account, NodeState, Policy, UserClass};
+use crate::api::wire::{Account, NodeState, Policy, UserClass, UserInfo};
 use crate::cli::answer::shortened;
 use crate::cli::diag::{millis, percent};
 use crate::cli::events;
 use crate::cli::nodes::{notes, states};
 use crate::cli::table::{memory, plain};
-use crate::cli::users::sum;
 use crate::model::{counted, floor_div, span};
 
 /// A line: pieces of text, each in one paint.
@@ -279,21 +278,22 @@ struct Row {
 
 /// What each deserves and holds, as bars that can be compared.
 fn accounts(what: &str, rows: &[Row], width: usize) -> (Line, Vec<Line>) {
-    let most = |row: &Row| row.account.deserved.max(row.account.held);
+    let most = |row: &Row| row.account.fair_share().max(row.account.held);
     let scale = rows.iter().map(most).max().unwrap_or(0).max(1);
     let is_wide = WIDE <= width;
     let columns =
         |name: &str, jobs: &str, wanted: &str, deserved: &str, held: &str, memory: &str| {
             if is_wide {
-                format!("{name:<14} {jobs:>5} {wanted:>8} {deserved:>9} {held:>7} {memory:>9}  ")
+                format!("{name:<14} {jobs:>5} {wanted:>8} {deserved:>10} {held:>7} {memory:>9}  ")
             } else {
-                format!("{name:<14} {jobs:>5} {deserved:>8} {held:>6}  ")
+                format!("{name:<14} {jobs:>5} {deserved:>10} {held:>6}  ")
             }
         };
-    let heading = columns(what, "JOBS", "COULD", "DESERVED", "HELD", "MEMORY");
+    let heading = columns(what, "JOBS", "DEMAND", "FAIR SHARE", "HELD", "MEMORY");
     let room = width.saturating_sub(heading.chars().count() + 1).clamp(10, 80);
     let lines = rows.iter().map(|row| {
-        let Account { wanted, deserved, held, .. } = row.account;
+        let Account { wanted, held, .. } = row.account;
+        let deserved = row.account.fair_share();
         let jobs = row.jobs.map(|jobs| jobs.to_string()).unwrap_or_default();
         let name = shortened(&row.name, 14);
         let [wanted, due, has] = [wanted, deserved, held].map(|amount| amount.to_string());
@@ -303,8 +303,19 @@ fn accounts(what: &str, rows: &[Row], width: usize) -> (Line, Vec<Line>) {
         line.extend(bar(held, Some(deserved), scale, room));
         line
     });
-    let heading = format!("{heading}█ HELD   | DESERVED, IN QSHARES");
+    let heading = format!("{heading}█ HELD   | FAIR SHARE, IN QSHARES");
     (vec![(Paint::Strong, heading)], lines.collect())
+}
+
+/// A user's accounts in all classes together. Classes may measure in different quanta; that is
+/// rare, and `user show` has each by itself.
+fn sum(user: &UserInfo) -> Account {
+    user.classes.iter().fold(Account::default(), |sum, class| Account {
+        wanted: sum.wanted + class.account.wanted,
+        deserved: sum.deserved + class.account.fair_share(),
+        given: sum.given + class.account.given,
+        held: sum.held + class.account.held,
+    })
 }
 
 /// From this width on there is room for everything.

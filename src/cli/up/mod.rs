@@ -113,7 +113,7 @@ pub struct DownArgs {
     #[command(flatten)]
     pub state: StateArgs,
     /// End tasks that run: they are asked, and killed after their grace
-    #[arg(long, conflicts_with = "wait")]
+    #[arg(long, visible_alias = "yes", conflicts_with = "wait")]
     pub now: bool,
     /// Wait until the tasks that run have ended; no other begins
     #[arg(long)]

@@ -1,0 +1,119 @@
+//! Which events are told, and which of the shares and nodes in them.
+
+use std::collections::BTreeSet;
+
+use super::args::{EventKind, Events as Args};
+use super::client::Client;
+use super::failure::Failure;
+use super::node_names;
+use crate::api::wire::{Event, Happening, NodeList};
+
+/// What events have to be about. Nothing given: all of them.
+pub(super) struct EventFilter {
+    kinds: Vec<EventKind>,
+    jobs: Vec<u64>,
+    nodes: BTreeSet<String>,
+}
+
+impl EventFilter {
+    /// The filter that `args` ask for.
+    ///
+    /// # Errors
+    ///
+    /// If a node is named that has not reported, or the daemon cannot be reached.
+    pub(super) async fn of(client: &Client, args: &Args) -> Result<EventFilter, Failure> {
+        let mut nodes = BTreeSet::new();
+        if !args.node.is_empty() {
+            let all: NodeList = client.get(&["v1", "nodes"], &[]).await?;
+            let named = node_names::selected(all, &args.node)?.nodes;
+            nodes = named.into_iter().map(|node| node.name).collect();
+        }
+        Ok(EventFilter { kinds: args.kind.clone(), jobs: args.job.clone(), nodes })
+    }
+
+    /// `event` with what is asked for; `None` if nothing of it is.
+    pub(super) fn only(&self, event: Event) -> Option<Event> {
+        if !self.kinds.is_empty() && !self.kinds.contains(&kind_of(&event.what)) {
+            return None;
+        }
+        let what = match event.what {
+            Happening::Added { mut shares } => {
+                shares.retain(|share| self.has_job(&[share.job]) && self.has_node(&share.node));
+                (!shares.is_empty()).then_some(Happening::Added { shares })
+            }
+            Happening::Removed { mut shares } => {
+                shares.retain(|share| {
+                    let jobs = [Some(share.job), share.beneficiary];
+                    let jobs: Vec<u64> = jobs.into_iter().flatten().collect();
+                    self.has_job(&jobs) && self.has_node(&share.node)
+                });
+                (!shares.is_empty()).then_some(Happening::Removed { shares })
+            }
+            Happening::Refused { mut work } => {
+                work.retain(|work| self.nodes.is_empty() && self.has_job(&[work.job]));
+                (!work.is_empty()).then_some(Happening::Refused { work })
+            }
+            Happening::Nodes { mut nodes } => {
+                nodes.retain(|node| self.jobs.is_empty() && self.has_node(&node.node));
+                (!nodes.is_empty()).then_some(Happening::Nodes { nodes })
+            }
+            Happening::Administration { action, nodes, reason } => {
+                let is_about =
+                    self.nodes.is_empty() || nodes.iter().any(|node| self.has_node(node));
+                let act = Happening::Administration { action, nodes, reason };
+                (self.jobs.is_empty() && is_about).then_some(act)
+            }
+        };
+        Some(Event { what: what?, ..event })
+    }
+
+    fn has_job(&self, jobs: &[u64]) -> bool {
+        self.jobs.is_empty() || jobs.iter().any(|job| self.jobs.contains(job))
+    }
+
+    fn has_node(&self, node: &str) -> bool {
+        self.nodes.is_empty() || self.nodes.contains(node)
+    }
+}
+
+fn kind_of(what: &Happening) -> EventKind {
+    match what {
+        Happening::Added { .. } => EventKind::Added,
+        Happening::Removed { .. } => EventKind::Removed,
+        Happening::Refused { .. } => EventKind::Refused,
+        Happening::Nodes { .. } => EventKind::Nodes,
+        Happening::Administration { .. } => EventKind::Administration,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn an_event_is_cut_to_what_is_asked_for() {
+        let share =
+            |job, node: &str| json!({ "job": job, "share": 1, "node": node, "memory_mb": 1 });
+        let event = json!({
+            "sequence": 1, "cycle": 1, "at_ms": 0, "kind": "added",
+            "shares": [share(1, "n1"), share(1, "n2"), share(2, "n1")],
+        });
+        let event: Event = serde_json::from_value(event).unwrap();
+        let left = |kinds: &[EventKind], jobs: &[u64], nodes: &[&str]| {
+            let nodes = nodes.iter().map(ToString::to_string).collect();
+            let filter = EventFilter { kinds: kinds.to_vec(), jobs: jobs.to_vec(), nodes };
+            match filter.only(event.clone()).map(|event| event.what) {
+                Some(Happening::Added { shares }) => shares.len(),
+                _ => 0,
+            }
+        };
+        assert_eq!(left(&[], &[], &[]), 3);
+        assert_eq!(left(&[], &[1], &[]), 2);
+        assert_eq!(left(&[], &[1], &["n2"]), 1);
+        assert_eq!(left(&[], &[3], &[]), 0);
+        assert_eq!(left(&[EventKind::Added], &[2], &["n1"]), 1);
+        assert_eq!(left(&[EventKind::Nodes], &[], &[]), 0);
+    }
+}

@@ -1,0 +1,246 @@
+//! Which jobs and nodes a list shows, and in which order. Words that name nothing are refused, with the
+//! nearest word that does.
+
+use std::cmp::Ordering;
+
+use clap::builder::PossibleValuesParser;
+use clap::{Args, ValueEnum};
+
+use super::client::Client;
+use super::failure::{Exit, Failure};
+use super::node_names;
+use super::place::own_name;
+use super::reasons::CODES;
+use super::table::plain;
+use crate::api::wire::{ClassList, JobInfo, JobPage, NodeInfo, NodeList, UserList};
+use crate::model::nearest;
+
+/// Which jobs, and in which order.
+#[derive(Clone, Debug, Default, Args)]
+#[command(next_help_heading = "Which jobs")]
+pub struct JobFilter {
+    /// Only this user's
+    #[arg(long, short)]
+    pub user: Option<String>,
+    /// Only your own
+    #[arg(long, visible_alias = "mine", conflicts_with = "user")]
+    pub me: bool,
+    /// Only in this class
+    #[arg(long, short)]
+    pub class: Option<String>,
+    /// Only what has less than it wants
+    #[arg(long, short)]
+    pub waiting: bool,
+    /// Only in these states, such as running,waiting
+    #[arg(long, short = 't', value_delimiter = ',', ignore_case = true,
+        value_parser = PossibleValuesParser::new(JobInfo::STATES))]
+    pub state: Vec<String>,
+    /// Only what waits for these reasons
+    #[arg(long, value_delimiter = ',', hide_possible_values = true,
+        value_parser = PossibleValuesParser::new(CODES))]
+    pub reason: Vec<String>,
+    /// Only of these kinds
+    #[arg(long, value_delimiter = ',', value_parser = PossibleValuesParser::new(KINDS))]
+    pub kind: Vec<String>,
+    /// Only with a process on these nodes: names, host lists or patterns
+    #[arg(long, value_name = "HOSTLIST")]
+    pub node: Vec<String>,
+    /// Only these
+    #[arg(long, short, value_name = "JOB", value_delimiter = ',')]
+    pub job: Vec<u64>,
+    /// Names ascend, the largest figures come first; without it the oldest job does
+    #[arg(long, value_enum, value_name = "BY")]
+    pub sort: Option<JobOrder>,
+    /// The other way round
+    #[arg(long, short)]
+    pub reverse: bool,
+    /// At most so many
+    #[arg(long, short = 'n', value_name = "N")]
+    pub limit: Option<usize>,
+}
+
+/// Every word of a job's kind.
+const KINDS: [&str; 4] = ["job", "service", "process", "reservation"];
+
+/// What jobs are sorted by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum JobOrder {
+    /// The time since it was submitted.
+    Age,
+    /// Its number.
+    Job,
+    /// Its user.
+    User,
+    /// Its class.
+    Class,
+    /// The memory of one process.
+    Memory,
+    /// The processes that it could use.
+    Wants,
+    /// The processes that it holds.
+    Holds,
+    /// Its state.
+    State,
+    /// Why it waits.
+    Reason,
+}
+
+impl JobFilter {
+    /// Whether it selects some of all jobs.
+    pub(super) fn selects(&self) -> bool {
+        let is_named = self.user.is_some() || self.class.is_some() || self.me || self.waiting;
+        let has_words = [&self.state, &self.reason, &self.kind, &self.node];
+        is_named || !self.job.is_empty() || has_words.iter().any(|words| !words.is_empty())
+    }
+
+    /// The jobs that it selects, in its order.
+    ///
+    /// # Errors
+    ///
+    /// If the daemon cannot be reached, or a word of the filter names nothing.
+    pub(super) async fn jobs(&self, client: &Client) -> Result<JobPage, Failure> {
+        let own = if self.me { own_name() } else { None };
+        let user = self.user.as_deref().or(own.as_deref());
+        let mut query: Vec<(&str, &str)> = Vec::new();
+        query.extend(user.map(|user| ("user", user)));
+        query.extend(self.class.as_deref().map(|class| ("class", class)));
+        query.extend((self.waiting || !self.reason.is_empty()).then_some(("waiting", "true")));
+        let mut page = client.jobs(&query).await?;
+        if page.jobs.is_empty() {
+            check_class(client, self.class.as_deref()).await?;
+            check_user(client, self.user.as_deref()).await?;
+        }
+        let nodes = self.nodes(client).await?;
+        page.jobs.retain(|job| self.is_wanted(job, nodes.as_deref()));
+        if let Some(order) = self.sort {
+            page.jobs.sort_by(|one, other| by(order, one, other));
+        }
+        if self.reverse {
+            page.jobs.reverse();
+        }
+        page.jobs.truncate(self.limit.unwrap_or(usize::MAX));
+        Ok(page)
+    }
+
+    /// The nodes of the filter, if it has any.
+    async fn nodes(&self, client: &Client) -> Result<Option<Vec<String>>, Failure> {
+        if self.node.is_empty() {
+            return Ok(None);
+        }
+        let all: NodeList = client.get(&["v1", "nodes"], &[]).await?;
+        let named = node_names::selected(all, &self.node)?.nodes;
+        Ok(Some(named.into_iter().map(|node| node.name).collect()))
+    }
+
+    fn is_wanted(&self, job: &JobInfo, nodes: Option<&[String]>) -> bool {
+        let is_one_of =
+            |words: &[String], word: &str| words.is_empty() || words.iter().any(|one| one == word);
+        let code = job.reason.as_ref().map_or("", |reason| reason.code.as_str());
+        is_one_of(&self.state, job.state())
+            && is_one_of(&self.reason, code)
+            && is_one_of(&self.kind, job.kind.word())
+            && (self.job.is_empty() || self.job.contains(&job.id))
+            && nodes.is_none_or(|nodes| job.shares.iter().any(|share| nodes.contains(&share.node)))
+    }
+}
+
+fn by(order: JobOrder, one: &JobInfo, other: &JobInfo) -> Ordering {
+    let code = |job: &JobInfo| job.reason.as_ref().map(|reason| reason.code.clone());
+    let first = match order {
+        JobOrder::Age => one.submitted_ms.cmp(&other.submitted_ms),
+        JobOrder::Job => Ordering::Equal,
+        JobOrder::User => one.user.cmp(&other.user),
+        JobOrder::Class => one.class.cmp(&other.class),
+        JobOrder::Memory => other.memory_mb.cmp(&one.memory_mb),
+        JobOrder::Wants => other.sums.wanted.cmp(&one.sums.wanted),
+        JobOrder::Holds => other.sums.held.cmp(&one.sums.held),
+        JobOrder::State => one.state().cmp(other.state()),
+        // Jobs without a reason come last.
+        JobOrder::Reason => {
+            (code(one).is_none(), code(one)).cmp(&(code(other).is_none(), code(other)))
+        }
+    };
+    first.then(one.id.cmp(&other.id))
+}
+
+/// # Errors
+///
+/// If no such class is configured.
+pub(super) async fn check_class(client: &Client, class: Option<&str>) -> Result<(), Failure> {
+    let Some(class) = class else { return Ok(()) };
+    let list: ClassList = client.get(&["v1", "classes"], &[]).await?;
+    let names: Vec<&str> = list.classes.iter().map(|class| class.name.as_str()).collect();
+    if names.contains(&class) {
+        return Ok(());
+    }
+    Err(unknown("no class", class, " is configured", &names, "apportion classes"))
+}
+
+/// # Errors
+///
+/// If the user has no jobs, and is not the one who asks.
+async fn check_user(client: &Client, user: Option<&str>) -> Result<(), Failure> {
+    let Some(user) = user else { return Ok(()) };
+    let list: UserList = client.get(&["v1", "users"], &[]).await?;
+    let names: Vec<&str> = list.users.iter().map(|user| user.user.as_str()).collect();
+    if names.contains(&user) || own_name().is_some_and(|own| own == user) {
+        return Ok(());
+    }
+    Err(unknown("user", user, " has no jobs", &names, "apportion users"))
+}
+
+fn unknown(what: &str, name: &str, why: &str, known: &[&str], command: &str) -> Failure {
+    let hint = nearest(name, known.iter().copied());
+    let hint = hint.map(|near| format!(", did you mean `{}`?", plain(near))).unwrap_or_default();
+    let message = format!("{what} `{}`{why}{hint}; `{command}` lists those there are", plain(name));
+    Failure::new(Exit::NotFound, message)
+}
+
+/// What nodes are sorted by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum NodeOrder {
+    /// Its name.
+    Node,
+    /// Its nodepool.
+    Pool,
+    /// Its state.
+    State,
+    /// Its memory.
+    Memory,
+    /// Its memory that no share has.
+    Free,
+    /// Its memory that shares have.
+    Used,
+}
+
+/// Sorts `nodes`: names ascend, the largest figures come first.
+pub(super) fn sort_nodes(nodes: &mut [NodeInfo], order: NodeOrder) {
+    let in_memory = |amount: u64, node: &NodeInfo| amount.saturating_mul(node.quantum_mb);
+    nodes.sort_by(|one, other| {
+        let first = match order {
+            NodeOrder::Node => Ordering::Equal,
+            NodeOrder::Pool => one.pool.cmp(&other.pool),
+            NodeOrder::State => {
+                let state = |node: &NodeInfo| node.states.first().map(|state| state.word());
+                state(one).cmp(&state(other))
+            }
+            NodeOrder::Memory => other.memory_mb.cmp(&one.memory_mb),
+            NodeOrder::Free => in_memory(other.free, other).cmp(&in_memory(one.free, one)),
+            NodeOrder::Used => in_memory(other.used, other).cmp(&in_memory(one.used, one)),
+        };
+        first.then_with(|| one.name.cmp(&other.name))
+    });
+}
+
+/// # Errors
+///
+/// If no such nodepool is configured.
+pub(super) async fn check_pool(client: &Client, pool: Option<&str>) -> Result<(), Failure> {
+    let Some(pool) = pool else { return Ok(()) };
+    let load: crate::api::wire::Load = client.get(&["v1", "load"], &[]).await?;
+    let names: Vec<&str> = load.pools.iter().map(|pool| pool.pool.as_str()).collect();
+    if names.contains(&pool) {
+        return Ok(());
+    }
+    Err(unknown("no nodepool", pool, " is configured", &names, "apportion load"))
+}
