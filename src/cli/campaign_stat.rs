@@ -301,8 +301,8 @@ fn full(campaign: &FullCampaign) -> String {
         lines.push(table(columns, stats.nodes.iter().map(row)));
     }
     lines.extend(failed.iter().map(|task| {
-        let reason = task.reason.as_deref().unwrap_or("failed");
-        format!("  ! task {}.{}: {}", task.campaign, task.task, plain(reason))
+        let ending = task.ending().unwrap_or_else(|| "failed".to_owned());
+        format!("  ! task {}.{}: {}", task.campaign, task.task, plain(&ending))
     }));
     lines.join("\n")
 }

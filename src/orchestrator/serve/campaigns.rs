@@ -10,7 +10,7 @@ use super::MAX_LIVE;
 use super::caller::OrchestratorCaller;
 use super::problem::Failed;
 use super::state::{ServeState, Sight};
-use crate::model::{Mebibytes, nearest};
+use crate::model::{memory_text, nearest};
 use crate::orchestrator::book::{Event, INIT_FAILS, MAX_STEPS, TaskState};
 use crate::orchestrator::drive;
 use crate::orchestrator::spec::{CampaignSpec, MAX_STDIN, SpecProblem, mebibytes, short};
@@ -255,8 +255,9 @@ async fn check_cluster(sight: &Sight, spec: &CampaignSpec) -> Result<(), Failed>
         problems.push(SpecProblem::new("class", format!("`{}` is unknown", short(class)), remedy));
     }
     if let Some(largest) = sight.exceeded(spec.memory_mb).await {
-        let message = format!("{} is more than the largest node has", Mebibytes(spec.memory_mb));
-        let remedy = format!("ask for {} at most", Mebibytes(largest));
+        let (wanted, most) = beyond(spec.memory_mb, largest);
+        let message = format!("{wanted} is more than the largest node has");
+        let remedy = format!("ask for {most} at most");
         problems.push(SpecProblem::new("memory", message, remedy));
     }
     if problems.is_empty() { Ok(()) } else { Err(problems.into()) }
@@ -274,13 +275,21 @@ async fn check_memory(state: &ServeState, id: u64, memory_mb: u64) -> Result<(),
     }
     match state.sight.exceeded(memory_mb).await {
         Some(largest) => {
-            let (wanted, most) = (Mebibytes(memory_mb), Mebibytes(largest));
+            let (wanted, most) = beyond(memory_mb, largest);
             Err(Failed::bad(format!(
                 "memory: {wanted} is more than the largest node has; ask for {most} at most"
             )))
         }
         None => Ok(()),
     }
+}
+
+/// Memory that is too much, in MiB, and the most there is, in one unit: in GB where that tells them apart. The
+/// second is rounded down, so that it can be asked for.
+fn beyond(wanted_mb: u64, largest_mb: u64) -> (String, String) {
+    let (wanted, most) = (memory_text(wanted_mb), format!("{} GB", largest_mb >> 10));
+    let is_plain = 1024 <= largest_mb && wanted != most && !wanted.ends_with("MB");
+    if is_plain { (wanted, most) } else { (format!("{wanted_mb} MB"), format!("{largest_mb} MB")) }
 }
 
 /// The campaign, or the problem that there is none.
@@ -343,4 +352,23 @@ fn summary(info: &CampaignInfo, running: u64) -> CampaignSummary {
 fn note(note: NoteInfo) -> NoteLine {
     let NoteInfo { at_ms, task, node, code, text, .. } = note;
     NoteLine { at_ms, task, node, code, text }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_too_much_and_what_there_is_have_one_unit() {
+        for (wanted, largest, expected) in [
+            (900 << 10, 23_552, ("900 GB", "23 GB")),
+            (900 << 20, 23_600, ("900 TB", "23 GB")),
+            (23_553, 23_552, ("23553 MB", "23552 MB")),
+            (1_000, 512, ("1000 MB", "512 MB")),
+            (2_048, 512, ("2048 MB", "512 MB")),
+        ] {
+            let (one, other) = beyond(wanted, largest);
+            assert_eq!((one.as_str(), other.as_str()), expected);
+        }
+    }
 }

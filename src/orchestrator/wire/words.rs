@@ -1,6 +1,6 @@
 //! Words of the wire, as people read them.
 
-use super::{Reason, TaskResult, signal_name};
+use super::{Reason, TaskInfo, TaskResult, signal_name};
 use crate::model::Mebibytes;
 
 impl Reason {
@@ -35,5 +35,19 @@ impl TaskResult {
             (Reason::Memory, ..) => format!("over its memory, at {}", Mebibytes(self.peak_mb)),
             (why, ..) => why.words().to_owned(),
         }
+    }
+}
+
+impl TaskInfo {
+    /// How its last attempt ended, in words. `None`: no attempt of it has ended.
+    pub fn ending(&self) -> Option<String> {
+        let result = self.attempts.last().and_then(|last| last.result.as_ref());
+        let code = || self.reason.clone();
+        let words = |code: String| match Reason::from_word(&code) {
+            Some(reason) => reason.words().to_owned(),
+            // Of a later version, which has more codes.
+            None => code,
+        };
+        result.map(TaskResult::ending).or_else(|| code().map(words))
     }
 }

@@ -22,6 +22,8 @@ struct TaskLive {
     facts: Vec<(&'static str, String)>,
     attempts: Vec<AttemptLine>,
     text: String,
+    /// What is said where there is no text.
+    silence: &'static str,
     may_read: bool,
 }
 
@@ -65,11 +67,15 @@ pub(super) async fn page(
     };
     let last = info.attempts.last().and_then(|last| last.result.as_ref());
     let text = last.map(|result| format!("{}{}", result.error, result.tail)).unwrap_or_default();
+    let silence = match info.state.as_str() {
+        "failed" => "It wrote nothing to standard error.",
+        _ => "Nothing is kept here: the end of standard error is kept if a task fails.",
+    };
     let attempts = info.attempts.iter().rev().map(line).collect();
     let title = format!("Task {id}.{task}");
     let mut facts = facts(&info);
     facts.extend(on_silent_nodes(&spec));
-    let live = TaskLive { info, facts, attempts, text, may_read };
+    let live = TaskLive { info, facts, attempts, text, silence, may_read };
     Page { title: &title, section: SECTION, head: Nothing, live }.answer(&ask)
 }
 
@@ -79,8 +85,8 @@ fn facts(info: &TaskInfo) -> Vec<(&'static str, String)> {
         ("Attempts that failed", info.tries.to_string()),
         ("Attempts that were lost", info.losses.to_string()),
     ];
-    if let Some(reason) = &info.reason {
-        facts.push(("The last attempt ended", reason.clone()));
+    if let Some(ending) = info.ending() {
+        facts.push(("The last attempt ended", ending));
     }
     if let Some(param) = &info.param {
         facts.push(("Entry", param.chars().take(500).collect()));
