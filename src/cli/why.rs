@@ -116,6 +116,7 @@ pub(super) fn render(why: &Why, look: Look) -> String {
             parts.push(format!("more:    {}", plain(&held_back.sentence)));
         }
     }
+    parts.extend(why.ahead.as_deref().map(|ahead| format!("ahead:   {}", plain(ahead))));
     parts.push(format!("nodes:   {}", tally(&why.nodes)));
     // Who is held by its own cap would get no more if they had less.
     let is_others = matches!(
@@ -376,6 +377,7 @@ mod tests {
                     basis: "job 1003 of bob is done then, at its present rate".to_owned(),
                 }),
             }),
+            ahead: Some("number 2 of 3 jobs of class fixed that wait for room, by age".to_owned()),
             held_back: Some(HeldBack {
                 code: HeldBackCode::TooLate,
                 sentence: "too late: its work is nearly done".to_owned(),
@@ -431,7 +433,7 @@ mod tests {
     fn a_job_that_has_all_it_wants_takes_few_words() {
         let mut why = waiting();
         why.sentence = "work 1007 has all it wants".to_owned();
-        (why.reason, why.held_back, why.unblock) = (None, None, None);
+        (why.reason, why.held_back, why.unblock, why.ahead) = (None, None, None, None);
         why.holders = Vec::new();
         why.sums.bound = Bound { by: BoundBy::Nothing, sentence: "it has it".to_owned() };
         why.sums.job.cap_bound = None;

@@ -287,7 +287,7 @@ impl fmt::Display for CapBound {
             CapBound::Maximum => "its declared maximum",
             CapBound::Frozen => "its growth was stopped",
             CapBound::Initialization => "no process of it has initialized yet",
-            CapBound::UnknownPace => "how long an item of it takes is unknown",
+            CapBound::UnknownPace => "its time per item is not yet known",
             CapBound::StartsOver => "all its processes are gone, so that it starts over",
             CapBound::Doubling => "it may at most double in one cycle",
             CapBound::Prediction => "more processes would come too late to help",
@@ -332,7 +332,7 @@ impl fmt::Display for Reason {
             Reason::NoSuchSize { asks, most, largest } => {
                 write!(
                     f,
-                    "impossible: it needs a machine of {}, and there is none; the largest machine it may use has {largest}",
+                    "impossible: there is no whole machine of {}; the largest one it may use has {largest}",
                     exactly(*asks, *most)
                 )
             }
@@ -347,12 +347,9 @@ impl fmt::Display for Reason {
                 )
             }
             Reason::Capped { bound, cap } => write!(f, "held at {cap}: {bound}"),
-            Reason::FairShareUsed { given, cap, deserved } => {
-                write!(
-                    f,
-                    "fair share used: counted {given} of the {cap} it could use; it deserves {}",
-                    qshares(*deserved)
-                )
+            // Without what it deserves, which may be more than it could use.
+            Reason::FairShareUsed { given, cap, .. } => {
+                write!(f, "fair share used: its target is {given} of the {cap} it could use")
             }
             Reason::NothingLeft { left, asks } => {
                 write!(
@@ -370,7 +367,7 @@ impl fmt::Display for Reason {
             Reason::HeldBack(held_back) => held_back.fmt(f),
             Reason::Fragmented { given, free, largest_hole, asks } => write!(
                 f,
-                "fragmented: counted {given}, {} free but at most {largest_hole} in one piece; one process needs \
+                "fragmented: its target is {given}, {} free but at most {largest_hole} in one piece; one process needs \
                  {asks}, and clearing a machine would leave another job worse off",
                 are(*free)
             ),
@@ -412,7 +409,7 @@ mod tests {
             (
                 Reason::FairShareUsed { given: n(4), cap: n(9), deserved: q(31) },
                 "fair_share_used",
-                ["4 of the 9", "31"],
+                ["4 of the 9", "target is 4"],
             ),
             (Reason::NothingLeft { left: q(6), asks }, "nothing_left", ["6", "7"]),
             (Reason::WaitingForExits { promised: n(2) }, "waiting_for_exits", ["2", "room"]),
@@ -443,7 +440,7 @@ mod tests {
             (CapBound::Maximum, "maximum", "declared maximum"),
             (CapBound::Frozen, "frozen", "stopped"),
             (CapBound::Initialization, "initialization_cap", "initialized"),
-            (CapBound::UnknownPace, "initialization_cap", "unknown"),
+            (CapBound::UnknownPace, "initialization_cap", "not yet known"),
             (CapBound::StartsOver, "initialization_cap", "starts over"),
             (CapBound::Doubling, "doubling", "double"),
             (CapBound::Prediction, "prediction", "too late"),

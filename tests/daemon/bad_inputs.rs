@@ -172,7 +172,7 @@ fn bad_addresses() -> Vec<Bad> {
         at("/v1/nodes/vary-off", "405 T002", "has no method GET; the header `allow` lists"),
         at("/v1/nodes/n9", "404 A001", "n9"),
         at("/v1/nodes?sate=up", "400 T005", "sate"),
-        at("/v1/jobs/9", "404 Q001", "no work 9"),
+        at("/v1/jobs/9", "404 Q001", "no job 9"),
         at("/v1/jobs/x/why", "400 T005", "`x` is no whole number"),
         at("/v1/jobs?cursor=x", "400 T005", "next"),
         at("/v1/schedule?wait=soon", "400 T005", "a duration such as `30s`"),

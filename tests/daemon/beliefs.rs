@@ -304,7 +304,7 @@ async fn the_guide_s_remedy_for_nodes_that_are_dead_frees_their_work() {
     }
     let why = world.daemon.get("/v1/jobs/1/why").await;
     let sentence =
-        format!("work 1 holds 1 of 1 process, but 1 process is on a node that is silent ({dead})");
+        format!("job 1 holds 1 of 1 process, but 1 process is on a node that is silent ({dead})");
     assert_eq!(why["sentence"], sentence, "{why}");
     let until = why["unblock"]["sentence"].as_str().unwrap();
     assert!(until.contains(&format!("apportion node lost {dead}")), "{until}");

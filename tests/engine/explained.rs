@@ -133,8 +133,8 @@ fn work_of_unknown_pace_is_told_that_its_time_per_item_is_unknown() {
 
     cluster.change(1, |facts| facts.is_running = true).cycle();
     let why = explained(&cluster, 1);
-    says(&why.sentence, &["held at 2: how long an item of it takes is unknown"]);
-    says(&why.sums.bound.sentence, &["2 processes for now", "is unknown"]);
+    says(&why.sentence, &["held at 2: its time per item is not yet known"]);
+    says(&why.sums.bound.sentence, &["2 processes for now", "not yet known"]);
     says(&why.unblock.unwrap().sentence, &["publishes how long an item of it takes"]);
     let reason = why.reason.unwrap();
     assert_eq!((reason.code.as_str(), cluster.held(1)), ("initialization_cap", 2));
@@ -158,8 +158,8 @@ fn a_reservation_is_told_that_no_machine_has_its_size() {
         });
         cluster.nodes("m1=2 m2=5").arrive(single(1, "ann", "reserve", 3, JobKind::Reservation));
         let why = explained(cluster.cycle(), 1);
-        let needs = format!("needs a machine of {asked}, and there is none");
-        says(&why.sentence, &[&needs, "the largest machine it may use has 5"]);
+        let needs = format!("there is no whole machine of {asked}");
+        says(&why.sentence, &[&needs, "the largest one it may use has 5"]);
         says(&why.sums.bound.sentence, &[asked, "there is none"]);
         says(&why.unblock.unwrap().sentence, &["a node of just that size joins"]);
         assert_eq!(why.reason.unwrap().code, "impossible");

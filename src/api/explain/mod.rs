@@ -1,5 +1,6 @@
 //! Explanations of what a job has, and of what would change it.
 
+pub mod ahead;
 pub mod load;
 pub mod node_fit;
 pub mod preemptions;

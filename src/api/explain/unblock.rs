@@ -121,8 +121,12 @@ fn capped(job: &JobView, bound: CapBound) -> Unblock {
     let held = job.held();
     match bound {
         CapBound::Initialization => {
-            let processes = if held == NShares(1) { "process" } else { "processes" };
-            by_itself(format!("one of the {held} {processes} it has has initialized"), None)
+            let which = match held {
+                NShares(0) => "its first process".to_owned(),
+                NShares(1) => "its one process".to_owned(),
+                held => format!("one of its {held} processes"),
+            };
+            by_itself(format!("{which} has initialized"), None)
         }
         CapBound::UnknownPace => {
             by_itself("the orchestrator publishes how long an item of it takes".to_owned(), None)

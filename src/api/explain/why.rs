@@ -1,5 +1,6 @@
 //! Explanation of what a job has: the sentence, the sums behind it, and the obstacles.
 
+use crate::api::explain::ahead::ahead;
 use crate::api::explain::node_fit::Eyes;
 use crate::api::explain::preemptions::preemption;
 use crate::api::explain::silent::SilentNodes;
@@ -45,6 +46,7 @@ pub fn why(view: &View, job: &JobView) -> Why {
         reason,
         unblock: unblock(view, job, &eyes, &holders),
         held_back: job.held_back.map(Into::into),
+        ahead: ahead(view, job),
         sums: why_sums(view, job, sums),
         nodes: eyes.tally(),
         verdicts: None,
@@ -69,6 +71,9 @@ fn sentence(view: &View, job: &JobView, sums: &JobSums, reason: Option<&Reason>)
     let also = silent.as_ref().map(|silent| format!("; {silent}")).unwrap_or_default();
     match reason {
         Some(reason) if job.order.is_none() => format!("job {id} is refused: {}", reason.sentence),
+        Some(reason) if (held, wanted) == (0, 1) => {
+            format!("job {id} waits for its one process{behind}: {}{also}", reason.sentence)
+        }
         Some(reason) => format!(
             "job {id} holds {held} of the {wanted} {} it could use{behind}: {}{also}",
             processes(wanted),
@@ -81,6 +86,7 @@ fn sentence(view: &View, job: &JobView, sums: &JobSums, reason: Option<&Reason>)
             "job {id} has what it wants: {held} {}, of which it needs {wanted} to the end",
             processes(held)
         ),
+        None if (held, wanted) == (1, 1) => format!("job {id} has its one process"),
         None => {
             format!("job {id} has what it wants: {held} of {wanted} {}", processes(wanted))
         }
@@ -178,7 +184,7 @@ fn share(job: &JobView, class: Option<&Account>, user: Option<&Account>) -> Boun
     let own = in_qshares(job.cap.map_or(0, |cap| cap.nshares.0)).saturating_sub(given);
     let unmet = |account: &Account| account.wanted.saturating_sub(account.given);
     let of = |account: &Account| {
-        format!("counted {} of the {} qshares it could use", account.given, account.wanted)
+        format!("to have {} of the {} qshares it could use", account.given, account.wanted)
     };
     match (class, user) {
         (_, Some(user)) if own < unmet(user) => Bound {
@@ -205,7 +211,7 @@ fn share(job: &JobView, class: Option<&Account>, user: Option<&Account>) -> Boun
         },
         (None, _) => Bound {
             by: BoundBy::ClassShare,
-            sentence: format!("it is counted {given} qshares, and others have the rest"),
+            sentence: format!("its target is {given} qshares, and others have the rest"),
         },
     }
 }

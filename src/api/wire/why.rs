@@ -68,6 +68,9 @@ pub struct Why {
     /// right, or used it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub held_back: Option<HeldBack>,
+    /// Which jobs are ahead of it, in a sentence. Absent: it does not wait for room.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ahead: Option<String>,
     /// The arithmetic that led there.
     pub sums: WhySums,
     /// Obstacles to another process, as a count of nodes for each.
