@@ -19,6 +19,7 @@ mod campaign_stat;
 mod classes;
 mod client;
 mod cohost;
+mod complete;
 mod config;
 mod consent;
 mod demo;
@@ -93,6 +94,11 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         return exit(slot::run_alone(&arguments));
     }
     let root = up::found_by_default(Cli::command());
+    match complete::answer(&arguments, root.clone()) {
+        Ok(false) => {}
+        Ok(true) => return ExitCode::SUCCESS,
+        Err(_) => return ExitCode::FAILURE,
+    }
     let arguments = habits::understood(arguments, &root);
     let parsed = root.clone().try_get_matches_from(&arguments);
     match parsed.and_then(|matches| Cli::from_arg_matches(&matches)) {

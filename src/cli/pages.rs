@@ -1,10 +1,11 @@
-//! What makes a shell complete the commands, and their manual pages: both made from the commands
-//! themselves, so that they cannot differ from them.
+//! What makes a shell complete the commands, and their manual pages: made from the commands themselves,
+//! so that they cannot differ from them.
 
 use anyhow::Context;
 use clap::CommandFactory;
 
 use super::args::{Cli, Completions, Man};
+use super::complete;
 use super::failure::Failure;
 use super::output::{print, say};
 
@@ -12,10 +13,10 @@ use super::output::{print, say};
 ///
 /// # Errors
 ///
-/// If standard output cannot be written.
+/// If the shell has none, or standard output cannot be written.
 pub fn completions(args: &Completions) -> Result<(), Failure> {
-    let mut script = Vec::new();
-    clap_complete::generate(args.shell, &mut command(), "apportion", &mut script);
+    let script = complete::script(&args.shell.to_string())?;
+    let script = script.context("there are no completions for this shell")?;
     say(&String::from_utf8(script).context("the completions are no text")?)?;
     Ok(())
 }

@@ -378,7 +378,10 @@ pub(super) const COMPLETIONS_EXAMPLES: &str = "\
 Examples:
   apportion completions bash > ~/.local/share/bash-completion/completions/apportion
   apportion completions zsh > ~/.zfunc/_apportion
-  apportion completions fish > ~/.config/fish/completions/apportion.fish";
+  apportion completions fish > ~/.config/fish/completions/apportion.fish
+
+The shell asks this program at each Tab, which names the jobs, nodes, classes and users of the daemon that
+APPORTION_URL names, or of `apportion up`. After an upgrade, write the file anew.";
 
 /// Prints completions.
 #[derive(Debug, Args)]

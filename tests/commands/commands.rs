@@ -290,24 +290,58 @@ fn every_command_teaches_by_example_and_has_a_page_and_completions() {
     assert!(40 < commands.len(), "{commands:?}");
     // The additional page is about the whole program.
     assert!(stdout.starts_with(&format!("{} pages", commands.len() + 1)), "{stdout}");
-    let bash = told(apportion(&["completions", "bash"])).1;
     for words in &commands {
         let page = out.join(format!("apportion-{}.1", words.join("-")));
         let page = std::fs::read_to_string(&page).unwrap();
         assert!(page.contains(".SH NAME") && page.contains(".SH DESCRIPTION"), "{words:?}");
-        assert!(words.iter().all(|word| bash.contains(word)), "{words:?}");
         let args: Vec<&str> = words.iter().map(String::as_str).chain(["--help"]).collect();
         let (status, help, _) = told(apportion(&args));
         assert_eq!(status, 0, "{words:?}");
         let has_subcommands = help.contains("\nCommands:\n");
         assert!(has_subcommands || help.contains("Examples:\n  apportion "), "{words:?}: {help}");
     }
-    for shell in ["zsh", "fish", "elvish", "powershell"] {
+    for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
         let (status, script, _) = told(apportion(&["completions", shell]));
-        assert!(status == 0 && script.contains("vary-off"), "{shell}");
+        assert!(status == 0 && script.contains("APPORTION_COMPLETE"), "{shell}: {script}");
     }
     let (status, page, _) = told(apportion(&["man"]));
     assert!(status == 0 && page.contains(".TH apportion 1"), "{page}");
+}
+
+/// As fish asks: the words so far, the last one unfinished.
+#[tokio::test]
+async fn a_shell_completes_what_there_is_in_the_cluster() {
+    let folder = TempDir::new().unwrap();
+    let daemon = shared(&folder).await;
+    let complete = |url: &str, words: &str| {
+        let output = Command::new(env!("CARGO_BIN_EXE_apportion"))
+            .args(["--", "apportion"])
+            .args(words.split(' '))
+            .env("APPORTION_COMPLETE", "fish")
+            .env("APPORTION_URL", url)
+            .output();
+        let (status, stdout, stderr) = told(output.unwrap());
+        assert_eq!((status, stderr.as_str()), (0, ""), "{words}");
+        stdout
+    };
+    for (words, offered) in [
+        ("no", "node\t"),
+        ("node va", "vary-off\t"),
+        ("why ", "\n2\n"),
+        ("job show ", "\n3\n"),
+        ("node show ", "n2\n"),
+        ("class show n", "normal\n"),
+        ("queue --user a", "ann\n"),
+        ("queue --class ", "normal\n"),
+        ("queue --state w", "waiting"),
+        ("nodes --pool m", "main\n"),
+    ] {
+        let shown = format!("\n{}", complete(&daemon.url, words));
+        assert!(shown.contains(offered), "{words}: {shown}");
+    }
+    // Without a daemon the commands are still there.
+    assert!(complete("http://127.0.0.1:1", "node va").contains("vary-off"));
+    complete("http://127.0.0.1:1", "why ");
 }
 
 #[test]
