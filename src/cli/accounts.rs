@@ -11,11 +11,11 @@ pub(super) const HEADINGS: [Column; 4] =
 /// An account in MiB.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Amounts {
-    demand_mb: u64,
+    demand: u64,
     /// `None` outside fair share, which is not to be taken for zero.
-    fair_share_mb: Option<u64>,
-    target_mb: u64,
-    held_mb: u64,
+    fair_share: Option<u64>,
+    target: u64,
+    held: u64,
 }
 
 impl Amounts {
@@ -24,10 +24,10 @@ impl Amounts {
         let in_memory = |qshares: u64| qshares.saturating_mul(quantum_mb);
         let is_fair = policy == Policy::FairShare;
         Amounts {
-            demand_mb: in_memory(account.wanted),
-            fair_share_mb: is_fair.then(|| in_memory(account.fair_share())),
-            target_mb: in_memory(account.given),
-            held_mb: in_memory(account.held),
+            demand: in_memory(account.wanted),
+            fair_share: is_fair.then(|| in_memory(account.fair_share())),
+            target: in_memory(account.given),
+            held: in_memory(account.held),
         }
     }
 
@@ -41,19 +41,19 @@ impl Amounts {
 
     /// Both together.
     pub(super) fn and(self, other: Amounts) -> Amounts {
-        let fair_shares = [self.fair_share_mb, other.fair_share_mb].into_iter().flatten();
+        let fair_shares = [self.fair_share, other.fair_share].into_iter().flatten();
         Amounts {
-            demand_mb: self.demand_mb + other.demand_mb,
-            fair_share_mb: fair_shares.reduce(|one, other| one + other),
-            target_mb: self.target_mb + other.target_mb,
-            held_mb: self.held_mb + other.held_mb,
+            demand: self.demand + other.demand,
+            fair_share: fair_shares.reduce(|one, other| one + other),
+            target: self.target + other.target,
+            held: self.held + other.held,
         }
     }
 
     /// A cell for each of [`HEADINGS`].
     pub(super) fn cells(self) -> [String; 4] {
-        let fair_share = self.fair_share_mb.map_or_else(|| "-".to_owned(), memory);
-        [memory(self.demand_mb), fair_share, memory(self.target_mb), memory(self.held_mb)]
+        let fair_share = self.fair_share.map_or_else(|| "-".to_owned(), memory);
+        [memory(self.demand), fair_share, memory(self.target), memory(self.held)]
     }
 }
 

@@ -71,12 +71,17 @@ pub(super) struct Look {
     pub is_wide: bool,
     /// No headings.
     pub no_header: bool,
-    /// On a terminal too narrow for sentences in columns.
-    pub is_narrow: bool,
     /// How many characters a line of a table may have; any number where none is given.
     pub width: Option<usize>,
     /// States and reasons in colour.
     pub has_colour: bool,
+}
+
+impl Look {
+    /// Whether the terminal is too narrow for sentences in columns.
+    pub fn is_narrow(self) -> bool {
+        self.width.is_some_and(|width| width < SENTENCES)
+    }
 }
 
 /// A narrower terminal is too narrow for sentences in columns.
@@ -145,14 +150,8 @@ fn is_for_programs(format: Format) -> bool {
 /// Shows `answer` once.
 fn show<A: Answer>(answer: &A, asking: &Asking) -> io::Result<Reader> {
     let width = width();
-    let is_narrow = width.is_some_and(|width| width < SENTENCES);
-    let look = Look {
-        is_wide: false,
-        no_header: asking.no_header,
-        is_narrow,
-        width,
-        has_colour: has_colour(),
-    };
+    let look =
+        Look { is_wide: false, no_header: asking.no_header, width, has_colour: has_colour() };
     let text = match asking.format() {
         Format::Json => serde_json::to_string_pretty(answer)?,
         Format::Jsonl => {
@@ -165,9 +164,7 @@ fn show<A: Answer>(answer: &A, asking: &Asking) -> io::Result<Reader> {
             let names = answer.entries().iter().map(|entry| plain(&A::name(entry)));
             names.collect::<Vec<_>>().join("\n")
         }
-        Format::Wide => {
-            answer.render(Look { is_wide: true, is_narrow: false, width: None, ..look })
-        }
+        Format::Wide => answer.render(Look { is_wide: true, width: None, ..look }),
         Format::Table => match width {
             Some(width) => narrowed(&answer.render(look), width),
             None => answer.render(look),

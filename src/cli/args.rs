@@ -235,7 +235,8 @@ pub(super) fn parse_url(text: &str) -> Result<Url, String> {
     let text = match text {
         path if path.starts_with('/') => format!("unix://{path}"),
         address if address.contains("://") => address.to_owned(),
-        address => format!("http://{address}"),
+        // What needs TLS says so.
+        address => ["http", address].join("://"),
     };
     let url: Url = text.parse().map_err(|error| format!("{error}; {FORMS}"))?;
     match url.scheme() {

@@ -32,9 +32,9 @@ pub fn ask<T: Serialize>(
     }
     // What a program reads on standard output is the outcome alone.
     if as_json {
-        complain(&render(preview))
+        complain(&render(preview));
     } else {
-        print(&render(preview))?
+        print(&render(preview))?;
     }
     let mut error = io::stderr().lock();
     write!(error, "proceed? [y/N] ")?;

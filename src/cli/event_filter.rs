@@ -104,10 +104,8 @@ mod tests {
         let left = |kinds: &[EventKind], jobs: &[u64], nodes: &[&str]| {
             let nodes = nodes.iter().map(ToString::to_string).collect();
             let filter = EventFilter { kinds: kinds.to_vec(), jobs: jobs.to_vec(), nodes };
-            match filter.only(event.clone()).map(|event| event.what) {
-                Some(Happening::Added { shares }) => shares.len(),
-                _ => 0,
-            }
+            let left = filter.only(event.clone()).map(|event| event.what);
+            if let Some(Happening::Added { shares }) = left { shares.len() } else { 0 }
         };
         assert_eq!(left(&[], &[], &[]), 3);
         assert_eq!(left(&[], &[1], &[]), 2);

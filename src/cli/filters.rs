@@ -133,8 +133,9 @@ impl JobFilter {
     }
 
     fn is_wanted(&self, job: &JobInfo, nodes: Option<&[String]>) -> bool {
-        let is_one_of =
-            |words: &[String], word: &str| words.is_empty() || words.iter().any(|one| one == word);
+        let is_one_of = |words: &[String], word: &str| {
+            words.is_empty() || words.iter().any(|one| one.eq_ignore_ascii_case(word))
+        };
         let code = job.reason.as_ref().map_or("", |reason| reason.code.as_str());
         is_one_of(&self.state, job.state())
             && is_one_of(&self.reason, code)

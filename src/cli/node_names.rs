@@ -67,19 +67,17 @@ pub(super) fn among(all: NodeList, lists: &[String]) -> Result<NodeList, Failure
 pub(super) fn selected(all: NodeList, lists: &[String]) -> Result<NodeList, Failure> {
     let known: BTreeSet<&str> = all.nodes.iter().map(|node| node.name.as_str()).collect();
     let names = names_in(lists)?;
-    let is_known = |name: &&str| match is_pattern(name) {
-        true => known.iter().any(|node| fits(name, node)),
-        false => known.contains(name),
+    let is_known = |name: &&str| {
+        known.contains(name) || is_pattern(name) && known.iter().any(|node| fits(name, node))
     };
     let unknown: Vec<&str> =
         names.iter().map(String::as_str).filter(|name| !is_known(name)).collect();
     if let Some(first) = unknown.first() {
         let hint = nearest(first, known.iter().copied()).filter(|_| !is_pattern(first));
         let hint = hint.map(|near| format!(", did you mean `{near}`?")).unwrap_or_default();
-        let folded = match unknown.iter().any(|name| is_pattern(name)) {
-            true => unknown.join(" "),
-            false => fold_hostlist(unknown.iter().copied()),
-        };
+        let has_pattern = unknown.iter().any(|name| is_pattern(name));
+        let folded =
+            if has_pattern { unknown.join(" ") } else { fold_hostlist(unknown.iter().copied()) };
         let message = format!(
             "no node {} has reported{hint}; `apportion nodes` lists those there are",
             plain(&folded)

@@ -286,7 +286,7 @@ fn render_wide(list: &NodeList, limits: &BTreeMap<String, &'static str>, look: L
         Left("POOL"),
         Left("STATE"),
         Right("MEMORY"),
-        Right("QSHARE"),
+        Right("QUANTUM"),
         Right("QSHARES"),
         Right("USED"),
         Right("FREE"),

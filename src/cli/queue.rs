@@ -77,7 +77,7 @@ fn render(page: &JobPage, now_ms: u64, selects: bool, look: Look) -> String {
             "No jobs. The orchestrator publishes them with PUT /v1/publication.".to_owned()
         };
     }
-    if look.is_narrow {
+    if look.is_narrow() {
         return render_narrow(page, now_ms, look);
     }
     let columns = [
@@ -227,7 +227,7 @@ mod tests {
         let page = JobPage { cycle: 3, jobs, next: None };
         assert_snapshot!(render(&page, 7_501_000, false, Look::default()));
         assert_snapshot!(render_wide(&page, 7_501_000, Look::default()));
-        let narrow = Look { is_narrow: true, ..Look::default() };
+        let narrow = Look { width: Some(100), ..Look::default() };
         assert_snapshot!(render(&page, 7_501_000, false, narrow));
     }
 

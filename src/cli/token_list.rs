@@ -71,26 +71,29 @@ impl Token {
     }
 }
 
+/// The file of tokens that the configuration names.
+fn configured(args: &List) -> Result<PathBuf, Failure> {
+    let path = locate(args.config.as_deref());
+    let (_, config) = load(&path, &[], Exit::Refused)?;
+    config.daemon.access.tokens.ok_or_else(|| {
+        let message = format!(
+            "{} names no file of tokens (daemon.access.tokens): on this machine, all users may do everything; \
+             `apportion token new` makes a token",
+            path.display()
+        );
+        Failure::new(Exit::NotFound, message)
+    })
+}
+
 /// Lists the tokens as they are at `now`.
 ///
 /// # Errors
 ///
 /// If there is no such file, or it is wrong.
 pub(super) fn run(args: &List, now: Timestamp) -> Result<(), Failure> {
-    let file = match &args.file {
-        Some(file) => file.clone(),
-        None => {
-            let path = locate(args.config.as_deref());
-            let (_, config) = load(&path, &[], Exit::Refused)?;
-            config.daemon.access.tokens.ok_or_else(|| {
-                let message = format!(
-                    "{} names no file of tokens (daemon.access.tokens): on this machine, all users may do \
-                     everything; `apportion token new` makes a token",
-                    path.display()
-                );
-                Failure::new(Exit::NotFound, message)
-            })?
-        }
+    let file = match args.file.clone() {
+        Some(file) => file,
+        None => configured(args)?,
     };
     let tokens = TokenFile::read(&file)?;
     let mut list: Vec<Token> = tokens.entries().map(|entry| Token::of(entry, now)).collect();
