@@ -6,5 +6,6 @@ mod commands;
 mod config;
 mod demo;
 mod ducc;
+mod habits;
 #[path = "../support/mod.rs"]
 mod support;

@@ -3,13 +3,11 @@
 
 #![expect(clippy::unwrap_used, reason = "a test's panic is its failure")]
 
-#[path = "support/daemon.rs"]
-mod daemon;
-
+use crate::support::daemon;
 use std::path::Path;
 use std::process::Command;
 
-use daemon::{CONFIG, Daemon, job};
+use crate::support::daemon::{CONFIG, Daemon, job};
 use serde_json::Value;
 use tempfile::TempDir;
 
