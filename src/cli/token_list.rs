@@ -12,7 +12,7 @@ use super::output::show;
 use super::settings::{load, locate};
 use super::table::Column::Left;
 use super::table::table;
-use crate::access::{Nodes, TokenEntry, TokenFile};
+use crate::auth::{NodeScope, TokenEntry, TokenFile};
 use crate::model::fold_hostlist;
 
 pub(super) const EXAMPLES: &str = "\
@@ -55,9 +55,9 @@ struct Token {
 impl Token {
     fn of(entry: &TokenEntry, now: Timestamp) -> Token {
         let nodes = match &entry.nodes {
-            Nodes::All => Some("*".to_owned()),
-            Nodes::Only(names) if names.is_empty() => None,
-            Nodes::Only(names) => Some(fold_hostlist(names.iter().map(String::as_str))),
+            NodeScope::All => Some("*".to_owned()),
+            NodeScope::Only(names) if names.is_empty() => None,
+            NodeScope::Only(names) => Some(fold_hostlist(names.iter().map(String::as_str))),
         };
         let is_over = entry.until.is_some_and(|until| until <= now);
         Token {

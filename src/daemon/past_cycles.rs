@@ -270,7 +270,7 @@ fn computed(mut replay: Replay, past: PastCycle) -> Result<(Replay, View), Stuck
     }));
     match outcome {
         Ok(view) => Ok(view?),
-        Err(panic) => Err(Stuck::Unreadable(super::message_of(panic.as_ref()))),
+        Err(panic) => Err(Stuck::Unreadable(super::error::message_of(panic.as_ref()))),
     }
 }
 

@@ -9,7 +9,7 @@ use axum::response::{IntoResponse, Response};
 
 use super::frame::{Ask, Nothing, Page, PageError, Site};
 use crate::api::Code;
-use crate::api::extract::PathPart;
+use crate::api::http::extract::PathPart;
 use crate::api::wire::Problem;
 
 /// A problem is a sentence or two; one that lists every fault of a body may be longer.

@@ -163,7 +163,7 @@ pub(super) fn is_arrangeable(
     }
     for line in waiting_for_good(ledger, group) {
         // A whole machine may be more than any arrangement leaves.
-        if line.class.policy == Policy::Reserve {
+        if line.class.policy == ClassPolicy::Reserve {
             return false;
         }
         for _ in line.has()..line.report.given.0 {
