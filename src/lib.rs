@@ -38,6 +38,7 @@
 
 pub mod agent;
 pub mod api;
+pub mod audit;
 pub mod auth;
 pub mod bench;
 pub mod cli;

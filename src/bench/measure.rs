@@ -10,6 +10,7 @@ use serde::Serialize;
 use super::bare;
 use super::process::MeasuredProcess;
 use super::times::{DurationSpread, median, milliseconds, ratio};
+use crate::audit;
 use crate::converter::update_from;
 use crate::engine;
 use crate::model::{SharePhase, count};
@@ -98,7 +99,7 @@ impl Played {
         let cycle = median(self.cycles.clone());
         let bare = bare::pass(&planned.snapshot, clock);
         let parts_ms = self.parts(planned, clock);
-        let findings = engine::audit(&planned.snapshot, &planned.schedule);
+        let findings = audit::audit(&planned.snapshot, &planned.schedule);
         let (nodes, jobs) = (&self.view.nodes, &self.view.jobs);
         let held = |state: &SharePhase| *state == SharePhase::Held;
         let states = nodes.iter().flat_map(|node| node.shares.iter().map(|share| &share.3));

@@ -80,8 +80,9 @@ pub fn publications(shape: &ClusterShape) -> [CheckedPublication; 2] {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::audit::audit;
     use crate::converter::events_between;
-    use crate::engine::{audit, plan};
+    use crate::engine::plan;
     use crate::model::{Mebibytes, Quantum, count};
     use crate::scheduler::SchedulerEvent;
 

@@ -22,9 +22,10 @@ use super::record;
 use super::resume::{Resumed, resume};
 use super::watch::Watch;
 use crate::api::{AbsentWork, Board, CycleTimes, Hearing, Published, Request, ScheduleText};
+use crate::audit;
 use crate::auth::Actor;
 use crate::config::Config;
-use crate::engine::{self, Effort};
+use crate::engine::Effort;
 use crate::journal::{Clerk, open};
 use crate::model::{Name, ShareId, Steps, count};
 use crate::scheduler::{
@@ -462,7 +463,7 @@ impl SchedulerTask {
     fn audited(&self, view: &View) -> Option<Vec<String>> {
         let is_due = cfg!(debug_assertions) || view.cycle.is_multiple_of(self.audit_every);
         let planned = view.planned.as_ref().filter(|_| is_due)?;
-        let findings = engine::audit_with(
+        let findings = audit::audit_with(
             &planned.snapshot,
             &planned.schedule,
             &Effort::told(self.steps.clone()),

@@ -429,7 +429,7 @@ fn place_in(jobs: &[JobDraft], by_number: &[usize], job: JobId) -> Option<usize>
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::engine::audit::tests::{ANN, BOB, FAIR, FIXED, Scene};
+    use crate::audit::tests::{ANN, BOB, FAIR, FIXED, Scene};
     use crate::model::SharePhase;
 
     /// A node of 4: the class and number of the processes on it, and if a process is terminating.

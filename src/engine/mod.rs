@@ -4,7 +4,6 @@
 //! touches storage or fails; work that it could not do is a line in the schedule's report.
 #![doc = include_str!("README.md")]
 
-pub mod audit;
 mod cap;
 mod draft;
 mod effort;
@@ -22,7 +21,6 @@ mod shares;
 mod snapshot;
 mod what_of;
 
-pub use audit::{audit, audit_with};
 pub use effort::Effort;
 pub use phases::{IdealCluster, Planning};
 pub use preempt::{MEMORY_AFTER, is_steady};

@@ -116,7 +116,7 @@ impl IdealCluster<'_, '_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::engine::audit::tests::{ANN, BOB, FAIR, FIXED, Scene};
+    use crate::audit::tests::{ANN, BOB, FAIR, FIXED, Scene};
     use crate::engine::plan;
 
     /// The example of the design. Whole nodes of 1, 1, 3 and four of 4. Three more nodes have 1, 2

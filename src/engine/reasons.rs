@@ -219,7 +219,7 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
-    use crate::engine::audit::tests::{ANN, BOB, FAIR, FIXED, Scene};
+    use crate::audit::tests::{ANN, BOB, FAIR, FIXED, Scene};
     use crate::engine::plan;
     use crate::model::Order;
 

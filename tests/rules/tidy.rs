@@ -11,7 +11,13 @@ const FORBIDDEN: &[(&str, &[&str])] = &[
         "src/model/",
         &["crate::engine", "crate::scheduler", "crate::converter", "serde", "Serialize"],
     ),
-    ("src/engine/", &["crate::scheduler", "crate::converter", "crate::sim"]),
+    ("src/engine/", &["crate::audit", "crate::scheduler", "crate::converter", "crate::sim"]),
+    // A second opinion shares the data of the engine and none of its steps.
+    (
+        "src/audit/",
+        &["engine::plan", "engine::preempt", "engine::Planning", "crate::scheduler", "crate::sim"],
+    ),
+    ("src/audit/", PURE),
     ("src/scheduler/", &["crate::converter", "crate::sim"]),
     ("src/converter/", &["crate::sim", "serde"]),
     // The pure layers neither wait, read a clock, draw lots, do I/O, nor know who is outside.
@@ -23,6 +29,7 @@ const FORBIDDEN: &[(&str, &[&str])] = &[
     ("src/journal/", &["crate::converter", "crate::sim", "HashMap", "HashSet"]),
     // Decisions must not iterate over collections with an accidental order.
     ("src/engine/", &["HashMap", "HashSet", "f32", "f64"]),
+    ("src/audit/", &["HashMap", "HashSet", "f32", "f64"]),
     ("src/scheduler/", &["HashMap", "HashSet", "f32", "f64"]),
     (
         "src/sim/",

@@ -6,7 +6,8 @@
 use std::collections::BTreeMap;
 
 use super::diary::Diary;
-use apportion::engine::{Effort, audit};
+use apportion::audit::audit;
+use apportion::engine::Effort;
 use apportion::journal::{Replay, seal_books};
 use apportion::model::{
     CapRules, ClassPolicy, JobFacts, JobId, JobKind, JobSpec, Mebibytes, NodeReport, Nodepool,

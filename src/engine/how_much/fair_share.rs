@@ -225,8 +225,9 @@ mod tests {
     use rand_chacha::ChaCha8Rng;
 
     use super::*;
-    use crate::engine::audit::tests::{ANN, BOB, FAIR, HEAVY, SUB, Scene};
-    use crate::engine::{audit, plan};
+    use crate::audit::audit;
+    use crate::audit::tests::{ANN, BOB, FAIR, HEAVY, SUB, Scene};
+    use crate::engine::plan;
     use crate::model::MachineIx;
 
     const INNER: ClassIx = ClassIx(3);

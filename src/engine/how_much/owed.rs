@@ -139,7 +139,7 @@ mod tests {
     use rand_chacha::ChaCha8Rng;
 
     use super::*;
-    use crate::engine::audit::tests::{ANN, BOB, FAIR, HEAVY, Scene};
+    use crate::audit::tests::{ANN, BOB, FAIR, HEAVY, Scene};
 
     /// Max-min by filling: each side has a weight and a demand. Sides that ask for less than their
     /// part are satisfied first; the rest share by weight.

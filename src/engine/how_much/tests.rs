@@ -3,9 +3,7 @@
 use std::sync::Arc;
 
 use super::how_much;
-use crate::engine::audit::tests::{
-    ANN, APART, BOB, FAIR, FIXED, HEAVY, LOW, RESERVE, SUB, Scene, TOP,
-};
+use crate::audit::tests::{ANN, APART, BOB, FAIR, FIXED, HEAVY, LOW, RESERVE, SUB, Scene, TOP};
 use crate::engine::draft::{CountRefusal, Draft};
 use crate::model::{
     ClassIx, JobId, JobKind, MachineIx, Mebibytes, Order, PoolIx, ProcessLimit, QShares, UserIx,

@@ -179,7 +179,7 @@ mod tests {
     use rand_chacha::ChaCha8Rng;
 
     use super::*;
-    use crate::engine::audit::tests::{ANN, APART, FAIR, FIXED, SUB, Scene, TOP};
+    use crate::audit::tests::{ANN, APART, FAIR, FIXED, SUB, Scene, TOP};
     use crate::engine::draft::Draft;
     use crate::engine::what_of::what_of;
     use crate::model::count;

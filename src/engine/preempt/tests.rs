@@ -13,7 +13,7 @@ use super::keeps::Keeps;
 use super::plan::{Cost, plan_on};
 use super::queue::Reclaim;
 use super::{arrangement, due, make_room_for};
-use crate::engine::audit::tests::{ANN, BOB, FAIR, FIXED, HEAVY, LOW, SUB, Scene, TOP};
+use crate::audit::tests::{ANN, BOB, FAIR, FIXED, HEAVY, LOW, SUB, Scene, TOP};
 use crate::engine::draft::Draft;
 use crate::engine::nodepool::OrdersWanted;
 use crate::engine::report::{CapBound, HeldBack};

@@ -260,7 +260,7 @@ mod tests {
 
     use super::super::Turn;
     use super::*;
-    use crate::engine::audit::tests::{ANN, BOB, FAIR, HEAVY, LOW, Scene};
+    use crate::audit::tests::{ANN, BOB, FAIR, HEAVY, LOW, Scene};
     use crate::engine::draft::Draft;
     use crate::model::Order;
 

@@ -1,7 +1,7 @@
 //! Lines of a document for the jobs at the end of a cycle.
 
 use super::document::{PlayedCycle, PlayedFinding, PlayedJob, PreemptedShare};
-use crate::engine;
+use crate::audit;
 use crate::model::Order;
 use crate::scheduler::{JobView, View, Waiting};
 use crate::sim::count;
@@ -12,7 +12,7 @@ pub(super) fn cycle(cycle: u64, mut jobs: Vec<PlayedJob>, view: &View) -> Played
     let Some(planned) = &view.planned else {
         return PlayedCycle { cycle, jobs, ..PlayedCycle::default() };
     };
-    let audit = engine::audit(&planned.snapshot, &planned.schedule)
+    let audit = audit::audit(&planned.snapshot, &planned.schedule)
         .into_iter()
         .map(|finding| PlayedFinding { rule: finding.rule.code(), detail: finding.detail })
         .collect();

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::suite::Suite;
 use super::{Clock, RunOutcome};
-use crate::engine;
+use crate::audit;
 use crate::model::{
     JobFacts, JobId, JobKind, JobSpec, MachineIx, Millis, NodeReport, ShareFacts, ShareId,
     SharePhase,
@@ -302,7 +302,7 @@ impl<'a> Driver<'a> {
         let Some(planned) = &view.planned else {
             return;
         };
-        for finding in engine::audit(&planned.snapshot, &planned.schedule) {
+        for finding in audit::audit(&planned.snapshot, &planned.schedule) {
             self.audit_findings += 1;
             if self.findings.len() < FINDINGS_KEPT {
                 self.findings.push(format!("at {} ms: {finding}", self.world.now()));

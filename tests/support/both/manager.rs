@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use apportion::api::wire::Schedule;
 use apportion::api::{AbsentWork, CycleTimes, Intake, Limits, Published, ScheduleText};
+use apportion::audit::audit;
 use apportion::converter::CheckedPublication;
-use apportion::engine::audit;
 use apportion::model::{
     CapRules, ClassPolicy, JobId, Mebibytes, Name, NodeReport, Nodepool, PoolIx, Quantum,
     ResourceClass, Settings, ShareFacts, ShareId, SharePhase, Topology,

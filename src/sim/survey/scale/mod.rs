@@ -15,7 +15,7 @@ use serde::Serialize;
 use self::cluster::{DrawnCluster, DrawnJob};
 use super::ending::{self, FinalState};
 use super::idle;
-use crate::engine;
+use crate::audit;
 use crate::model::{JobFacts, Millis, Order, ShareFacts, ShareId, SharePhase};
 use crate::scheduler::{JobView, NodeView, Scheduler, SchedulerEvent, ShareView, View};
 use crate::sim::count;
@@ -162,7 +162,7 @@ impl Outcome {
             figures.quiet_evictions += preempted;
         }
         if view.cycle.is_multiple_of(AUDITED_EVERY) {
-            let findings = engine::audit(&planned.snapshot, &planned.schedule);
+            let findings = audit::audit(&planned.snapshot, &planned.schedule);
             figures.audited_cycles += 1;
             figures.audit_findings += count(findings.len());
             let left = FINDINGS_KEPT.saturating_sub(self.findings.len());

@@ -42,7 +42,7 @@ mod turns;
 
 pub use finding::{Finding, Rule};
 
-use super::{Effort, Schedule, Snapshot};
+use crate::engine::{Effort, Schedule, Snapshot};
 use ledger::Ledger;
 
 /// Check of a rule; appends its findings.

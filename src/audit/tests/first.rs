@@ -1,8 +1,8 @@
 //! Jobs that are owed a first process, and jobs that could have a process.
 
 use super::*;
-use crate::engine::audit::arrange::{Moves, TRIES, is_arrangeable};
-use crate::engine::audit::ledger::Ledger;
+use crate::audit::arrange::{Moves, TRIES, is_arrangeable};
+use crate::audit::ledger::Ledger;
 
 const CID: UserIx = UserIx(2);
 

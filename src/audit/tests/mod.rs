@@ -28,24 +28,24 @@ use crate::model::{
     ShareFacts, ShareId, SharePhase, Topology, UserIx,
 };
 
-pub(in crate::engine) const TOP: PoolIx = PoolIx(0);
+pub(crate) const TOP: PoolIx = PoolIx(0);
 /// Lies in `TOP`.
-pub(in crate::engine) const SUB: PoolIx = PoolIx(1);
+pub(crate) const SUB: PoolIx = PoolIx(1);
 /// A tree of its own.
-pub(in crate::engine) const APART: PoolIx = PoolIx(2);
+pub(crate) const APART: PoolIx = PoolIx(2);
 
-pub(in crate::engine) const FAIR: ClassIx = ClassIx(0);
+pub(crate) const FAIR: ClassIx = ClassIx(0);
 /// Like `FAIR`, with twice the weight.
-pub(in crate::engine) const HEAVY: ClassIx = ClassIx(1);
+pub(crate) const HEAVY: ClassIx = ClassIx(1);
 /// Like `FAIR`, with lower priority.
-pub(in crate::engine) const LOW: ClassIx = ClassIx(2);
+pub(crate) const LOW: ClassIx = ClassIx(2);
 /// Like `FAIR`, in `SUB`.
 const INNER: ClassIx = ClassIx(3);
-pub(in crate::engine) const FIXED: ClassIx = ClassIx(4);
-pub(in crate::engine) const RESERVE: ClassIx = ClassIx(5);
+pub(crate) const FIXED: ClassIx = ClassIx(4);
+pub(crate) const RESERVE: ClassIx = ClassIx(5);
 
-pub(in crate::engine) const ANN: UserIx = UserIx(0);
-pub(in crate::engine) const BOB: UserIx = UserIx(1);
+pub(crate) const ANN: UserIx = UserIx(0);
+pub(crate) const BOB: UserIx = UserIx(1);
 
 const FREE_GROWTH: CapRules = CapRules {
     initialization_cap: 0,
@@ -59,8 +59,8 @@ const FREE_GROWTH: CapRules = CapRules {
 /// has plus what is promised, unless set by `count`.
 ///
 /// Parts of the planner have their tests begin with such a snapshot, too.
-pub(in crate::engine) struct Scene {
-    pub(in crate::engine) snapshot: Snapshot,
+pub(crate) struct Scene {
+    pub(crate) snapshot: Snapshot,
     schedule: Schedule,
     given: BTreeMap<JobId, u64>,
     deserved: BTreeMap<JobId, u64>,
@@ -68,7 +68,7 @@ pub(in crate::engine) struct Scene {
 
 impl Scene {
     /// Nodes of these orders, in `TOP`.
-    pub(in crate::engine) fn new(orders: &[u64]) -> Scene {
+    pub(crate) fn new(orders: &[u64]) -> Scene {
         let machines = orders.iter().enumerate().map(|(ix, &order)| machine(ix, order));
         let snapshot = Snapshot {
             cycle: 100,
@@ -85,13 +85,7 @@ impl Scene {
     }
 
     /// Adds a job of order `nshare` with work for `work` processes.
-    pub(in crate::engine) fn job(
-        &mut self,
-        user: UserIx,
-        class: ClassIx,
-        nshare: u32,
-        work: u64,
-    ) -> JobId {
+    pub(crate) fn job(&mut self, user: UserIx, class: ClassIx, nshare: u32, work: u64) -> JobId {
         let id = JobId(u64::try_from(self.snapshot.jobs.len()).unwrap() + 1);
         self.jobs().push(Arc::new(Job {
             id,
@@ -118,7 +112,7 @@ impl Scene {
     }
 
     /// Adds a job like [`Scene::job`], with `held` shares on node `on`.
-    pub(in crate::engine) fn running(
+    pub(crate) fn running(
         &mut self,
         (user, class): (UserIx, ClassIx),
         nshare: u32,
@@ -130,7 +124,7 @@ impl Scene {
         id
     }
 
-    pub(in crate::engine) fn hold(&mut self, id: JobId, held: u64, on: usize) {
+    pub(crate) fn hold(&mut self, id: JobId, held: u64, on: usize) {
         for number in 0..held {
             let job = self.edit(id);
             let size = job.order;
@@ -144,7 +138,7 @@ impl Scene {
         }
     }
 
-    pub(in crate::engine) fn edit(&mut self, id: JobId) -> &mut Job {
+    pub(crate) fn edit(&mut self, id: JobId) -> &mut Job {
         Arc::make_mut(self.jobs().iter_mut().find(|job| job.id == id).unwrap())
     }
 
@@ -152,11 +146,11 @@ impl Scene {
         Arc::make_mut(&mut self.snapshot.jobs)
     }
 
-    pub(in crate::engine) fn machine(&mut self, ix: usize) -> &mut Machine {
+    pub(crate) fn machine(&mut self, ix: usize) -> &mut Machine {
         &mut Arc::make_mut(&mut self.snapshot.machines)[ix]
     }
 
-    pub(in crate::engine) fn settings(&mut self) -> &mut Settings {
+    pub(crate) fn settings(&mut self) -> &mut Settings {
         &mut Arc::make_mut(&mut self.snapshot.topology).settings
     }
 
