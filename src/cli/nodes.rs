@@ -189,13 +189,13 @@ fn card(node: &NodeInfo, look: Look) -> String {
     let mut lines = vec![
         format!("{} in pool {}: {}", plain(&node.name), plain(&node.pool), states(node)),
         format!(
-            "memory:   {}, scheduled as {} of {}",
+            "memory:   {}, of which {} is shared out, in pieces of {}",
             memory(node.memory_mb),
-            counted(node.order, "qshare"),
+            in_memory(node.order),
             memory(node.quantum_mb)
         ),
-        format!("taken:    {} ({})", counted(node.used, "qshare"), in_memory(node.used)),
-        format!("free:     {} ({})", counted(node.free, "qshare"), in_memory(node.free)),
+        format!("taken:    {}", in_memory(node.used)),
+        format!("free:     {}", in_memory(node.free)),
     ];
     let note = plain(&notes(node));
     if !note.is_empty() {

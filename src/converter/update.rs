@@ -6,7 +6,7 @@
 
 use crate::engine::Reason;
 use crate::model::{
-    JobId, JobKind, Mebibytes, Name, Order, QShares, ShareId, SharePhase, counted, span,
+    JobId, JobKind, Mebibytes, Name, Order, QShares, Quantum, ShareId, SharePhase, counted, span,
 };
 use crate::scheduler::{
     HeldBack, JobDisposition, JobView, Refusal, Removal, ShareView, View, Waiting,
@@ -93,7 +93,7 @@ pub fn update_of(job: &JobView) -> JobUpdate {
         shares: job.shares.iter().map(assigned).collect(),
         added: job.shares.iter().filter(is_new).map(assigned).collect(),
         removed: job.shares.iter().chain(&job.purged).filter_map(removed).collect(),
-        reason: job.reason.as_ref().map(explain),
+        reason: job.reason.as_ref().map(|reason| explain(reason, job.quantum)),
     }
 }
 
@@ -116,15 +116,15 @@ fn removed(share: &ShareView) -> Option<ShareRemoval> {
     })
 }
 
-/// Explains why a job has less than it wants.
-pub fn explain(waiting: &Waiting) -> Explanation {
+/// Explains why a job has less than it wants, with amounts in memory where the job's quantum is known.
+pub fn explain(waiting: &Waiting, quantum: Option<Quantum>) -> Explanation {
     match waiting {
         Waiting::Refused(refusal) => {
             Explanation { code: refusal_code(refusal), sentence: refusal.to_string() }
         }
         Waiting::Engine(Reason::HeldBack(held_back)) => explain_held_back(*held_back),
         Waiting::Engine(reason) => {
-            Explanation { code: reason.code(), sentence: reason.to_string() }
+            Explanation { code: reason.code(), sentence: reason.sentence(quantum) }
         }
     }
 }
@@ -289,7 +289,7 @@ mod tests {
             (HeldBack::NextCycle, "next_cycle", ""),
         ];
         for (held_back, code, numbers) in cases {
-            let told = explain(&Waiting::Engine(Reason::HeldBack(held_back)));
+            let told = explain(&Waiting::Engine(Reason::HeldBack(held_back)), None);
             assert_eq!(told.code, code);
             let is_number = |word: &&str| word.starts_with(|c: char| c.is_ascii_digit());
             let words = told.sentence.split([' ', ';', ',']).filter(is_number);

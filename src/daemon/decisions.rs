@@ -29,7 +29,7 @@ pub fn log(before: &View, now: &View) {
 
 fn each(before: &View, now: &View, planned: &Planned) {
     let cycle = now.cycle;
-    let code = |job: &JobView| job.reason.as_ref().map(|reason| explain(reason).code);
+    let code = |job: &JobView| job.reason.as_ref().map(|reason| explain(reason, None).code);
     let before: HashMap<JobId, Option<&str>> =
         before.jobs.iter().map(|job| (job.id, code(job))).collect();
     let mut started: HashMap<JobId, u64> = HashMap::new();
@@ -58,9 +58,8 @@ fn each(before: &View, now: &View, planned: &Planned) {
             tracing::debug!(cycle, job = id, class, user, processes, held, "processes assigned");
         }
         let known = before.get(&job.id).copied().flatten();
-        if let Some(reason) =
-            job.reason.as_ref().map(explain).filter(|reason| known != Some(reason.code))
-        {
+        let reason = job.reason.as_ref().map(|reason| explain(reason, job.quantum));
+        if let Some(reason) = reason.filter(|reason| known != Some(reason.code)) {
             let (reason, why) = (reason.code, reason.sentence);
             tracing::debug!(
                 cycle,

@@ -3,7 +3,9 @@
 use std::fmt;
 use std::num::NonZeroU64;
 
-use crate::model::{JobId, Millis, NShares, Order, QShares, counted, floor_div};
+use crate::model::{
+    JobId, Millis, NShares, Order, QShares, Quantum, amount_text, counted, floor_div,
+};
 
 /// Milliseconds in a second.
 const SECOND: NonZeroU64 = NonZeroU64::new(1000).expect("not zero");
@@ -297,87 +299,82 @@ impl fmt::Display for CapBound {
     }
 }
 
-/// "1 qshare".
-fn qshares(amount: QShares) -> String {
-    counted(amount.0, "qshare")
-}
-
-/// "exactly 4 qshares", "4 to 6 qshares".
-pub fn exactly(asks: Order, most: QShares) -> String {
+/// "exactly 60 GB", "60 GB to 90 GB".
+pub fn exactly(quantum: Option<Quantum>, asks: Order, most: QShares) -> String {
     let asks = asks.qshares();
+    let text = |amount| amount_text(quantum, amount);
     if asks < most {
-        format!("{asks} to {}", qshares(most))
+        format!("{} to {}", text(asks), text(most))
     } else {
-        format!("exactly {}", qshares(asks))
+        format!("exactly {}", text(asks))
     }
 }
 
-/// "1 qshare is".
-fn are(amount: QShares) -> String {
-    format!("{} {}", qshares(amount), if amount == QShares(1) { "is" } else { "are" })
+impl Reason {
+    /// Returns the reason in words. Amounts are memory where the quantum is known, else qshares.
+    pub fn sentence(&self, quantum: Option<Quantum>) -> String {
+        let text = |amount: QShares| amount_text(quantum, amount);
+        match self {
+            Reason::Impossible { asks, largest } => format!(
+                "impossible: one process needs {}, the largest node it may use has {}",
+                text(asks.qshares()),
+                text(*largest)
+            ),
+            Reason::NoSuchSize { asks, most, largest } => format!(
+                "impossible: there is no whole node of {}; the largest one it may use has {}",
+                exactly(quantum, *asks, *most),
+                text(*largest)
+            ),
+            Reason::NoMachineUp { asks, suitable } => {
+                format!("no node with {} is up; {suitable} would do", text(asks.qshares()))
+            }
+            Reason::OverAllotment { allotment, held, asks } => format!(
+                "over allotment: its user holds {} of {} and it asks for {} more",
+                text(*held),
+                text(*allotment),
+                text(*asks)
+            ),
+            Reason::Capped { bound, cap } => format!("held at {cap}: {bound}"),
+            // Without the fair share, which may be more than the job could use.
+            Reason::FairShareUsed { given, cap, .. } => {
+                format!("fair share used: its target is {given} of the {cap} it could use")
+            }
+            Reason::NothingLeft { left, asks } => format!(
+                "nothing left: higher priorities and fixed work leave {}, one process needs {}",
+                text(*left),
+                text(asks.qshares())
+            ),
+            Reason::WaitingForExits { promised } => format!(
+                "space for {promised} more was made; it starts when the terminating shares have exited"
+            ),
+            Reason::HeldBack(held_back) => held_back.to_string(),
+            Reason::Fragmented { given, free, largest_hole, asks } => format!(
+                "fragmented: its target is {given}, {} free but at most {} in one piece; one process needs {}, \
+                 and clearing a node would leave another job worse off",
+                is(quantum, *free),
+                text(*largest_hole),
+                text(asks.qshares())
+            ),
+        }
+    }
+}
+
+/// "15 GB is", "3 qshares are".
+fn is(quantum: Option<Quantum>, amount: QShares) -> String {
+    let is = if quantum.is_some() || amount == QShares(1) { "is" } else { "are" };
+    format!("{} {is}", amount_text(quantum, amount))
 }
 
 impl fmt::Display for Reason {
-    /// Writes a sentence in qshares and processes; the outer layers add memory where they know the
-    /// quantum.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Reason::Impossible { asks, largest } => {
-                write!(
-                    f,
-                    "impossible: one process needs {}, the largest machine it may use has {largest}",
-                    qshares(asks.qshares())
-                )
-            }
-            Reason::NoSuchSize { asks, most, largest } => {
-                write!(
-                    f,
-                    "impossible: there is no whole machine of {}; the largest one it may use has {largest}",
-                    exactly(*asks, *most)
-                )
-            }
-            Reason::NoMachineUp { asks, suitable } => {
-                write!(f, "no machine with {} is up; {suitable} would do", qshares(asks.qshares()))
-            }
-            Reason::OverAllotment { allotment, held, asks } => {
-                write!(
-                    f,
-                    "over allotment: its user holds {held} of {} and it asks for {asks} more",
-                    qshares(*allotment)
-                )
-            }
-            Reason::Capped { bound, cap } => write!(f, "held at {cap}: {bound}"),
-            // Without what it deserves, which may be more than it could use.
-            Reason::FairShareUsed { given, cap, .. } => {
-                write!(f, "fair share used: its target is {given} of the {cap} it could use")
-            }
-            Reason::NothingLeft { left, asks } => {
-                write!(
-                    f,
-                    "nothing left: higher priorities and fixed work leave {}, one process needs {asks}",
-                    qshares(*left)
-                )
-            }
-            Reason::WaitingForExits { promised } => {
-                write!(
-                    f,
-                    "room for {promised} more was made; it starts when the shares that leave are confirmed gone"
-                )
-            }
-            Reason::HeldBack(held_back) => held_back.fmt(f),
-            Reason::Fragmented { given, free, largest_hole, asks } => write!(
-                f,
-                "fragmented: its target is {given}, {} free but at most {largest_hole} in one piece; one process needs \
-                 {asks}, and clearing a machine would leave another job worse off",
-                are(*free)
-            ),
-        }
+        f.write_str(&self.sentence(None))
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::model::Mebibytes;
 
     fn order(order: u32) -> Order {
         Order::new(order).unwrap()
@@ -398,13 +395,13 @@ mod tests {
             (
                 Reason::NoSuchSize { asks, most: q(8), largest: q(9) },
                 "impossible",
-                ["7 to 8 qshares", "9"],
+                ["7 qshares to 8 qshares", "9"],
             ),
             (Reason::NoMachineUp { asks, suitable: 3 }, "no_machine_up", ["7", "3"]),
             (
                 Reason::OverAllotment { allotment: q(40), held: q(39), asks: q(7) },
                 "over_allotment",
-                ["39 of 40", "7"],
+                ["39 qshares of 40", "7"],
             ),
             (
                 Reason::FairShareUsed { given: n(4), cap: n(9), deserved: q(31) },
@@ -412,7 +409,7 @@ mod tests {
                 ["4 of the 9", "target is 4"],
             ),
             (Reason::NothingLeft { left: q(6), asks }, "nothing_left", ["6", "7"]),
-            (Reason::WaitingForExits { promised: n(2) }, "waiting_for_exits", ["2", "room"]),
+            (Reason::WaitingForExits { promised: n(2) }, "waiting_for_exits", ["2", "space"]),
             (
                 Reason::Fragmented { given: n(4), free: q(12), largest_hole: q(6), asks },
                 "fragmented",
@@ -430,6 +427,9 @@ mod tests {
             assert_eq!(reason.code(), code);
             let sentence = reason.to_string();
             assert!(numbers.iter().all(|number| sentence.contains(number)), "{sentence}");
+            let quantum = Quantum::new(Mebibytes(1024));
+            let sentence = reason.sentence(quantum);
+            assert!(!sentence.contains("qshare"), "{sentence}");
         }
     }
 

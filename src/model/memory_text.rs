@@ -1,5 +1,7 @@
 //! Amounts of memory as people read them.
 
+use super::units::{QShares, Quantum, counted};
+
 /// "700 MB", "1.5 GB", "15 GB", "2,070 GB", "12.5 TB", of so many MiB. Below 100 of a unit to the nearest tenth.
 pub fn memory_text(mebibytes: u64) -> String {
     match mebibytes {
@@ -17,6 +19,14 @@ fn in_units(parts: u64, unit: &str) -> String {
         (whole @ 0..100, tenth @ 1..) => format!("{whole}.{tenth} {unit}"),
         (whole @ 0..100, 0) => format!("{whole} {unit}"),
         _ => format!("{} {unit}", thousands(parts >> 10)),
+    }
+}
+
+/// An amount in memory of this quantum, "105 GB"; in qshares if the quantum is not known.
+pub fn amount_text(quantum: Option<Quantum>, amount: QShares) -> String {
+    match quantum {
+        Some(quantum) => memory_text(quantum.memory_of(amount).0),
+        None => counted(amount.0, "qshare"),
     }
 }
 

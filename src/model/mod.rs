@@ -45,7 +45,7 @@ pub use hostlist::{HostListError, MAX_HOSTS, expand_hostlist, fold_hostlist};
 pub use ids::{ClassIx, JobId, MachineIx, PoolIx, ShareId, UserIx};
 pub use job::{JobFacts, JobKind, JobSpec, ProcessLimit};
 pub use machine::{MachineState, NodeReport};
-pub use memory_text::{memory_text, thousands};
+pub use memory_text::{amount_text, memory_text, thousands};
 pub use names::{Name, nearest};
 pub use sealed::Sealed;
 pub use share::{ShareFacts, SharePhase};

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use crate::api::wire::{Holder, NodeTally, NodeVerdict, Verdict};
 use crate::model::{
-    ClassPolicy, JobId, JobKind, MachineState, Mebibytes, Name, Order, QShares, Quantum,
-    ResourceClass, SharePhase, Topology, counted, floor_div,
+    ClassPolicy, JobId, JobKind, MachineState, Name, Order, QShares, ResourceClass, SharePhase,
+    Topology, amount_text, floor_div,
 };
 use crate::scheduler::{JobView, NodeView, View};
 
@@ -191,10 +191,11 @@ impl<'a> Eyes<'a> {
     }
 
     fn sentence(&self, node: &NodeView, verdict: Verdict) -> String {
-        let (needs, free, order) = (self.needs(), free(node), node.order);
+        let text = |amount: QShares| amount_text(Some(node.quantum), amount);
+        let (needs, free, all) = (text(self.needs()), text(free(node)), text(node.order));
         let leaving = match leaving(node) {
             QShares(0) => String::new(),
-            leaving => format!(", {leaving} more are leaving"),
+            leaving => format!(", {} more is terminating", text(leaving)),
         };
         let promised = self.promised.get(node.name.as_str()).copied().unwrap_or_default();
         match verdict {
@@ -204,13 +205,10 @@ impl<'a> Eyes<'a> {
             Verdict::NotAskedFor => "not among the nodes that it asks for".to_owned(),
             Verdict::Awaited => "not heard of since the daemon started".to_owned(),
             Verdict::TooSmall if self.is_for_whole_machine() => {
-                format!(
-                    "has {}; a whole machine of {needs} is asked for",
-                    counted(order.0, "qshare")
-                )
+                format!("has {all}; a whole node of {needs} is asked for")
             }
             Verdict::TooSmall => {
-                format!("has {}, one process needs {needs}", counted(order.0, "qshare"))
+                format!("has {all}, one process needs {needs}")
             }
             Verdict::Dead => format!("silent for {} heartbeats", node.missed),
             Verdict::VariedOff => match &node.vary_off_reason {
@@ -222,20 +220,19 @@ impl<'a> Eyes<'a> {
                 "holds shares that configuration no longer allows; it gets work when they are gone"
                     .to_owned()
             }
-            Verdict::BeingCleared => format!(
-                "{} qshares are kept for it; {free} of {order} are free{leaving}",
-                promised.to_it
-            ),
+            Verdict::BeingCleared => {
+                format!("{} is kept for it; {free} of {all} is free{leaving}", text(promised.to_it))
+            }
             Verdict::Full if self.is_for_whole_machine() => {
-                format!("{free} of {order} qshares free{leaving}, all of them are asked for")
+                format!("{free} of {all} free{leaving}, all of it is asked for")
             }
             Verdict::Full => {
-                format!("{free} of {order} qshares free{leaving}, one process needs {needs}")
+                format!("{free} of {all} free{leaving}, one process needs {needs}")
             }
             Verdict::Promised => {
-                format!("{free} of {order} qshares free, {} kept for others", promised.to_others)
+                format!("{free} of {all} free, {} kept for others", text(promised.to_others))
             }
-            Verdict::HasRoom => format!("{free} of {order} qshares free"),
+            Verdict::HasRoom => format!("{free} of {all} free"),
         }
     }
 }
@@ -259,15 +256,4 @@ pub fn done_in(job: &JobView) -> Option<u64> {
     let time_per_item = job.facts.time_per_item.filter(|time| 0 < *time)?;
     let is_job = job.kind == JobKind::Job && job.facts.is_running;
     is_job.then(|| floor_div(job.facts.remaining.saturating_mul(time_per_item), at_work))
-}
-
-/// An amount of `quantum` as memory: "105 GB".
-pub fn memory(quantum: Option<Quantum>, amount: QShares) -> String {
-    match quantum {
-        Some(quantum) => {
-            let Mebibytes(memory) = quantum.memory_of(amount);
-            Mebibytes(memory).to_string()
-        }
-        None => counted(amount.0, "qshare"),
-    }
 }

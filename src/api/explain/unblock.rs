@@ -5,13 +5,13 @@
 
 use std::collections::BTreeMap;
 
-use crate::api::explain::node_fit::{Eyes, done_in, free, leaving, memory};
+use crate::api::explain::node_fit::{Eyes, done_in, free, leaving};
 use crate::api::explain::silent::SilentNodes;
 use crate::api::wire::{Estimate, Holder, Unblock, Verdict};
 use crate::engine::{CapBound, Reason};
 use crate::model::{
-    JobId, JobKind, NShares, Order, QShares, ResourceClass, SharePhase, ceil_div, counted,
-    fold_hostlist, span,
+    JobId, JobKind, NShares, Order, QShares, ResourceClass, SharePhase, amount_text, ceil_div,
+    counted, fold_hostlist, span,
 };
 use crate::scheduler::{HeldBack, JobView, NodeView, View, Waiting};
 
@@ -65,9 +65,9 @@ pub(in crate::api) fn change(sentence: String) -> Unblock {
 }
 
 fn impossible(job: &JobView, eyes: &Eyes<'_>, asks: Order, remedy: &str) -> Unblock {
-    let needs = memory(job.quantum, asks.qshares());
+    let needs = amount_text(job.quantum, asks.qshares());
     let has = |node: &NodeView| {
-        let has = memory(Some(node.quantum), node.order);
+        let has = amount_text(Some(node.quantum), node.order);
         format!("the largest node it may use, {}, has {has}", node.name)
     };
     let has = eyes.largest().map_or("there is no node that it may use".to_owned(), has);
@@ -113,7 +113,7 @@ fn over_allotment(view: &View, job: &JobView, too_much: QShares) -> Unblock {
     change(format!(
         "{} ends {} of work that cannot be preempted{of}, or the allotment is raised by as much",
         job.user,
-        memory(job.quantum, too_much)
+        amount_text(job.quantum, too_much)
     ))
 }
 
@@ -170,7 +170,8 @@ fn others(job: &JobView, holders: &[Holder]) -> Unblock {
         .iter()
         .take(NAMED)
         .map(|holder| {
-            format!("job {} of {} ({})", holder.job, holder.user, counted(holder.qshares, "qshare"))
+            let amount = amount_text(job.quantum, QShares(holder.qshares));
+            format!("job {} of {} ({amount})", holder.job, holder.user)
         })
         .collect();
     let instead = if job.kind == JobKind::Job { "need less" } else { "end" };
@@ -271,11 +272,15 @@ fn in_pieces(eyes: &Eyes<'_>, asks: Order, holders: &[Holder]) -> Unblock {
     let sentence = match nearest {
         None => "a node gets work again that is large enough".to_owned(),
         Some(node) => {
+            let text = |amount: QShares| amount_text(Some(node.quantum), amount);
             let (coming, lacks) = (coming(node), needs.saturating_sub(coming(node)));
             format!(
-                "processes end on one node; {} is nearest, with {coming} of the {needs} qshares one process \
-                 needs: {lacks} more have to go there",
-                node.name
+                "processes end on one node; {} is nearest, with {} of the {} that one process needs: \
+                 {} more has to go there",
+                node.name,
+                text(coming),
+                text(needs),
+                text(lacks)
             )
         }
     };

@@ -8,7 +8,7 @@ use crate::api::explain::unblock::unblock;
 use crate::api::wire::from_view::reason_of;
 use crate::api::wire::{Account, Bound, BoundBy, JobSums, Reason, Why, WhyBrief, WhySums};
 use crate::engine::{CapBound, Reason as Cause, exactly};
-use crate::model::{ClassPolicy, Order, QShares, counted, plural};
+use crate::model::{ClassPolicy, Order, QShares, amount_text, counted, plural};
 use crate::scheduler::{HeldBack, JobView, View, Waiting};
 
 /// Explains a job in a sentence.
@@ -121,6 +121,7 @@ fn why_sums(view: &View, job: &JobView, sums: JobSums) -> WhySums {
 /// Returns the limit that has to change before the job gets more.
 fn bound(job: &JobView, class: Option<&Account>, user: Option<&Account>) -> Bound {
     let told = |by, sentence: String| Bound { by, sentence };
+    let text = |amount: QShares| amount_text(job.quantum, amount);
     let cause = match &job.reason {
         None => return told(BoundBy::Nothing, "it has what it wants".to_owned()),
         Some(Waiting::Refused(refusal)) => return told(BoundBy::Refused, refusal.to_string()),
@@ -130,24 +131,31 @@ fn bound(job: &JobView, class: Option<&Account>, user: Option<&Account>) -> Boun
         Cause::Impossible { asks, largest } => told(
             BoundBy::Nodes,
             format!(
-                "a process needs {}, the largest node has {largest}",
-                counted(asks.get().into(), "qshare")
+                "a process needs {}, the largest node has {}",
+                text(asks.qshares()),
+                text(*largest)
             ),
         ),
         Cause::NoSuchSize { asks, most, .. } => told(
             BoundBy::Nodes,
-            format!("it needs a node of {}, and there is none", exactly(*asks, *most)),
+            format!("it needs a node of {}, and there is none", exactly(job.quantum, *asks, *most)),
         ),
         Cause::NoMachineUp { suitable, .. } => {
             told(BoundBy::Nodes, format!("{suitable} nodes would do, and none of them is up"))
         }
         Cause::OverAllotment { allotment, held, asks } => told(
             BoundBy::Allotment,
-            format!("{held} held and {asks} asked for are more than the {allotment} allotted"),
+            format!(
+                "{} held and {} asked for are more than the {} allotted",
+                text(*held),
+                text(*asks),
+                text(*allotment)
+            ),
         ),
         Cause::Capped { bound, cap } => told(BoundBy::Cap, capped(*bound, cap.0)),
         Cause::NothingLeft { left, asks } => {
-            told(BoundBy::Priority, format!("{left} qshares are left, a process needs {asks}"))
+            let (left, asks) = (text(*left), text(asks.qshares()));
+            told(BoundBy::Priority, format!("{left} is left, a process needs {asks}"))
         }
         Cause::FairShareUsed { .. } => share(job, class, user),
         Cause::HeldBack(held_back) => {
@@ -165,7 +173,10 @@ fn bound(job: &JobView, class: Option<&Account>, user: Option<&Account>) -> Boun
         Cause::Fragmented { free, largest_hole, asks, .. } => told(
             BoundBy::Room,
             format!(
-                "{free} qshares are free, {largest_hole} in one piece, and a process needs {asks}"
+                "{} is free, {} in one piece, and a process needs {}",
+                text(*free),
+                text(*largest_hole),
+                text(asks.qshares())
             ),
         ),
     }
@@ -179,30 +190,32 @@ fn capped(bound: CapBound, cap: u64) -> String {
 /// its class.
 fn share(job: &JobView, class: Option<&Account>, user: Option<&Account>) -> Bound {
     let order = job.order.map_or(QShares(0), Order::qshares).0;
+    let text = |amount: u64| amount_text(job.quantum, QShares(amount));
     let in_qshares = |nshares: u64| nshares.saturating_mul(order);
     let given = in_qshares(job.given.0);
     let own = in_qshares(job.cap.map_or(0, |cap| cap.nshares.0)).saturating_sub(given);
     let unmet = |account: &Account| account.wanted.saturating_sub(account.given);
     let of = |account: &Account| {
-        format!("to have {} of the {} qshares it could use", account.given, account.wanted)
+        format!("to have {} of the {} it could use", text(account.given), text(account.wanted))
     };
     match (class, user) {
         (_, Some(user)) if own < unmet(user) => Bound {
             by: BoundBy::JobShare,
             sentence: format!(
-                "user {} is {}, this job {given} of them, and other jobs of the user want more too",
+                "user {} is {}, this job {} of it, and other jobs of the user want more too",
                 job.user,
-                of(user)
+                of(user),
+                text(given)
             ),
         },
         (Some(class), Some(user)) if unmet(user) < unmet(class) => Bound {
             by: BoundBy::UserShare,
             sentence: format!(
-                "class {} is {}, user {} {} of them, and other users want more too",
+                "class {} is {}, user {} {} of it, and other users want more too",
                 job.class,
                 of(class),
                 job.user,
-                user.given
+                text(user.given)
             ),
         },
         (Some(class), _) => Bound {
@@ -211,7 +224,7 @@ fn share(job: &JobView, class: Option<&Account>, user: Option<&Account>) -> Boun
         },
         (None, _) => Bound {
             by: BoundBy::ClassShare,
-            sentence: format!("its target is {given} qshares, and others have the rest"),
+            sentence: format!("its target is {}, and others have the rest", text(given)),
         },
     }
 }

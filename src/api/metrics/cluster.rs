@@ -292,7 +292,7 @@ fn pending(view: &View) -> impl Iterator<Item = Sample<2, u64>> {
     let mut counts: BTreeMap<(String, &'static str), u64> = BTreeMap::new();
     for job in view.jobs.iter() {
         if let Some(reason) = &job.reason {
-            let labels = (class_label(view, job).to_owned(), explain(reason).code);
+            let labels = (class_label(view, job).to_owned(), explain(reason, None).code);
             *counts.entry(labels).or_default() += 1;
         }
     }

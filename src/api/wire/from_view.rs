@@ -8,6 +8,7 @@ use crate::api::wire;
 use crate::converter::{AssignedShare, Explanation, JobUpdate, ShareRemoval, explain, update_of};
 use crate::model::{
     ClassPolicy, JobId, JobKind, MachineState, Name, Order, QShares, ShareId, SharePhase,
+    amount_text,
 };
 use crate::scheduler::{
     Account, Cap, ClassView, JobDisposition, JobView, NodeView, Pictures, Removal, ShareView, View,
@@ -182,7 +183,7 @@ fn node_notes(node: &NodeView) -> Vec<String> {
     let is_overfull = has_reported && node.used > node.order;
     let placed: QShares = node.shares.iter().map(|(_, _, order, _)| order.qshares()).sum();
     let unplaced = node.used.saturating_sub(placed);
-    let are = if unplaced == QShares(1) { "qshare is" } else { "qshares are" };
+    let text = |amount: QShares| amount_text(Some(node.quantum), amount);
     let mut notes = Vec::new();
     if is_too_small && node.memory < quantum {
         notes.push(format!("unusable: {} is less than one quantum, {quantum}", node.memory));
@@ -195,13 +196,15 @@ fn node_notes(node: &NodeView) -> Vec<String> {
     }
     if unplaced != QShares(0) {
         notes.push(format!(
-            "{unplaced} {are} taken by processes nobody can place: of work that was refused, or shown here and issued elsewhere"
+            "{} is taken by processes that have no job here: their jobs were refused, or their shares were issued elsewhere",
+            text(unplaced)
         ));
     }
     if is_overfull {
         notes.push(format!(
-            "has {} qshares, but {} are in use; nothing is evicted for it",
-            node.order, node.used
+            "has {}, but {} is in use; nothing is evicted for it",
+            text(node.order),
+            text(node.used)
         ));
     }
     notes
@@ -260,7 +263,7 @@ impl wire::JobInfo {
 
 /// Returns the reason why the job has less than it wants, if it does.
 pub fn reason_of(job: &JobView) -> Option<wire::Reason> {
-    job.reason.as_ref().map(|reason| (&explain(reason)).into())
+    job.reason.as_ref().map(|reason| (&explain(reason, job.quantum)).into())
 }
 
 impl wire::JobSums {
