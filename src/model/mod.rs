@@ -4,25 +4,31 @@
 //!
 //! | word | means |
 //! |---|---|
+//! | node | a computer whose memory is shared out; `machine` in older names of the engine |
+//! | nodepool, top-level, subpool | a disjoint set of nodes, in a tree |
+//! | class | the rules for a kind of work: policy, weight, priority (a lower number goes first) |
+//! | job | what a user submits: batch, service, process or reservation; `work` on the wire |
+//! | process, share | what runs / its memory on a node: an nshare connected to a node and a job |
 //! | quantum | the smallest allocation, in MiB |
 //! | qshare | an *amount*: n quanta of memory |
-//! | nshare | a *count* of allocations of one order |
-//! | order | a *size class*: how many qshares a thing is made of, from 1 |
-//! | share | one nshare connected to one machine and one job |
-//! | machine / node | what we schedule on / what an agent reports |
-//! | nodepool, top-level, subpool | a disjoint set of machines, in a tree |
-//! | resource class | the rules for a kind of work |
-//! | cap | the most nshares a job could use now, were resources unbounded |
-//! | pure fair share | what a job deserves before bonus shares |
-//! | allotment | a user's ceiling on non-preemptable memory |
-//! | preempt / evict | taken back for fairness / for a fault or a change |
+//! | nshare | a *count* of shares of the same order |
+//! | order | a *size class*: the qshares of a process or a node, from 1 |
+//! | demand, cap | the most a job could use now / the same as a number of processes |
+//! | fair share | the part of a class, user or job before bonus shares |
+//! | target | what a cycle wants a job to have, in processes |
+//! | allotment | a user's ceiling on memory that cannot be preempted |
+//! | preempt, evict, lost | taken back for a named job / for a fault or a change / gone with its node |
+//! | terminating | between either of these and the confirmed exit; still takes its memory |
 //! | investment | work that would be lost with a share |
-//! | needy, wealth | below deserved *and* below the threshold / what a user holds |
+//! | needy, wealth | below fair share *and* below the threshold / what a user holds |
+//! | promise | space kept for a named job until it starts there |
 //! | resident, squatter | in its class's own pool / in a subpool of it |
 //! | vary off, vary on | out of scheduling by hand, and back |
 //! | blacklisted | holds shares that configuration no longer allows |
-//! | publication, update | all work, from the orchestrator / the schedule, to it |
-//! | cycle | one run of the engine |
+//! | quiet, idle | no change of demand or supply / no news of any job at all |
+//! | publication, schedule | all jobs, from the orchestrator / the shares of each, to it |
+//! | cycle, view | one run of the engine / what readers see of it |
+//! | store, journal, audit log | the database / inputs by cycle / acts of operators |
 
 mod class;
 mod hidden;

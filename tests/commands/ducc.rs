@@ -253,7 +253,7 @@ const MISTAKES: &[(&str, &str, &str, &str)] = &[
         "Nodepool main { }\nClass c { policy RESERVE; nodepool main; weight 3 }",
         "C025",
         ":2:49",
-        "means nothing",
+        "has no effect in class",
     ),
     (
         "Nodepool main { }\nKlass c { policy RESERVE; nodepool main }",

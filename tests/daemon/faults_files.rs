@@ -20,7 +20,7 @@ use sqlx::{ConnectOptions, Connection};
 
 /// Warnings of a daemon that does not trust its files.
 const WARNINGS: [&str; 5] = [
-    "the configuration is not the one that was in effect last",
+    "the configuration differs from the last in effect",
     "does not lead to the last state",
     "the record had come further than this",
     "the last schedule on record is not served",

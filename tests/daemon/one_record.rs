@@ -76,7 +76,7 @@ async fn a_record_with_two_names_admits_no_second_daemon() {
     with_nodes(&daemon, 1).await;
     fs::hard_link(folder.path().join("state.db"), other(folder.path())).unwrap();
     assert_eq!(act(&daemon, "n1").await, Some(StatusCode::OK), "it goes on");
-    daemon.logs("the record has other names").await;
+    daemon.logs("the database has other names").await;
     let second = Daemon::try_start(folder.path(), CONFIG, &other(folder.path()), &[]).unwrap();
     assert_eq!(second.end(30).await.expect("it ends").code(), Some(1));
     assert!(second.said().contains("names (hard links)"), "{}", second.said());

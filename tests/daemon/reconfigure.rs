@@ -323,7 +323,7 @@ async fn configurations_are_kept_and_can_be_returned_to() {
     }
     let daemon = Daemon::start(folder.path(), &first);
     assert_eq!(daemon.get("/v1/config").await["generation"], 5, "the file is the truth");
-    daemon.logs_line(&["WARN", "is not the one that was in effect last", "\"before\":4"]).await;
+    daemon.logs_line(&["WARN", "differs from the last in effect", "\"before\":4"]).await;
     assert_eq!(daemon.get("/v1/classes").await["classes"].as_array().unwrap().len(), 3);
 }
 

@@ -193,7 +193,7 @@ fn the_quiet_stop_is_said_to_hold_against_peers_for_want_of_a_change_of_demand()
     let why = explained(&cluster, 2);
     let reason = why.reason.unwrap();
     assert_eq!((reason.code.as_str(), cluster.held(2)), ("quiet_stop", 1));
-    says(&reason.sentence, &["neither demand nor supply has changed for 3 cycles", "its peers"]);
+    says(&reason.sentence, &["neither demand nor supply has changed for 3 cycles", "their peers"]);
     says(&why.sums.bound.sentence, &["it leaves its peers theirs"]);
     says(&why.unblock.unwrap().sentence, &["room that is free", "a change of demand or supply"]);
 }
