@@ -321,7 +321,7 @@ impl Reason {
                 text(*largest)
             ),
             Reason::NoSuchSize { asks, most, largest } => format!(
-                "impossible: there is no whole node of {}; the largest one it may use has {}",
+                "impossible: there is no whole machine of {}; the largest one it may use has {}",
                 exactly(quantum, *asks, *most),
                 text(*largest)
             ),

@@ -317,7 +317,7 @@ impl Owner {
                 self.replies.push(Reply::Number(reply, count));
             }
             BookRequest::Exchange(node, report, wait, reply) => {
-                self.hear(node, report, wait, reply)
+                self.hear(node, report, wait, reply);
             }
             BookRequest::Nodes(reply) => drop(reply.send(self.book.nodes(self.now().ms))),
             BookRequest::Slots(node, reply) => {

@@ -5,6 +5,7 @@ mod cli;
 mod commands;
 mod config;
 mod demo;
+mod documents;
 mod ducc;
 mod habits;
 #[path = "../support/mod.rs"]

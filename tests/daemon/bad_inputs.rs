@@ -453,7 +453,7 @@ async fn row_20_work_too_large_for_every_node_waits_and_says_so() {
     let reason = &page["jobs"][2]["reason"];
     assert_eq!(reason["code"], "impossible", "{reason}");
     let sentence = reason["sentence"].as_str().unwrap();
-    assert!(sentence.contains("512 qshares") && sentence.contains('4'), "{sentence}");
+    assert!(sentence.contains("512 GB") && sentence.contains("4 GB"), "{sentence}");
     let schedule = daemon.get("/v1/schedule").await;
     assert_eq!([held(&schedule, 1), held(&schedule, 2)], [6, 6]);
     daemon.stop().await;
@@ -525,7 +525,7 @@ async fn what_runs_and_should_not_is_counted_where_it_is() {
     assert_eq!(warnings(&answer), [("P040", "/work/0/processes")]);
     let n1 = used("n1", &|used| used == 5).await;
     assert_eq!(n1["free"], 0, "{n1}");
-    assert!(n1["notes"].to_string().contains("5 are in use; nothing is evicted"), "{n1}");
+    assert!(n1["notes"].to_string().contains("5 GB is in use; nothing is evicted"), "{n1}");
 
     // 28: a share somewhere else than it was issued.
     let answer = daemon.publish(60, json!([ann, bob])).await;
@@ -542,7 +542,7 @@ async fn what_runs_and_should_not_is_counted_where_it_is() {
         assert!(says.ends_with("the space is counted in both places"), "{says}");
         moved["processes"][0]["investment_ms"] = json!(sequence);
         let n4 = used("n4", &|used| used == 5).await;
-        assert!(n4["notes"].to_string().contains("nobody can place"), "{n4}");
+        assert!(n4["notes"].to_string().contains("have no job here"), "{n4}");
         assert_eq!(daemon.get(&format!("/v1/nodes/{home}")).await["used"], 4);
     }
     daemon.publish(63, json!([ann, bob])).await;
@@ -734,7 +734,7 @@ async fn rows_37_to_39_a_node_is_as_large_as_it_last_said_if_it_can_be() {
     assert_eq!(report(2048).await, "202");
     let n1 = node_when(&daemon, "n1", |node| node["order"] == 2).await;
     assert_eq!((&n1["used"], &n1["free"], &n1["states"]), (&json!(4), &json!(0), &json!(["up"])));
-    assert!(notes(&n1).contains("has 2 qshares, but 4 are in use; nothing is evicted"), "{n1}");
+    assert!(notes(&n1).contains("has 2 GB, but 4 GB is in use; nothing is evicted"), "{n1}");
     let schedule = daemon.get("/v1/schedule").await;
     assert_eq!([held(&schedule, 1), held(&schedule, 2)], [6, 6]);
 

@@ -74,7 +74,7 @@ async fn a_daemon_that_stood_still_gives_no_node_up() {
     process.signal("STOP");
     tokio::time::sleep(Duration::from_secs(4)).await;
     process.signal("CONT");
-    while !process.said().contains("misses are counted anew") {
+    while !process.said().contains("missed heartbeats count from zero") {
         daemon.report(&["n1", "n2"]).await;
         tokio::time::sleep(Duration::from_millis(20)).await;
     }

@@ -151,7 +151,7 @@ fn work_of_unknown_pace_is_told_that_its_time_per_item_is_unknown() {
 /// A larger machine would not do, nor would a smaller machine.
 #[test]
 fn a_reservation_is_told_that_no_machine_has_its_size() {
-    for (overage, asked) in [(0, "exactly 3 qshares"), (1, "3 to 4 qshares")] {
+    for (overage, asked) in [(0, "exactly 3 GB"), (1, "3 GB to 4 GB")] {
         let mut cluster = cluster();
         cluster.reconfigure(|topology| {
             topology.settings.reserve_overage = Mebibytes::from_gib(overage);
@@ -221,7 +221,7 @@ fn a_fair_share_is_used_up_at_the_level_where_others_want_more_too() {
         assert_eq!(why.reason.as_ref().unwrap().code, "fair_share_used");
         assert_eq!(why.sums.bound.by, by, "{}", why.sums.bound.sentence);
         let unblock = why.unblock.unwrap();
-        says(&unblock.sentence, &["job 2 of", "(4 qshares)"]);
+        says(&unblock.sentence, &["job 2 of", "(4 GB)"]);
         // A million items of a second each, four at a time.
         let estimate = unblock.estimate.unwrap();
         assert_eq!(estimate.in_ms, 250_000_000);

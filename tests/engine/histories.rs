@@ -16,7 +16,6 @@
 //!
 //! A failure says its seed. With that in `PROPTEST_RNG_SEED` the same histories are played again.
 
-#![expect(clippy::unwrap_used, reason = "a test's panic is its failure")]
 #![expect(clippy::print_stdout, reason = "a test that fails says its seed")]
 
 use std::hash::{BuildHasher, RandomState};

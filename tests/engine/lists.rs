@@ -1,8 +1,6 @@
 //! Requests with a list of machines: their target is the capacity of its machines, and the excess
 //! blocks no other job.
 
-#![expect(clippy::unwrap_used, reason = "a test's panic is its failure")]
-
 use crate::support::script::{Case, Script, cases};
 
 // Work that cannot be preempted.

@@ -1,8 +1,6 @@
 //! Nodes that stay away, come back, are varied off, declared lost, or never existed: random lives,
 //! judged by a client that remembers the last heartbeat of each node.
 
-#![expect(clippy::unwrap_used, reason = "a test's panic is its failure")]
-
 use std::collections::BTreeMap;
 
 use crate::support::cluster::{Cluster, UNPACED, fair, job, topology};

@@ -19,8 +19,6 @@
 //! | Slurm 51 | no minimum run time yet |
 //! | Slurm fair tree | two levels, weights for classes only: see OpenPBS 43 |
 
-#![expect(clippy::unwrap_used, reason = "a test's panic is its failure")]
-
 use crate::support::script::{Case, Script, cases};
 
 // KAI: `resource_division_test.go`, `reclaimable_test.go`, consolidation.

@@ -1,6 +1,6 @@
 //! The dashboard's past, map and choices in a real browser.
 
-#![expect(clippy::unwrap_used, clippy::print_stderr, reason = "a test's panic is its failure")]
+#![expect(clippy::unwrap_used, reason = "a test's panic is its failure")]
 
 use crate::support::daemon;
 use std::path::Path;

@@ -1,7 +1,7 @@
 //! The pages of campaigns in a real browser: no page complains, they follow what happens, and buttons
 //! work by hand.
 
-#![expect(clippy::unwrap_used, clippy::print_stderr, reason = "a test's panic is its failure")]
+#![expect(clippy::unwrap_used, reason = "a test's panic is its failure")]
 
 use crate::support::browser::Browser;
 use crate::support::up::Up;

@@ -152,7 +152,7 @@ impl Hostile {
         fs::create_dir_all(&books).unwrap();
         fs::create_dir_all(&folder).unwrap();
         let process = Command::new(std::env::current_exe().unwrap())
-            .args(["--exact", "plays_a_hostile_slot_where_it_is_asked_to"])
+            .args(["--exact", "hostile_slots::plays_a_hostile_slot_where_it_is_asked_to"])
             .env(PLAYS, &folder)
             .env(HOW, how)
             .stdin(Stdio::null())

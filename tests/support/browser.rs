@@ -34,8 +34,8 @@ impl Browser {
             let is_required =
                 std::env::var("APPORTION_BROWSER").is_ok_and(|word| word == "required");
             assert!(!is_required, "there is no chromedriver, and APPORTION_BROWSER=required");
-            eprintln!(
-                "NOT TESTED: there is no chromedriver here (Debian: chromium, chromium-driver)"
+            super::slot::say(
+                "NOT TESTED: there is no chromedriver here (Debian: chromium, chromium-driver)",
             );
             return None;
         };

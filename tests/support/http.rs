@@ -7,9 +7,6 @@
     reason = "each test file uses its own part of this, and tables read better so"
 )]
 
-#[path = "daemon.rs"]
-pub mod process;
-
 use std::time::Duration;
 
 use apportion::api::wire;
@@ -21,6 +18,8 @@ use tempfile::TempDir;
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
+
+pub use super::daemon as process;
 
 /// Three machines are to be told of: their pool takes any node, and the quantum is 1 GB.
 pub const CONFIG: &str = r#"

@@ -5,6 +5,7 @@
     clippy::allow_attributes,
     reason = "each group of tests uses its own part of this"
 )]
+#![expect(clippy::unwrap_used, reason = "a test's panic is its failure")]
 
 pub mod both;
 pub mod browser;

@@ -157,7 +157,7 @@ impl SlotRecords {
                     fs::remove_file(&path)?;
                 }
                 Err(error) => {
-                    tracing::warn!(file = %path.display(), %error, "unreadable record of a slot")
+                    tracing::warn!(file = %path.display(), %error, "unreadable record of a slot");
                 }
             }
         }

@@ -158,7 +158,7 @@ impl DemoOrchestrator {
         }
         let completed = news.completed.iter().filter(|(work, _)| !self.withdrawn.contains(work));
         RoundNews {
-            submitted: news.arrived.iter().map(|&work| self.job(work)).collect(),
+            submitted: news.arrived.iter().map(|&work| number_of(work)).collect(),
             completed: completed.map(|&(work, _)| self.completed(work)).collect(),
         }
     }
@@ -252,7 +252,7 @@ impl DemoOrchestrator {
         let work = &request.work;
         let is_service = request.kind == WorkKind::Service;
         wire::Work {
-            id: self.job(ix),
+            id: number_of(ix),
             kind: request.kind,
             user: work.user.clone(),
             class: Some(work.class.clone()),
@@ -296,11 +296,7 @@ impl DemoOrchestrator {
 
     fn completed(&self, work: WorkIx) -> Completed {
         let ended = self.world.ended(work).unwrap_or(self.world.now());
-        Completed { job: self.job(work), took: ended - self.world.work(work).submitted }
-    }
-
-    fn job(&self, work: WorkIx) -> u64 {
-        FIRST_JOB + count(0..work.0)
+        Completed { job: number_of(work), took: ended - self.world.work(work).submitted }
     }
 
     fn work_ix(&self, job: u64) -> Option<WorkIx> {
@@ -326,6 +322,11 @@ impl RoundClock {
     fn wall(self, time: Millis) -> u64 {
         self.epoch_ms + crate::model::floor_div(time, self.speed)
     }
+}
+
+/// Number of a job.
+fn number_of(work: WorkIx) -> u64 {
+    FIRST_JOB + count(0..work.0)
 }
 
 #[cfg(test)]

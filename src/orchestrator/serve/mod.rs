@@ -42,7 +42,7 @@ pub use stats::stats_of;
 /// Most campaigns of a user that are not final.
 pub const MAX_LIVE: u64 = 2000;
 
-/// Title, description and tags of the OpenAPI document.
+/// Title, description and tags of the `OpenAPI` document.
 #[derive(OpenApi)]
 #[openapi(
     info(title = "apportion orchestrator", description = "Campaigns of tasks, and the nodes that run them. Answers of more than 4 KiB are compressed for \

@@ -106,7 +106,7 @@ impl<'a> Player<'a> {
                 });
             }
             EventInput::VaryOn { names } => {
-                self.vary(names, |nodes| AdminCommand::VaryOn { nodes })
+                self.vary(names, |nodes| AdminCommand::VaryOn { nodes });
             }
             EventInput::Job(job) => self.submit(job)?,
             EventInput::Update(update) => self.update(update)?,
