@@ -1,4 +1,4 @@
-//! What a class, a user or a job could use, has by fair share, is to have and holds: in memory.
+//! Account of a class, a user or a job in memory: demand, fair share, target and holdings.
 
 use super::table::Column::{self, Right};
 use super::table::memory;

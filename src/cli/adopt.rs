@@ -12,7 +12,7 @@ use crate::orchestrator::wire::{Adopt, Adoption, FoundAttempt};
 /// Attempts that are shown of each list.
 const SHOWN: usize = 20;
 
-/// What the help of `orchestrator adopt` ends with.
+/// End of the help of `orchestrator adopt`.
 pub const ADOPT_EXAMPLES: &str = "\
 Examples:
   apportion orchestrator adopt --check
@@ -27,7 +27,7 @@ pub struct AdoptArgs {
     /// Only show what would be taken over
     #[arg(long)]
     pub check: bool,
-    /// Why, for the record
+    /// The reason, for the record
     #[arg(long, short, required_unless_present = "check")]
     pub reason: Option<String>,
     /// The orchestrator to ask.

@@ -21,7 +21,7 @@ use crate::config;
 use crate::model::Mebibytes;
 use crate::telemetry;
 
-/// What the help ends with.
+/// End of the help of `agent`.
 pub const EXAMPLES: &str = "\
 Examples:
   apportion agent --url https://head:7070 --ca /etc/apportion/ca.pem --token-file /etc/apportion/agent.token
@@ -38,7 +38,7 @@ Not beside an agent that runs: the daemon would see two.";
 /// Reports this node.
 #[derive(Clone, Debug, Args)]
 pub struct AgentArgs {
-    /// Where the daemon listens
+    /// The daemon's address
     #[arg(
         long,
         env = "APPORTION_URL",
@@ -46,10 +46,10 @@ pub struct AgentArgs {
         value_parser = parse_url
     )]
     pub url: Url,
-    /// What the node is called; without it, its host name up to the first dot
+    /// The node's name; without it, the host name up to the first dot
     #[arg(long, value_name = "NAME", env = "APPORTION_NODE")]
     pub node: Option<String>,
-    /// How often to report; the daemon counts by its own interval, which should be no shorter
+    /// Time between reports; the daemon counts by its own interval, which should be no shorter
     #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = parse_interval)]
     pub interval: Duration,
     /// Offer this much memory instead of all there is
@@ -68,7 +68,7 @@ pub struct AgentArgs {
     /// With --join: write a unit for the user's systemd that does the same, tell how it is started, and end
     #[arg(long, requires = "join", conflicts_with_all = ["once", "check"])]
     pub install_user_unit: bool,
-    /// Who we are, and whom we trust. The token is read anew for every heartbeat.
+    /// The agent's token and the authority it trusts. Every heartbeat reads the token anew.
     #[command(flatten)]
     pub trust: Trust,
     /// Report once and end
@@ -77,7 +77,7 @@ pub struct AgentArgs {
     /// With --once, show what was said in JSON
     #[arg(long, requires = "once")]
     pub json: bool,
-    /// How work runs on the node.
+    /// Settings of the part that runs work.
     #[command(flatten)]
     pub run: RunArgs,
     /// The log.
@@ -135,7 +135,7 @@ pub async fn run(args: &AgentArgs) -> Result<(), Failure> {
     tell(&[NotifyState::Ready]);
     tokio::select! {
         () = report(&mut agent, args.interval) => {}
-        // Slots go on without their agent, and the next one adopts them.
+        // Slots continue without their agent, and the next agent adopts them.
         () = run_work(runner) => {}
         _ = terminate.recv() => {}
         _ = tokio::signal::ctrl_c() => {}
@@ -195,7 +195,7 @@ async fn report(agent: &mut HeartbeatSender, interval: Duration) {
     }
 }
 
-/// What was said, for people.
+/// Returns the sent heartbeat as a line for people.
 fn told(beat: &Heartbeat) -> String {
     let Heartbeat { node, memory_mb, .. } = beat;
     let available =
@@ -205,7 +205,7 @@ fn told(beat: &Heartbeat) -> String {
 }
 
 fn tell(states: &[NotifyState<'_>]) {
-    // Where systemd did not start us nobody listens, and nobody minds.
+    // Without systemd no process listens, so the error carries no news.
     let _ = sd_notify::notify(states);
 }
 

@@ -17,7 +17,7 @@ use crate::orchestrator::wire::Rung;
 /// The spool of agents that the system starts.
 const SPOOL: &str = "/var/lib/apportion-agent";
 
-/// How an agent runs work. Without `--run` it reports only.
+/// Flags of an agent that runs work. Without `--run` the agent reports only.
 #[derive(Clone, Debug, Args)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a flag of its own")]
 pub struct RunArgs {
@@ -87,7 +87,7 @@ impl RunArgs {
     }
 }
 
-/// What the part of the agent that runs work needs to know.
+/// Returns the options for the part of the agent that runs work.
 pub fn options(args: &AgentArgs, node: String) -> RunOptions {
     let run = &args.run;
     RunOptions {
@@ -114,7 +114,7 @@ pub fn joined(args: &AgentArgs, file: &Path) -> Result<AgentArgs, Failure> {
     args.url = joined.daemon;
     args.trust = Trust { token_file: Some(joined.agent_token), ca: Some(joined.authority) };
     args.run.orchestrator = Some(joined.orchestrator);
-    // As often as `apportion up` has its daemon expect it.
+    // The daemon of `apportion up` expects a report at least this often.
     args.interval = args.interval.min(Duration::from_secs(5));
     args.run.run = !args.once && !args.run.check;
     if args.run.spool == Path::new(SPOOL) {
@@ -125,7 +125,7 @@ pub fn joined(args: &AgentArgs, file: &Path) -> Result<AgentArgs, Failure> {
     Ok(args)
 }
 
-/// What this node would do with work, for people.
+/// Describes for people how tasks would run on this node.
 ///
 /// # Errors
 ///

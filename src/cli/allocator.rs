@@ -1,24 +1,24 @@
-//! What the system's allocator has to know before a daemon begins.
+//! Settings of the system's allocator that must exist before a daemon begins.
 //!
-//! The GNU C library keeps memory for each thread apart, and what it was asked for in one piece once
-//! it keeps for whoever asks for as much again. A daemon has its threads and, in a cycle, texts of
-//! megabytes, so that it would keep a third more than it ever needs. Both can be told otherwise, but
-//! only by the environment that a program begins with.
+//! The GNU C library keeps freed memory for each thread apart. It also keeps each large freed piece
+//! for the next request of that size. A daemon has many threads and, in a cycle, texts of
+//! megabytes: it would keep a third more than it needs. Both habits can be switched off, but only
+//! by environment variables present at the start.
 
 use std::ffi::OsString;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 
-/// What is told where nothing else is, as in `packaging/apportion.service`. Threads share two parts of
-/// memory; whatever has 256 KiB or more is given back as soon as it is not needed; and what is small
-/// is not given back for less than 32 MiB, for it is soon needed again.
+/// Settings for variables that the administrator left unset, as in `packaging/apportion.service`.
+/// Threads share two arenas. Freed pieces from 256 KiB on return to the system at once. Smaller
+/// ones return only beyond 32 MiB, as the daemon soon needs that memory again.
 const SETTINGS: [(&str, &str); 3] = [
     ("MALLOC_ARENA_MAX", "2"),
     ("MALLOC_MMAP_THRESHOLD_", "262144"),
     ("MALLOC_TRIM_THRESHOLD_", "33554432"),
 ];
 
-/// Where an administrator may have said it all in another way.
+/// Variable by which an administrator may have set all of this in another form.
 const OTHER_WAY: &str = "GLIBC_TUNABLES";
 
 /// Has this program begin again with these settings, as the same process, if it has to be told. Where
@@ -37,7 +37,7 @@ pub(super) fn tell() {
     }
 }
 
-/// What is still to be told in an environment.
+/// Returns the settings that an environment lacks.
 fn untold(set: impl Fn(&str) -> Option<OsString>) -> Vec<(&'static str, &'static str)> {
     if set(OTHER_WAY).is_some() {
         return Vec::new();

@@ -14,28 +14,28 @@ use super::questions::{Asking, Format};
 use super::table::plain;
 use crate::api::wire::EventPage;
 
-/// How long one question for events waits for them. Below what a client waits for an answer.
+/// Longest wait of a request for events. A client waits longer than this for an answer.
 const WAIT: &str = "25s";
 
 /// However fast things come about, people are not shown more than this.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// Something that a daemon answers.
+/// A daemon's answer, as the commands show it.
 pub(super) trait Answer: Serialize {
-    /// What `-o jsonl` has a line of.
+    /// Type of a line of `-o jsonl`.
     type Entry: Serialize;
 
-    /// Those, in order.
+    /// Entries, in order.
     fn entries(&self) -> &[Self::Entry];
 
-    /// What `-o name` shows of an entry: its name or number, as other commands take it.
+    /// Returns the text of an entry for `-o name`: its name or number, as other commands take it.
     fn name(entry: &Self::Entry) -> String;
 
     /// For people.
     fn render(&self, look: Look) -> String;
 }
 
-/// One answer to each of several questions. One alone is shown as itself.
+/// Answers to several questions, one each. A single answer is shown without a list around it.
 #[derive(Debug)]
 pub(super) struct Several<T>(pub(super) Vec<T>);
 
@@ -64,21 +64,21 @@ impl<T: Answer<Entry = T>> Answer for Several<T> {
     }
 }
 
-/// How people want it.
+/// Settings for the text that people read.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Look {
     /// More columns, and nothing folded.
     pub is_wide: bool,
     /// No headings.
     pub no_header: bool,
-    /// How many characters a line of a table may have; any number where none is given.
+    /// Longest line of a table, in characters. `None`: no limit.
     pub width: Option<usize>,
     /// States and reasons in colour.
     pub has_colour: bool,
 }
 
 impl Look {
-    /// Whether the terminal is too narrow for sentences in columns.
+    /// True if the terminal is too narrow for sentences in columns.
     pub fn is_narrow(self) -> bool {
         self.width.is_some_and(|width| width < SENTENCES)
     }
@@ -121,19 +121,19 @@ pub(super) async fn answer<A: Answer>(
     }
 }
 
-/// Waits until something has come about after event `since`, or for a while; and says up to which
-/// event one is then.
+/// Waits for an event after `since`, or until the wait ends. Returns the number of the newest
+/// event.
 async fn come_about(client: &Client, since: u64) -> Result<u64, Failure> {
     let number = since.to_string();
     let last = events(client, &[("since", &number), ("wait", WAIT)]).await;
     match last {
-        // Those in between are not kept any more: what is shown next has them in it.
+        // The store has dropped the events in between: the next answer includes their effect.
         Err(failure) if failure.is_gone() => events(client, &[]).await,
         last => last,
     }
 }
 
-/// Up to which event one is who has read what `query` gives, and all that is there after it.
+/// Returns the number of the last event of `query`, or of the newest event if more follow.
 async fn events(client: &Client, query: &[(&str, &str)]) -> Result<u64, Failure> {
     let page: EventPage = client.get(&["v1", "events"], query).await?;
     if !page.more {
@@ -174,7 +174,8 @@ fn show<A: Answer>(answer: &A, asking: &Asking) -> io::Result<Reader> {
     if text.is_empty() { Ok(Reader::There) } else { say(&format!("{text}\n")) }
 }
 
-/// How wide the terminal is. `None` where nobody sits at one, who could see less than all.
+/// Returns the terminal's width in characters. `None` without a terminal: a file or pipe gets full
+/// lines.
 fn width() -> Option<usize> {
     if !io::stdout().is_terminal() {
         return None;
@@ -183,7 +184,7 @@ fn width() -> Option<usize> {
     Some(usize::from(width)).filter(|width| 20 <= *width)
 }
 
-/// Whether standard output shows colours, and they are not refused.
+/// True if standard output is a terminal and `NO_COLOR` is not set.
 fn has_colour() -> bool {
     let refuses = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
     io::stdout().is_terminal() && !refuses
@@ -193,7 +194,7 @@ fn has_colour() -> bool {
 /// two blanks in a row behind its first word.
 fn narrowed(text: &str, width: usize) -> String {
     let lines = text.lines().map(|line| {
-        // What is in colour is a line of a table.
+        // A line with colour belongs to a table.
         if line.contains('\u{1b}') || line.chars().count() <= width {
             return line.to_owned();
         }
@@ -231,7 +232,7 @@ pub(super) fn wrapped(line: &str, width: usize) -> String {
     lines.iter().map(|line| line.trim_end()).collect::<Vec<_>>().join("\n")
 }
 
-/// Where the text of a line such as `cap:    4: …` begins.
+/// Returns the column where the text of a line such as `cap:    4: …` begins.
 fn hanging(line: &str) -> usize {
     let label = line.find(':').filter(|at| *at < 12).map_or(0, |at| at + 1);
     let blanks = line[label..].chars().take_while(|c| *c == ' ').count();

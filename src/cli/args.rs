@@ -28,7 +28,7 @@ const SIMULATE_EXAMPLES: &str = "Examples:
 #[derive(Debug, Parser)]
 #[command(version, max_term_width = 100, after_help = EXAMPLES, subcommand_required = true)]
 pub struct Cli {
-    /// What to do.
+    /// The command to run.
     #[command(subcommand)]
     pub command: Command,
 }
@@ -53,7 +53,7 @@ Exit status:
 A link to this program with the name vary_off, vary_on, rm_qload, rm_qoccupancy or rm_reconfigure
 takes and answers what that command of UIMA-DUCC did.";
 
-/// What to do.
+/// A command of `apportion`.
 #[derive(Debug, Subcommand)]
 pub enum Command {
     /// Start daemon, orchestrator and agent on this machine, and run until Ctrl-C
@@ -76,7 +76,7 @@ pub enum Command {
     Checkpoint,
     /// Check, show, translate and change the configuration
     Config {
-        /// What to do with it.
+        /// The action on the configuration.
         #[command(subcommand)]
         action: ConfigAction,
     },
@@ -85,11 +85,11 @@ pub enum Command {
     Nodes(NodeList),
     /// List and show nodes, take them out of scheduling, put them back
     Node {
-        /// What to do with them.
+        /// The action on the nodes.
         #[command(subcommand)]
         action: NodeAction,
     },
-    /// Run one program in the cluster, attached: its output here, its exit status ours
+    /// Run one program in the cluster, attached: output here, exit status as the program's
     #[command(after_help = super::run::EXAMPLES)]
     Run(Box<super::run::RunArgs>),
     /// Submit a campaign of tasks
@@ -97,34 +97,34 @@ pub enum Command {
     Submit(Box<super::submit::SubmitArgs>),
     /// List and show campaigns, suspend, resume, cancel and wait for them
     Campaign {
-        /// What to do with them.
+        /// The action on campaigns.
         #[command(subcommand)]
         action: super::campaign::CampaignAction,
     },
     /// Show single tasks and their output, end them, send them signals
     Task {
-        /// What to do with it.
+        /// The action on the task.
         #[command(subcommand)]
         action: super::task::TaskAction,
     },
-    /// Run the orchestrator, show who publishes, and hand over to another one
+    /// Run the orchestrator, show which orchestrator publishes, and hand over to another
     Orchestrator {
-        /// What to do.
+        /// The action on orchestrators.
         #[command(subcommand)]
         action: OrchestratorAction,
     },
     /// Let the numbers of publications begin anew
     Publication {
-        /// What to do.
+        /// The action on publications.
         #[command(subcommand)]
         action: PublicationAction,
     },
     /// List work: what it wants, what it holds, and why it has no more
     #[command(after_help = QUEUE_EXAMPLES)]
     Queue(Queue),
-    /// Show one request for work, and explain why it has what it has
+    /// Show one job, and explain why it has what it has
     Job {
-        /// What to do with it.
+        /// The action on the job.
         #[command(subcommand)]
         action: JobAction,
     },
@@ -136,7 +136,7 @@ pub enum Command {
     Classes(ClassList),
     /// List and show resource classes
     Class {
-        /// What to do with them.
+        /// The action on classes.
         #[command(subcommand)]
         action: ClassAction,
     },
@@ -145,7 +145,7 @@ pub enum Command {
     Users(UserList),
     /// List and show users
     User {
-        /// What to do with them.
+        /// The action on users.
         #[command(subcommand)]
         action: UserAction,
     },
@@ -170,31 +170,31 @@ pub enum Command {
     /// Play a recorded scenario, a suite or a survey against the scheduler alone, in virtual time
     #[command(after_help = SIMULATE_EXAMPLES)]
     Simulate(Simulate),
-    /// Compute past cycles again from a daemon's record, and compare; or explain one
+    /// Compute past cycles again from a daemon's record and compare, or explain a cycle
     #[command(after_help = REPLAY_EXAMPLES)]
     Replay(Replay),
     /// Make tokens, with which agents, orchestrators and people say who they are
     Token {
-        /// What to do.
+        /// The action on tokens.
         #[command(subcommand)]
         action: TokenAction,
     },
     /// Show and verify the log of what administrators did and who was refused
     Audit {
-        /// What to do.
+        /// The action on the audit log.
         #[command(subcommand)]
         action: AuditAction,
     },
     /// Time cycles and the whole daemon on clusters of any size: how large a head node has to be
     Bench {
-        /// What to time.
+        /// The measurement to run.
         #[command(subcommand)]
         action: Bench,
     },
     /// Print what makes a shell complete these commands
     #[command(after_help = COMPLETIONS_EXAMPLES)]
     Completions(Completions),
-    /// Print the manual page, or write those of all commands into a folder
+    /// Print the manual page, or write the pages of all commands into a folder
     #[command(after_help = MAN_EXAMPLES)]
     Man(Man),
 }
@@ -202,7 +202,7 @@ pub enum Command {
 /// The daemon to talk to, and how to show its answer.
 #[derive(Clone, Debug, Args)]
 pub struct Remote {
-    /// Where the daemon listens; without it, where the one of `apportion up` does
+    /// The daemon's address; without it, the daemon of `apportion up`
     #[arg(
         long,
         env = "APPORTION_URL",
@@ -213,12 +213,12 @@ pub struct Remote {
     /// Show the answer in JSON, as the API gives it
     #[arg(long)]
     pub json: bool,
-    /// Who we are, and whom we trust.
+    /// The caller's token, and the authority it trusts.
     #[command(flatten)]
     pub trust: Trust,
 }
 
-/// Who we are to the daemon, and how we know it.
+/// The caller's token for the daemon, and the authority that proves the daemon.
 #[derive(Clone, Debug, Default, Args)]
 pub struct Trust {
     /// The file with our token
@@ -235,7 +235,7 @@ pub(super) fn parse_url(text: &str) -> Result<Url, String> {
     let text = match text {
         path if path.starts_with('/') => format!("unix://{path}"),
         address if address.contains("://") => address.to_owned(),
-        // What needs TLS says so.
+        // A daemon that needs TLS says so in its answer.
         address => ["http", address].join("://"),
     };
     let url: Url = text.parse().map_err(|error| format!("{error}; {FORMS}"))?;
@@ -249,8 +249,8 @@ pub(super) fn parse_url(text: &str) -> Result<Url, String> {
 /// Runs the daemon.
 #[derive(Debug, Args)]
 pub struct Serve {
-    /// Which configuration. Without it: apportion.toml, in systemd's configuration directory or else
-    /// in /etc/apportion
+    /// The configuration file. Without it: apportion.toml, in systemd's configuration directory or
+    /// else in /etc/apportion
     #[arg(long, value_name = "FILE", env = "APPORTION_CONFIG")]
     pub config: Option<PathBuf>,
     /// Run for development: without a file, on this machine only, and nothing is kept after the end
@@ -265,7 +265,7 @@ pub struct Serve {
     /// Standard input is the socket that listens, as `apportion up` hands it over
     #[arg(long, hide = true)]
     pub handed_over: bool,
-    /// What else overrides the configuration.
+    /// Flags that override the configuration.
     #[command(flatten)]
     pub overrides: SetFlags,
     /// The log.
@@ -273,13 +273,14 @@ pub struct Serve {
     pub logging: Logging,
 }
 
-/// What a process that runs on says, and how.
+/// Log settings of a process that runs on.
 #[derive(Clone, Debug, Args)]
 pub struct Logging {
-    /// How the log on standard error is written
+    /// The form of the log on standard error
     #[arg(long, value_enum, default_value_t = LogFormat::Human)]
     pub log_format: LogFormat,
-    /// What is logged: error, warn, info, debug or trace, also per module: info,apportion=debug
+    /// The level of the log: error, warn, info, debug or trace, also per module:
+    /// info,apportion=debug
     #[arg(
         long,
         value_name = "LEVELS",
@@ -290,12 +291,12 @@ pub struct Logging {
     pub log: String,
 }
 
-/// Whether others may reach it is for the configuration to say.
+/// The configuration decides if other machines may reach the address.
 pub(super) fn parse_address(text: &str) -> Result<SocketAddr, String> {
     text.parse().map_err(|_| "write an address and a port, 127.0.0.1:7070".to_owned())
 }
 
-/// The demo asks nobody who they are.
+/// The demo asks for no token, so it stays on loopback.
 fn parse_loopback(text: &str) -> Result<SocketAddr, String> {
     let address = parse_address(text)?;
     if address.ip().is_loopback() {
@@ -325,7 +326,7 @@ Examples:
 SIGTERM and SIGINT stop it after the running cycle; a second one stops it at once. SIGHUP has it read
 its configuration again; one that is wrong is refused, and the one before stays in effect.";
 
-/// How a log is written.
+/// Form of a log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum LogFormat {
     /// A line a message, for people.
@@ -383,13 +384,13 @@ pub struct Demo {
     /// End after this time, however far the workload is
     #[arg(long = "for", value_name = "DURATION", value_parser = parse_span)]
     pub duration: Option<std::time::Duration>,
-    /// What to show at the end
+    /// The form of the report at the end
     #[arg(long, value_enum, default_value_t = ReportFormat::Text)]
     pub report: ReportFormat,
-    /// How many times faster than in life the work goes on
+    /// Speed of the simulated work, as a multiple of real time
     #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub speed: u32,
-    /// Listen here; port 0 takes a free one
+    /// Listen at this address; port 0 takes a free port
     #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:7070", value_parser = parse_loopback)]
     pub listen: SocketAddr,
     /// The same seed plays the same demonstration
@@ -408,7 +409,7 @@ pub(super) fn parse_span(text: &str) -> Result<std::time::Duration, String> {
     std::time::Duration::try_from(span).map_err(|_| "time does not run backwards".to_owned())
 }
 
-/// How a report is written.
+/// Form of a report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum ReportFormat {
     /// For people.
@@ -432,18 +433,19 @@ pub struct Simulate {
     /// The random draws of the system test
     #[arg(long, value_name = "FILE", requires = "systemtest")]
     pub draws: Option<PathBuf>,
-    /// How the jobs of the system test are classed
+    /// The rule that sorts the jobs of the system test into classes
     #[arg(long, value_enum, default_value_t = Variant::Plain, requires = "systemtest")]
     pub variant: Variant,
     /// Play this many small clusters, drawn at random, that are asked for more than they have
     ///
-    /// Envy is what a plan could cure: on one machine, free room and processes of those who are
-    /// better off by more than one process, taken one after the other, make room for one more. Who
-    /// is behind without such a plan is counted as beyond reach: work is indivisible, and the room
-    /// would have to come from somebody who is not better off.
+    /// Envy is an unfairness that a plan could cure. Such a plan makes room for one more process on
+    /// one machine. It uses free room and processes of users who are better off by more than one
+    /// process, one after the other. A user who is behind without such a plan counts as beyond
+    /// reach. Processes are indivisible, and the room would have to come from users who are no
+    /// better off.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=100_000))]
     pub survey: Option<u64>,
-    /// Play one large cluster of this size, drawn at random, that is asked for more than it has
+    /// Play one large random cluster of this size, with more demand than memory
     ///
     /// Shows whether it comes to rest and what a cycle costs. Only every 20th cycle is audited, as
     /// an audit takes longer than what it checks.
@@ -461,7 +463,7 @@ pub struct Simulate {
     /// Also write each cluster of the survey into this folder, for --recorded to play
     #[arg(long, value_name = "DIR", conflicts_with_all = ["recorded", "systemtest", "scale"])]
     pub scenarios: Option<PathBuf>,
-    /// What to show at the end
+    /// The form of the report at the end
     #[arg(long, value_enum, default_value_t = ReportFormat::Text)]
     pub report: ReportFormat,
     /// The same as --report json
@@ -480,7 +482,7 @@ fn size(text: &str) -> Result<ScaleSize, String> {
 /// A form of the system test.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Variant {
-    /// Every job in one class.
+    /// All jobs in a single class.
     Plain,
     /// Jobs in five classes of different weight, as drawn.
     Mixed,

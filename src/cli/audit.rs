@@ -11,10 +11,10 @@ use super::output::show;
 use super::table::{Column, table};
 use crate::store::{Archive, AuditCheck, AuditEntry, AuditFault, AuditHead};
 
-/// So many rows are read at a time.
+/// Rows of a read: few enough to keep memory small.
 const CHUNK: u32 = 1000;
 
-/// What to do with the audit log.
+/// An action on the audit log.
 #[derive(Debug, Subcommand)]
 pub enum AuditAction {
     /// Show what administrators did, and who was refused
@@ -44,10 +44,10 @@ pub struct Show {
     /// The daemon's record, or a copy
     #[arg(value_name = "FILE")]
     pub store: PathBuf,
-    /// So many of the newest rows; 0 for all
+    /// Number of rows, the newest; 0 for all
     #[arg(long, default_value_t = 50)]
     pub last: u64,
-    /// One object a line
+    /// Print JSON, an object a line
     #[arg(long)]
     pub json: bool,
 }
@@ -101,14 +101,14 @@ impl From<AuditEntry> for Row {
     }
 }
 
-/// What came of verifying.
+/// Result of a verification.
 #[derive(Serialize)]
 struct Verdict {
-    /// How many rows there are.
+    /// Number of rows.
     rows: u64,
-    /// What is wrong, in words.
+    /// Faults, in words.
     faults: Vec<String>,
-    /// What to note down: the last row and its sum.
+    /// Text to note down: the last row and its sum.
     note: String,
 }
 
@@ -176,7 +176,7 @@ async fn verified(args: &Verify) -> Result<(), Failure> {
             check.look(entry);
             rows += 1;
             if entry.id == head.id && archive.audit_head().await? != head {
-                // Somebody wrote meanwhile: the rest is for the next time.
+                // Another process wrote meanwhile: the next verification reads those rows.
                 break 'rows;
             }
         }

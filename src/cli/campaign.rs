@@ -24,9 +24,9 @@ use crate::orchestrator::wire::{
     Resubmitted, TaskInfo, TaskList,
 };
 
-/// How often a campaign that is waited for is looked at.
+/// Time between two requests about a campaign that the command waits for.
 const LOOK: Duration = Duration::from_millis(300);
-/// How long a campaign may have few slots before a hint is looked for.
+/// Time with few slots after which the command asks for a hint.
 const PATIENCE: Duration = Duration::from_secs(3);
 
 const LIST_EXAMPLES: &str = "\
@@ -70,7 +70,7 @@ const WAIT_EXAMPLES: &str = "\
 Examples:
   apportion campaign wait last";
 
-/// What to do with campaigns.
+/// An action on campaigns.
 #[derive(Debug, Subcommand)]
 pub enum CampaignAction {
     /// List campaigns, the newest first
@@ -117,10 +117,10 @@ pub enum CampaignAction {
 /// Lists campaigns.
 #[derive(Debug, Args)]
 pub struct ListArgs {
-    /// Those of this user only
+    /// Only campaigns of this user
     #[arg(long)]
     pub user: Option<String>,
-    /// How many at most
+    /// Longest list of campaigns
     #[arg(long, default_value_t = 100)]
     pub limit: u32,
     /// The orchestrator.
@@ -128,10 +128,10 @@ pub struct ListArgs {
     pub place: Place,
 }
 
-/// Names one campaign.
+/// Name of one campaign, and the place of the orchestrator.
 #[derive(Debug, Args)]
 pub struct OneArgs {
-    /// Its number, or `last`
+    /// The campaign's number, or `last`
     #[arg(value_name = "CAMPAIGN")]
     pub campaign: String,
     /// The orchestrator.
@@ -145,16 +145,16 @@ pub struct TasksArgs {
     /// The campaign
     #[command(flatten)]
     pub one: OneArgs,
-    /// Those that failed only
+    /// Only failed tasks
     #[arg(long, conflicts_with = "state")]
     pub failed: bool,
-    /// Those in this state only
+    /// Only tasks in this state
     #[arg(long)]
     pub state: Option<String>,
-    /// Those after this number only
+    /// Only tasks after this number
     #[arg(long, default_value_t = 0)]
     pub after: u64,
-    /// How many at most
+    /// Longest list of tasks
     #[arg(long, default_value_t = 1000)]
     pub limit: u32,
 }
@@ -177,13 +177,13 @@ pub struct ResubmitArgs {
     /// The campaign
     #[command(flatten)]
     pub one: OneArgs,
-    /// Those that failed
+    /// Repeat the failed tasks
     #[arg(long, group = "which")]
     pub failed: bool,
-    /// Those that were cancelled
+    /// Repeat the cancelled tasks
     #[arg(long, group = "which")]
     pub cancelled: bool,
-    /// This one only
+    /// Repeat this task only
     #[arg(long, value_name = "N", group = "which")]
     pub task: Option<u64>,
     /// Another size of memory for them
@@ -344,7 +344,7 @@ async fn why(args: &OneArgs) -> Result<(), Failure> {
     })?)
 }
 
-/// Why a campaign has the slots that it has.
+/// Returns the orchestrator's explanation of a campaign's number of slots.
 pub(super) async fn reasons(orchestrator: &Orchestrator, id: u64) -> Result<CampaignWhy, Failure> {
     orchestrator.get(&["v1", "campaigns", &id.to_string(), "why"], &[]).await
 }

@@ -26,22 +26,22 @@ pub struct AddArgs {
     /// The campaign
     #[command(flatten)]
     pub one: OneArgs,
-    /// What is added.
+    /// The tasks to add.
     #[command(flatten)]
     pub more: More,
 }
 
-/// Which tasks are added.
+/// Tasks to add to a campaign.
 #[derive(Debug, Args)]
 #[group(required = true, multiple = false)]
 pub struct More {
-    /// So many, with the numbers after the last one
+    /// Add this many tasks, numbered from the last task on
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=10_000_000))]
     pub array: Option<u64>,
-    /// One task for each line of this file; `-` is standard input
+    /// Add a task for each line of this file; `-` is standard input
     #[arg(long, value_name = "FILE")]
     pub each_line: Option<PathBuf>,
-    /// One task for each item of this JSON list
+    /// Add a task for each item of this JSON list
     #[arg(long, value_name = "FILE")]
     pub from_json: Option<PathBuf>,
 }

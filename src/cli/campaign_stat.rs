@@ -1,4 +1,4 @@
-//! Many campaigns at a glance, one in figures, and what happened to them.
+//! Figures of many campaigns or of a single campaign, and the events of campaigns.
 
 use std::ops::RangeInclusive;
 
@@ -30,7 +30,7 @@ Examples:
   apportion campaign events
   apportion campaign events -f --since 0";
 
-/// How long one question for events waits.
+/// Longest wait of a request for events.
 const WAIT: &str = "20s";
 /// Without `--since`, so many events are told.
 const TOLD: u64 = 20;
@@ -40,19 +40,19 @@ const FAILED: &str = "20";
 /// Shows figures of campaigns.
 #[derive(Debug, Args)]
 pub struct StatArgs {
-    /// Which: 5, 5-9, 5-*, *-9, *-* or last; without it, all
+    /// The campaigns: 5, 5-9, 5-*, *-9, *-* or last; without it, all
     #[arg(value_name = "RANGE")]
     pub range: Option<String>,
     /// In full: memory, times, rates, nodes, failed tasks
     #[arg(long, short)]
     pub full: bool,
-    /// Those of this user only
+    /// Only campaigns of this user
     #[arg(long)]
     pub user: Option<String>,
-    /// How it is shown
+    /// The form of the figures
     #[arg(long, short, value_enum, default_value_t = Form::Table)]
     pub output: Form,
-    /// How many at most, the newest first
+    /// Longest list of campaigns, the newest first
     #[arg(long, default_value_t = 100)]
     pub limit: u32,
     /// The orchestrator.
@@ -60,7 +60,7 @@ pub struct StatArgs {
     pub place: Place,
 }
 
-/// How figures are shown.
+/// Form of the figures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Form {
     /// In columns
@@ -74,7 +74,7 @@ pub enum Form {
 /// Tells events.
 #[derive(Debug, Args)]
 pub struct EventsArgs {
-    /// Those after this number; without it, the latest ones
+    /// Only events after this number; without it, the latest ones
     #[arg(long, value_name = "NUMBER")]
     pub since: Option<u64>,
     /// Go on as they come
@@ -159,7 +159,7 @@ fn range_in(text: &str) -> Result<RangeInclusive<u64>, Failure> {
     if first <= last { Ok(first..=last) } else { Err(bad()) }
 }
 
-/// Whether something of a campaign is to be mended.
+/// True if a campaign has errors that its user should mend.
 fn has_errors(one: &CampaignSummary) -> bool {
     0 < one.failed || one.frozen
 }
@@ -246,7 +246,7 @@ fn quoted(text: &str) -> String {
     }
 }
 
-/// How memory was used, in a few words.
+/// Returns the use of memory in a few words.
 pub(super) fn used(stats: &CampaignStats) -> String {
     let Spread { count, p50, p95, max } = stats.rss_mb;
     match (count, stats.attempts) {
@@ -261,7 +261,7 @@ pub(super) fn used(stats: &CampaignStats) -> String {
     }
 }
 
-/// Millionths as percents with one digit.
+/// Millionths as percent with a single decimal.
 fn ppm(millionths: u64) -> String {
     let tenths = millionths.checked_div(1000).unwrap_or(0);
     let (whole, tenth) = (tenths.checked_div(10).unwrap_or(0), tenths.checked_rem(10).unwrap_or(0));

@@ -1,4 +1,4 @@
-//! Resource classes: their rules, and what they want and hold; one of them with its users.
+//! Lists of resource classes with rules, demand and holdings, and a single class with its users.
 
 use serde::Serialize;
 

@@ -1,7 +1,7 @@
 //! The daemon, as the command line talks to it.
 //!
 //! Every failure becomes one sentence that says what to do, and the exit status that scripts rely
-//! on. Nothing is retried: the person or the script that asked knows better when to ask again.
+//! on. The client does not retry: the calling person or script knows better when to ask again.
 
 use std::time::Duration;
 
@@ -26,16 +26,16 @@ const NOT_KNOWN: &str = "T009";
 /// The largest page that the daemon gives.
 const PAGE: &str = "1000";
 
-/// So many problems of one request are shown; the rest are counted.
+/// Problems of one request in a message; the message counts the rest.
 const PROBLEMS_SHOWN: usize = 10;
 
 /// A daemon.
 #[derive(Debug)]
 pub struct Client {
-    /// What messages call it.
+    /// Address as messages show it.
     shown: Url,
     transport: Transport,
-    /// What says who we are.
+    /// Header with the caller's token.
     token: Option<HeaderValue>,
 }
 
@@ -53,7 +53,7 @@ impl Client {
         Ok(Client { shown: url.clone(), transport, token })
     }
 
-    /// What is at `path`.
+    /// Returns the resource at `path`.
     ///
     /// # Errors
     ///
@@ -66,7 +66,7 @@ impl Client {
         self.send(self.transport.request(Method::GET, path, query)).await
     }
 
-    /// What is at `path`, as it is.
+    /// Returns the text at `path`, unparsed.
     ///
     /// # Errors
     ///
@@ -120,8 +120,8 @@ impl Client {
         self.send(request.header("idempotency-key", key).body(body)).await
     }
 
-    /// All the work that `query` selects, page after page. Pages are of different cycles where
-    /// one ends in between; the answer names the first.
+    /// Returns all jobs that `query` selects, page after page. Pages may be of different cycles if
+    /// a cycle ends meanwhile; the answer names the first.
     ///
     /// # Errors
     ///
@@ -210,7 +210,7 @@ fn exit_of(status: StatusCode) -> Exit {
     }
 }
 
-/// What the daemon says is wrong, with its code for whoever looks it up.
+/// Returns the daemon's description of a problem with its code, which the documentation lists.
 fn sentence(problem: &Problem) -> String {
     let mut lines = vec![format!("{} ({})", plain(&problem.detail), plain(&problem.code))];
     // A single item usually says what the whole says.

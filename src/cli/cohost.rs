@@ -1,5 +1,6 @@
-//! The orchestrator in the daemon's process: its routes beside the daemon's, behind the same gate. It
-//! reaches the daemon through those routes, as another one does over the network.
+//! The orchestrator in the daemon's process: its routes stand beside the daemon's, behind the same
+//! gate. It reaches the daemon through those routes, as an orchestrator elsewhere does over the
+//! network.
 
 use axum::{Extension, Router};
 use tokio::sync::oneshot;
@@ -12,8 +13,8 @@ use crate::orchestrator::rm::Rm;
 use crate::orchestrator::run::{OrchestratorError, OrchestratorOptions, Prepared};
 use crate::orchestrator::serve;
 
-/// What the daemon serves beside its own routes: nothing, unless there is to be an orchestrator. That one
-/// runs until `stop`. The daemon goes on where it ends before.
+/// Returns the routes to serve beside the daemon's own: none, unless the settings enable the
+/// orchestrator. The orchestrator runs until `stop`. If it ends earlier, the daemon continues.
 pub fn beside(settings: &OrchestratorSettings, stop: &CancellationToken) -> Beside {
     if !settings.enabled {
         return Beside::default();

@@ -33,7 +33,7 @@ enum Thing {
 }
 
 impl Thing {
-    /// What an argument names that has this name itself.
+    /// Returns the kind of thing that an argument of this name takes.
     fn of(argument: &str) -> Option<Thing> {
         match argument {
             "class" => Some(Thing::Class),
@@ -100,7 +100,7 @@ fn knowing(command: Command) -> Command {
     command.mut_args(knows).mut_subcommands(knowing)
 }
 
-/// Answers the shell, if it is one that asks; else says so.
+/// Answers a shell that asks for completions. Returns false if no shell asks.
 ///
 /// # Errors
 ///

@@ -7,10 +7,10 @@ use serde::Serialize;
 use super::failure::{Exit, Failure};
 use super::output::{complain, print, show};
 
-/// How a script agrees beforehand.
+/// Advice for scripts, which have to agree beforehand.
 const OTHERWISE: &str = "nothing was done; say --yes to do it, or --dry-run to only look";
 
-/// Whether a person can be asked.
+/// True if a person at a terminal can be asked.
 pub fn can_ask() -> bool {
     io::stdin().is_terminal()
 }
@@ -30,7 +30,7 @@ pub fn ask<T: Serialize>(
         show(preview, as_json, render)?;
         return Err(Failure::new(Exit::Refused, OTHERWISE));
     }
-    // What a program reads on standard output is the outcome alone.
+    // A program on standard output gets the outcome alone.
     if as_json {
         complain(&render(preview));
     } else {

@@ -8,8 +8,8 @@ use super::failure::{Exit, Failure};
 use super::output::print;
 use crate::demo;
 
-/// Plays the demo. With a report in JSON the story goes to standard error, and standard output has
-/// the one document and nothing else.
+/// Plays the demo. With a report in JSON the story goes to standard error, and standard output gets
+/// the document only.
 ///
 /// # Errors
 ///
@@ -21,7 +21,7 @@ pub async fn run(args: &Demo) -> Result<(), Failure> {
     } else {
         (Box::new(io::stdout()), io::stdout().is_terminal())
     };
-    // What is piped wraps as a terminal of the usual width.
+    // Text for a pipe wraps as on a terminal of the usual width.
     let columns = crossterm::terminal::size().ok().filter(|_| is_terminal);
     let width = columns.map_or(80, |(columns, _)| usize::from(columns)).clamp(60, 120);
     let report = demo::run(demo::DemoOptions {

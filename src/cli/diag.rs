@@ -1,4 +1,4 @@
-//! How the daemon is: its cycles, its queue, its record, what the audit says, what it is asked and by whom.
+//! State of the daemon: cycles, queue, store, findings of the audit, requests and clients.
 
 use serde::Serialize;
 
@@ -25,7 +25,7 @@ pub async fn run(args: &Args) -> Result<(), Failure> {
     .await
 }
 
-/// What the daemon says of itself, its counters of requests, and who asks most.
+/// Status of the daemon, its counters of requests, and its busiest clients.
 #[derive(Debug, Serialize)]
 struct Diagnosis {
     #[serde(flatten)]
@@ -126,7 +126,7 @@ fn cluster(status: &Status) -> Vec<String> {
     ]
 }
 
-/// Whether all is as it should be.
+/// Returns lines on calm, safety net and audit.
 fn judgement(status: &Status) -> Vec<String> {
     let net = match status.net_strikes {
         0 => "did not strike".to_owned(),
@@ -153,7 +153,8 @@ pub(super) fn millis(micros: u64) -> String {
     format!("{}.{} ms", tenths.div_euclid(10), tenths.rem_euclid(10))
 }
 
-/// What is said of memory that is taken on nodes that get no work, if there is any.
+/// Returns a text on memory in use on nodes that get no work. The text is empty without such
+/// memory.
 fn outside(shares: &ShareCounts) -> String {
     match shares.outside_mb {
         0 => String::new(),
@@ -161,7 +162,7 @@ fn outside(shares: &ShareCounts) -> String {
     }
 }
 
-/// How much of `whole` is `part`, in whole percent; 0 of nothing.
+/// Returns `part` of `whole` in whole percent; 0 if `whole` is 0.
 pub(super) fn percent(part: u64, whole: u64) -> u64 {
     std::num::NonZeroU64::new(whole).map_or(0, |whole| floor_div(part.saturating_mul(100), whole))
 }

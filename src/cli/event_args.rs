@@ -1,4 +1,4 @@
-//! What `events` takes.
+//! Arguments of `events`.
 
 use clap::{Args, ValueEnum};
 
@@ -15,7 +15,7 @@ Examples:
 /// Tells events.
 #[derive(Debug, Args)]
 pub struct Events {
-    /// Go on with those to come
+    /// Continue with new events
     #[arg(long, short)]
     pub follow: bool,
     /// From here on: after the event of this number, or for the last 30s, 10m, 2h
@@ -33,7 +33,7 @@ pub struct Events {
     /// Only what concerns these nodes: names, host lists or patterns
     #[arg(long, value_name = "HOSTLIST")]
     pub node: Vec<String>,
-    /// How to show them; JSON is one event a line
+    /// The form of the events; JSON is one event a line
     #[arg(long, short, value_enum, value_name = "HOW", conflicts_with = "json")]
     pub output: Option<EventFormat>,
     /// The daemon to ask.
@@ -41,17 +41,17 @@ pub struct Events {
     pub remote: Remote,
 }
 
-/// How events are shown.
+/// Form of the events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum EventFormat {
     /// A line for each job or node
     Table,
     /// With the date, and the number of the event
     Wide,
-    /// In JSON, one event a line
+    /// JSON, an event a line
     #[value(alias = "jsonl")]
     Json,
-    /// In YAML, one document an event
+    /// YAML, a document an event
     Yaml,
 }
 
@@ -66,7 +66,7 @@ pub enum EventKind {
     Refused,
     /// Nodes that are new, or have another state or size.
     Nodes,
-    /// What administrators did.
+    /// Acts of administrators.
     #[value(alias = "admin")]
     Administration,
 }

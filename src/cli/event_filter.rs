@@ -1,4 +1,4 @@
-//! Which events are told, and which of the shares and nodes in them.
+//! Choice of events, and of the shares and nodes in them.
 
 use std::collections::BTreeSet;
 
@@ -8,7 +8,7 @@ use super::failure::Failure;
 use super::node_names;
 use crate::api::wire::{Event, Happening, NodeList};
 
-/// What events have to be about. Nothing given: all of them.
+/// Subjects that an event must have. An empty filter passes all events.
 pub(super) struct EventFilter {
     kinds: Vec<EventKind>,
     jobs: Vec<u64>,

@@ -1,4 +1,4 @@
-//! What came about: the feed of changes, a line for each thing, as far back as asked and onwards.
+//! The feed of events, a line for each job, node or act, from the past and onwards.
 
 use std::collections::BTreeMap;
 
@@ -21,7 +21,7 @@ const TOLD: usize = 20;
 /// Said where some of what was asked for is missing.
 const GAP: &str = "note: earlier events are not kept any more";
 
-/// How long one question waits for more. Below what a client waits for an answer.
+/// Longest wait of a request for more events. A client waits longer than this for an answer.
 const WAIT: &str = "25s";
 
 /// Tells events.
@@ -76,17 +76,17 @@ pub async fn run(args: &Args) -> Result<(), Failure> {
     }
 }
 
-/// How far events have been read.
+/// Position of a reader in the feed of events.
 struct Reading {
     client: Client,
     filter: EventFilter,
     /// The last event when reading began.
     newest: u64,
-    /// Whether the first event was named by its number, so that none may be missing.
+    /// True if the caller named the first event by its number: then a missing event is an error.
     is_exact: bool,
     /// The last event that was read.
     since: u64,
-    /// Whether events before those that were read are not kept.
+    /// True if the store has dropped events before the first that was read.
     has_gap: bool,
     /// No event from before this time is told, in milliseconds since the epoch.
     oldest_ms: i64,
@@ -98,7 +98,7 @@ impl Reading {
         let has_all = self.newest <= self.since;
         let wait = (waits && has_all).then_some(WAIT);
         let page = match page(&self.client, Some(self.since), wait).await {
-            // What was not asked for by its number may be missing.
+            // The caller gave no number, so the reader may skip dropped events.
             Err(failure) if failure.is_gone() && !self.is_exact && self.since < self.newest => {
                 self.since = oldest_kept(&self.client, self.since, self.newest).await?;
                 self.has_gap = true;
@@ -164,7 +164,8 @@ async fn before(client: &Client, newest: u64, oldest_ms: i64) -> Result<u64, Fai
     Ok(since)
 }
 
-/// The lowest number from which on events can be had, between one that is too low and one that is not.
+/// Returns the lowest number that the daemon still serves, above `too_low` and up to `newest`. A
+/// binary search, as the daemon does not tell it.
 async fn oldest_kept(client: &Client, too_low: u64, newest: u64) -> Result<u64, Failure> {
     let (mut low, mut high) = (too_low, newest);
     while low + 1 < high {
@@ -204,7 +205,7 @@ pub(super) fn lines(event: &Event, is_wide: bool) -> Vec<String> {
     told.map(|told| format!("{time}  {:>6}  {}", event.cycle, plain(&told))).collect()
 }
 
-/// What came about, a sentence for each job, node or act.
+/// Returns a sentence for each job, node or act of an event.
 fn sentences(what: &Happening) -> Vec<String> {
     match what {
         Happening::Added { shares } => added(shares),

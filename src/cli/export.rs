@@ -7,13 +7,13 @@ use super::failure::Failure;
 use super::output::{Reader, say};
 use crate::orchestrator::wire::{AttemptInfo, Reason, TaskInfo, TaskList};
 
-/// Tasks in one answer.
+/// Tasks in an answer.
 const PAGE: &str = "1000";
 
 /// The columns of `csv`.
 const COLUMNS: &str = "campaign,task,state,reason,attempt,node,share,assigned_ms,ended_ms,why,exit,signal,ms,cpu_ms,peak_mb,rss_mb";
 
-/// What the help of `campaign export` ends with.
+/// End of the help of `campaign export`.
 pub const EXPORT_EXAMPLES: &str = "\
 Examples:
   apportion campaign export 9 > campaign-9.jsonl
@@ -22,7 +22,7 @@ Examples:
 A line of jsonl is a task with its attempts; one of csv is an attempt.
 Tasks that no slot ever had are left out: `campaign show` counts them.";
 
-/// How it is written.
+/// Form of the exported tasks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum ExportFormat {
     /// A task a line, in JSON
@@ -37,7 +37,7 @@ pub struct ExportArgs {
     /// The campaign.
     #[command(flatten)]
     pub one: OneArgs,
-    /// How it is written
+    /// The form of the output
     #[arg(long, value_enum, default_value_t = ExportFormat::Jsonl)]
     pub format: ExportFormat,
 }
@@ -73,7 +73,8 @@ pub async fn run(args: &ExportArgs) -> Result<(), Failure> {
     }
 }
 
-/// A line for each attempt, and one for a task without any. Names of nodes have no comma.
+/// Writes a line for each attempt, and a single line for a task without attempts. Names of nodes
+/// have no comma.
 fn csv(text: &mut String, task: &TaskInfo) {
     let reason = task.reason.as_deref().unwrap_or_default();
     let head = format!("{},{},{},{reason}", task.campaign, task.task, task.state);

@@ -1,23 +1,23 @@
-//! Why a command did not do what it was asked, and what the shell gets to see of it.
+//! Failures of commands, and their exit status for the shell.
 
 use std::fmt;
 use std::process::ExitCode;
 
-/// Why a command failed. Scripts rely on the numbers; clap itself ends with 2 for a command line
-/// that is wrong.
+/// Cause of a failure. Scripts rely on the numbers; clap itself ends with 2 for a wrong command
+/// line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Exit {
     /// Refused, or a check failed.
     Refused,
     /// No daemon answered.
     Unreachable,
-    /// Who asks may not.
+    /// The caller lacks the right.
     Unauthorised,
-    /// What it is about does not exist.
+    /// The named thing does not exist.
     NotFound,
-    /// Something else came first.
+    /// Another change came first.
     Conflict,
-    /// It is not kept any more.
+    /// The store has dropped it.
     Gone,
     /// The daemon's configuration is wrong. The number tells systemd not to start it again.
     Configuration,
@@ -42,9 +42,9 @@ impl From<Exit> for ExitCode {
 /// A command that failed.
 #[derive(Debug)]
 pub struct Failure {
-    /// How the process ends.
+    /// Exit status of the process.
     pub exit: Exit,
-    /// What to say. `None`: it has been said.
+    /// Message for the caller. `None`: the command has printed it.
     pub error: Option<anyhow::Error>,
 }
 
@@ -54,7 +54,7 @@ impl Failure {
         Failure { exit, error: Some(anyhow::anyhow!("{message}")) }
     }
 
-    /// Whether what was asked for is not kept any more.
+    /// True if the store has dropped the requested item.
     pub fn is_gone(&self) -> bool {
         self.exit == Exit::Gone
     }

@@ -1,5 +1,5 @@
-//! Which jobs and nodes a list shows, and in which order. Words that name nothing are refused, with the
-//! nearest word that does.
+//! Filter and order of lists of jobs and nodes. A word that names no class, user, node or state is
+//! refused, with the nearest known word.
 
 use std::cmp::Ordering;
 
@@ -15,7 +15,7 @@ use super::table::plain;
 use crate::api::wire::{ClassList, JobInfo, JobPage, NodeInfo, NodeList, UserList};
 use crate::model::nearest;
 
-/// Which jobs, and in which order.
+/// Choice of jobs, and their order.
 #[derive(Clone, Debug, Default, Args)]
 #[command(next_help_heading = "Which jobs")]
 pub struct JobFilter {
@@ -62,31 +62,31 @@ pub struct JobFilter {
 /// Every word of a job's kind.
 const KINDS: [&str; 4] = ["job", "service", "process", "reservation"];
 
-/// What jobs are sorted by.
+/// Sort key of jobs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum JobOrder {
     /// The time since it was submitted.
     Age,
-    /// Its number.
+    /// Number.
     Job,
-    /// Its user.
+    /// User.
     User,
-    /// Its class.
+    /// Class.
     Class,
-    /// The memory of one process.
+    /// Memory of a process.
     Memory,
     /// The processes that it could use.
     Wants,
     /// The processes that it holds.
     Holds,
-    /// Its state.
+    /// State.
     State,
-    /// Why it waits.
+    /// Reason of the wait.
     Reason,
 }
 
 impl JobFilter {
-    /// Whether it selects some of all jobs.
+    /// True if the filter selects a part of all jobs.
     pub(super) fn selects(&self) -> bool {
         let is_named = self.user.is_some() || self.class.is_some() || self.me || self.waiting;
         let has_words = [&self.state, &self.reason, &self.kind, &self.node];
@@ -179,7 +179,7 @@ pub(super) async fn check_class(client: &Client, class: Option<&str>) -> Result<
 
 /// # Errors
 ///
-/// If the user has no jobs, and is not the one who asks.
+/// If the user has no jobs, and is not the caller.
 async fn check_user(client: &Client, user: Option<&str>) -> Result<(), Failure> {
     let Some(user) = user else { return Ok(()) };
     let list: UserList = client.get(&["v1", "users"], &[]).await?;
@@ -197,20 +197,20 @@ fn unknown(what: &str, name: &str, why: &str, known: &[&str], command: &str) -> 
     Failure::new(Exit::NotFound, message)
 }
 
-/// What nodes are sorted by.
+/// Sort key of nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum NodeOrder {
-    /// Its name.
+    /// Name.
     Node,
-    /// Its nodepool.
+    /// Nodepool.
     Pool,
-    /// Its state.
+    /// State.
     State,
-    /// Its memory.
+    /// Memory.
     Memory,
-    /// Its memory that no share has.
+    /// Memory free of shares.
     Free,
-    /// Its memory that shares have.
+    /// Memory in shares.
     Used,
 }
 

@@ -14,8 +14,8 @@ pub(super) fn yaml(document: &impl Serialize) -> serde_json::Result<String> {
     serde_saphyr::to_string(document).map_err(serde_json::Error::custom)
 }
 
-/// `entries` as RFC 4180 has it: a heading for each field that one of them has, then a line each. Fields
-/// within a field have a dot in their heading; a list of entries is counted.
+/// Returns `entries` as RFC 4180 says: a heading for each field of any entry, then a line each.
+/// Fields within a field have a dot in their heading; of a list the cell has the count.
 ///
 /// # Errors
 ///

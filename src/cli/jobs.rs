@@ -1,4 +1,4 @@
-//! One request for work: what it asks for, what it wants and has, and every share of it.
+//! Details of a job: its request, its demand and holdings, and every share.
 
 use super::answer::{Answer, Look, Several, answer};
 use super::args::{JobAction, JobShow};
@@ -114,7 +114,7 @@ fn shares(job: &JobInfo, look: Look) -> String {
     headed(columns, rows, look)
 }
 
-/// Why a share has to go.
+/// Returns the reason for a share's end, in words.
 pub(super) fn removal(why: RemovalReason) -> &'static str {
     match why {
         RemovalReason::Preempted => "preempted",

@@ -1,8 +1,8 @@
-//! The command line: one binary for the daemon, administrators and users.
+//! Command line: a single binary for the daemon, administrators and users.
 //!
-//! Answers go to standard output, everything else to standard error; the exit status says the
-//! same to scripts. What is shown to people is made by pure functions from the API's own types,
-//! and `--json` shows those: nothing here knows more than any other client could.
+//! Answers go to standard output, all other text to standard error; the exit status says the same
+//! to scripts. Pure functions make the text for people from the API's own types, and `--json`
+//! prints those types. So a command knows no more than any other client of the API.
 
 mod accounts;
 mod adopt;
@@ -80,7 +80,7 @@ use shims::Shim;
 
 use crate::net;
 
-/// How a process ends whose command line is wrong, as clap ends it.
+/// Exit status for a wrong command line, as clap has it.
 const USED_WRONGLY: u8 = 2;
 
 /// Does what `arguments` ask, and says how the process is to end. The first of them is the name
@@ -113,8 +113,8 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     }
 }
 
-/// The same, where this binary was called by the name of a command of UIMA-DUCC. Those commands know
-/// success and failure, and no more.
+/// Runs this binary under the name of a command of UIMA-DUCC. Those commands know success and
+/// failure, and no more.
 fn run_shim(arguments: Vec<OsString>) -> ExitCode {
     let parsed = up::found_by_default(Shim::command()).try_get_matches_from(arguments);
     let result = match parsed.and_then(|matches| Shim::from_arg_matches(&matches)) {
@@ -193,7 +193,7 @@ fn busy() -> Builder {
     builder
 }
 
-/// Runs `work`, for which one thread is enough, to its end.
+/// Runs `work` to its end on one thread, which is enough for a client.
 fn ask(work: impl Future<Output = Result<(), Failure>>) -> Result<(), Failure> {
     wait(Builder::new_current_thread(), work)
 }

@@ -1,4 +1,4 @@
-//! What administrators do to nodes: the arguments, and the acts that say that nodes are gone.
+//! Acts of administrators on nodes: the arguments, and the acts that declare nodes dead or gone.
 
 use clap::Args;
 use reqwest::{Method, Url};
@@ -21,7 +21,7 @@ pub struct VaryOff {
     /// Names, host lists or patterns, such as node[01-08,12] or 'r1*'
     #[arg(required = true, value_name = "HOSTLIST")]
     pub nodes: Vec<String>,
-    /// Why, for whoever looks at the nodes next
+    /// The reason, shown with the nodes
     #[arg(long, short)]
     pub reason: String,
     /// Only say what would come of it
@@ -74,7 +74,7 @@ pub struct NodesGone {
     /// Names, host lists or patterns, such as node[01-08,12] or 'r1*'
     #[arg(required = true, value_name = "HOSTLIST")]
     pub nodes: Vec<String>,
-    /// How that is known, for the audit log
+    /// The evidence, for the audit log
     #[arg(long, short, default_value = "said on the command line")]
     pub reason: String,
     /// Only say what would come of it
@@ -91,10 +91,10 @@ pub struct NodesGone {
 /// Says that nodes are dead, to the orchestrator of campaigns too.
 #[derive(Debug, Args)]
 pub struct NodesLost {
-    /// Which, and why.
+    /// The nodes, and the reason.
     #[command(flatten)]
     pub gone: NodesGone,
-    /// Where the orchestrator of campaigns listens; without it, where the one of `apportion up` does
+    /// The address of the orchestrator of campaigns; without it, the orchestrator of `apportion up`
     #[arg(long, value_name = "URL", env = "APPORTION_ORCHESTRATOR", value_parser = parse_url)]
     pub orchestrator: Option<Url>,
 }

@@ -18,7 +18,7 @@ pub(super) struct NodeCounts {
     groups: Vec<NodeGroup>,
 }
 
-/// Nodes of one nodepool, state and size.
+/// Nodes that share nodepool, state and size.
 #[derive(Debug, Serialize)]
 pub(super) struct NodeGroup {
     pool: String,
@@ -26,7 +26,7 @@ pub(super) struct NodeGroup {
     /// The memory of each.
     memory_mb: u64,
     nodes: u64,
-    /// How many of them hold no share.
+    /// Number of nodes without a share.
     idle: u64,
     /// The memory of all of them that shares have.
     used_mb: u64,

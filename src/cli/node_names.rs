@@ -8,7 +8,7 @@ use super::table::plain;
 use crate::api::wire::{NodeInfo, NodeList};
 use crate::model::{expand_hostlist, fold_hostlist, nearest};
 
-/// What `lists` stand for: names, and patterns among them.
+/// Returns the names and patterns in `lists`.
 fn names_in(lists: &[String]) -> Result<BTreeSet<String>, Failure> {
     let mut names = BTreeSet::new();
     for list in lists {
@@ -24,7 +24,8 @@ fn is_pattern(name: &str) -> bool {
     name.contains(['*', '?'])
 }
 
-/// Whether `pattern` describes the whole of `name`: `*` stands for any characters, `?` for one.
+/// True if `pattern` describes the whole of `name`: `*` stands for any characters, `?` for a single
+/// character.
 fn fits(pattern: &str, name: &str) -> bool {
     let mut letters = pattern.chars();
     match letters.next() {
@@ -43,27 +44,27 @@ fn fits(pattern: &str, name: &str) -> bool {
     }
 }
 
-/// Whether one of `names` is, or describes, `node`.
+/// True if `names` has `node`, or a pattern that describes it.
 fn is_named(names: &BTreeSet<String>, node: &str) -> bool {
     names.contains(node) || names.iter().any(|name| is_pattern(name) && fits(name, node))
 }
 
-/// Those of `all` that `lists` name; all, if `lists` is empty.
+/// Returns the nodes of `all` that `lists` name; all nodes if `lists` is empty.
 ///
 /// # Errors
 ///
-/// If one is no host list.
+/// If a list is no host list.
 pub(super) fn among(all: NodeList, lists: &[String]) -> Result<NodeList, Failure> {
     let names = names_in(lists)?;
     let is_wanted = |node: &NodeInfo| names.is_empty() || is_named(&names, &node.name);
     Ok(NodeList { nodes: all.nodes.into_iter().filter(is_wanted).collect(), ..all })
 }
 
-/// As [`among`]; names that no node has are refused, all of them at once.
+/// Selects as [`among`], and refuses names that no node has, all of them at once.
 ///
 /// # Errors
 ///
-/// If one is no host list, or no node has that name.
+/// If a list is no host list, or no node has a name in it.
 pub(super) fn selected(all: NodeList, lists: &[String]) -> Result<NodeList, Failure> {
     let known: BTreeSet<&str> = all.nodes.iter().map(|node| node.name.as_str()).collect();
     let names = names_in(lists)?;

@@ -22,14 +22,14 @@ use crate::api::wire::{self, NodeInfo, NodeList, ShareState, VaryAnswer};
 use crate::model::{counted, fold_hostlist, span};
 use crate::orchestrator::wire::Grid;
 
-/// So many jobs of a node are named; the rest are counted.
+/// Named jobs of a node; the text counts the rest.
 const JOBS_SHOWN: usize = 6;
 
 /// Does what was asked.
 ///
 /// # Errors
 ///
-/// If the daemon cannot be reached or refuses, or work would be evicted and nobody agreed to that.
+/// If the daemon cannot be reached or refuses, or the caller declined the evictions.
 pub async fn run(action: &NodeAction) -> Result<(), Failure> {
     match action {
         NodeAction::List(args) => list(args).await,
@@ -45,7 +45,7 @@ pub async fn run(action: &NodeAction) -> Result<(), Failure> {
 ///
 /// # Errors
 ///
-/// If the daemon cannot be reached, or does not know one that was named.
+/// If the daemon cannot be reached, or does not know a named node.
 pub async fn list(args: &questions::NodeList) -> Result<(), Failure> {
     let state = args.state.map(state_of);
     let mut query: Vec<(&str, &str)> = Vec::new();
@@ -71,7 +71,8 @@ async fn some(
     args: &questions::NodeList,
     query: &[(&str, &str)],
 ) -> Result<NodeList, Failure> {
-    // Who names nodes is told of one that is unknown, whatever else is asked of it.
+    // Without a filter, an unknown name is an error; with a filter the node may just be filtered
+    // out.
     let all: NodeList = client.get(&["v1", "nodes"], query).await?;
     if all.nodes.is_empty() {
         filters::check_pool(client, args.pool.as_deref()).await?;
@@ -90,7 +91,8 @@ async fn some(
     Ok(list)
 }
 
-/// How limits are enforced on each node, as far as an orchestrator of campaigns knows.
+/// Returns the way in which each node enforces limits, as far as an orchestrator of campaigns
+/// knows.
 async fn limits(asking: &questions::Asking) -> BTreeMap<String, &'static str> {
     let Remote { url, json, trust } = asking.remote.clone();
     let named = std::env::var("APPORTION_ORCHESTRATOR").ok();
@@ -113,7 +115,7 @@ async fn show_all(args: &NodeShow) -> Result<(), Failure> {
     .await
 }
 
-/// As the API spells it.
+/// Returns the state as the API spells it.
 fn state_of(state: StateFilter) -> &'static str {
     match state {
         StateFilter::Up => "up",
@@ -132,7 +134,7 @@ struct NodeTable {
     list: NodeList,
     #[serde(skip)]
     selects: bool,
-    /// How limits are enforced, by node; empty where that is not known or not shown.
+    /// Way of enforcing limits, by node; empty if unknown or not shown.
     #[serde(skip)]
     limits: BTreeMap<String, &'static str>,
 }
@@ -413,7 +415,7 @@ pub(super) fn render_impact(answer: &VaryAnswer) -> Vec<String> {
     lines
 }
 
-/// What a preview of evictions says of the work that they cost.
+/// Returns the lost work of evictions, for a preview.
 pub(super) fn work_lost(ms: u64) -> String {
     match ms {
         0 => String::new(),

@@ -1,4 +1,4 @@
-//! Who is where: every node with every share on it.
+//! Every node with every share on it, and the job of each share.
 
 use std::collections::BTreeMap;
 
@@ -59,8 +59,8 @@ pub async fn run(args: &Args) -> Result<(), Failure> {
     answer(&args.asking, async |client| ask(client, &args.nodes).await).await
 }
 
-/// What is on the nodes that `lists` names; on all, if it names none. Nodes and work may be of
-/// different cycles; a share that only one of them knows is shown with what there is.
+/// Returns the shares on the nodes that `lists` names, or on all nodes if it is empty. Nodes and
+/// jobs may be of different cycles; a share that only one side knows is shown with fewer details.
 pub(super) async fn ask(client: &Client, lists: &[String]) -> Result<Occupied, Failure> {
     let nodes: NodeList = client.get(&["v1", "nodes"], &[]).await?;
     let nodes = selected(nodes, lists)?;
@@ -120,7 +120,7 @@ impl Answer for Occupied {
         one.node.name.clone()
     }
 
-    /// A line a node; under each one a share.
+    /// Renders a line a node; each share has a line under its node.
     fn render(&self, look: Look) -> String {
         if look.is_wide {
             return self.render_wide(look);

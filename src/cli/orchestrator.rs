@@ -1,4 +1,4 @@
-//! The orchestrator: running it, seeing which one publishes, handing over.
+//! Commands about orchestrators: run, list, hand over, adopt.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -23,7 +23,7 @@ use crate::orchestrator::rm::RmOptions;
 use crate::orchestrator::run::{OrchestratorOptions, Reach, serve_alone};
 use crate::telemetry;
 
-/// What to do about orchestrators.
+/// An action on orchestrators.
 #[derive(Debug, Subcommand)]
 pub enum OrchestratorAction {
     /// Run the orchestrator of campaigns beside a daemon, until told to stop
@@ -70,13 +70,13 @@ pub struct RunArgs {
     /// The unix socket
     #[arg(long, value_name = "FILE")]
     pub socket: Option<PathBuf>,
-    /// How long slots go on when they cannot reach the orchestrator
+    /// Time that slots continue without a word from the orchestrator
     #[arg(long, value_name = "DURATION", default_value = "10m", value_parser = parse_span)]
     pub lease: Duration,
     /// The least time between two publications
     #[arg(long, value_name = "DURATION", default_value = "1s", value_parser = parse_span)]
     pub publish_every: Duration,
-    /// How long a slot without a task stays
+    /// Time that a slot without a task stays
     #[arg(long, value_name = "DURATION", default_value = "2s", value_parser = parse_span)]
     pub linger: Duration,
     /// Days after the end of a campaign that its tasks are kept; only counts are left then
@@ -165,10 +165,10 @@ async fn serve(args: &RunArgs) -> Result<(), Failure> {
 /// Lets another orchestrator publish.
 #[derive(Debug, Args)]
 pub struct HandOverArgs {
-    /// Its name. Without it: whichever says its name first
+    /// The next orchestrator's name. Without it: the first that gives its name
     #[arg(long, value_name = "NAME")]
     pub to: Option<String>,
-    /// Why, for the audit log
+    /// The reason, for the audit log
     #[arg(long, short)]
     pub reason: String,
     /// The daemon to ask.

@@ -1,13 +1,13 @@
-//! The one way to standard output.
+//! Standard output: all commands write through this module.
 
 use std::io::{self, ErrorKind, Write};
 
 use serde::Serialize;
 
-/// Whether anybody still reads.
+/// State of the reader of standard output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reader {
-    /// As far as one can tell.
+    /// Reads on, as far as a writer can tell.
     There,
     /// Has seen enough (`apportion nodes | head`), which is no failure.
     Gone,
@@ -40,7 +40,7 @@ pub fn print(text: &str) -> io::Result<()> {
 ///
 /// # Errors
 ///
-/// As [`print()`].
+/// If standard output cannot be written, as for [`print()`].
 pub fn show<T: Serialize>(
     answer: &T,
     as_json: bool,
@@ -49,8 +49,8 @@ pub fn show<T: Serialize>(
     if as_json { print(&serde_json::to_string_pretty(answer)?) } else { print(&render(answer)) }
 }
 
-/// Says `message` where it is in nobody's way: on standard error. That may be closed; then nobody
-/// is there to be told.
+/// Writes `message` to standard error, apart from the answer. An error is ignored: no reader is
+/// left if standard error is closed.
 pub fn complain(message: &str) {
     let _ = writeln!(io::stderr().lock(), "{}", message.trim_end());
 }

@@ -1,4 +1,4 @@
-//! What makes a shell complete the commands, and their manual pages: made from the commands themselves,
+//! Scripts for completion in shells, and manual pages. Both are made from the commands themselves,
 //! so that they cannot differ from them.
 
 use anyhow::Context;
@@ -41,7 +41,7 @@ pub fn man(args: &Man) -> Result<(), Failure> {
     Ok(print(&format!("{pages} pages are in {}", folder.display()))?)
 }
 
-/// The commands. Without `help`, which every one has as a flag.
+/// Returns the commands without `help`, as every command has the flag.
 fn command() -> clap::Command {
     Cli::command().disable_help_subcommand(true)
 }

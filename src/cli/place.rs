@@ -1,4 +1,4 @@
-//! Where the orchestrator is, and what it says.
+//! Address of the orchestrator, and the client for it.
 
 use std::time::Duration;
 
@@ -21,11 +21,11 @@ const STREAM: Duration = Duration::from_hours(24 * 365);
 /// The orchestrator to talk to, and how to show its answer.
 #[derive(Clone, Debug, Args)]
 pub struct Place {
-    /// Where the orchestrator listens; without it, where the one of `apportion up` does if the daemon
-    /// is that of `apportion up`, or else where the daemon does
+    /// The orchestrator's address; without it, the orchestrator of `apportion up` if the daemon is
+    /// that of `apportion up`, or else the daemon's address
     #[arg(long, value_name = "URL", env = "APPORTION_ORCHESTRATOR", value_parser = parse_url)]
     pub orchestrator: Option<Url>,
-    /// Where the daemon listens; without it, where the one of `apportion up` does
+    /// The daemon's address; without it, the daemon of `apportion up`
     #[arg(
         long,
         env = "APPORTION_URL",
@@ -36,7 +36,7 @@ pub struct Place {
     /// Show the answer in JSON, as the API gives it
     #[arg(long)]
     pub json: bool,
-    /// Who we are, and whom we trust.
+    /// The caller's token, and the authority it trusts.
     #[command(flatten)]
     pub trust: Trust,
 }
@@ -75,18 +75,18 @@ impl Place {
         Client::new(&self.remote(&self.url))
     }
 
-    /// Whether the orchestrator cannot know by itself which user asks.
+    /// True if the orchestrator cannot know by itself which user asks.
     pub fn has_no_credential(&self) -> bool {
         let url = self.found();
         self.trust.token_file.is_none() && url.scheme() != "unix"
     }
 
-    /// Whether an orchestrator was named, or runs beside the daemon of `apportion up`.
+    /// True if the caller named an orchestrator, or it runs beside the daemon of `apportion up`.
     pub fn knows_orchestrator(&self) -> bool {
         self.orchestrator.is_some() || up::orchestrator_beside(&self.url).is_some()
     }
 
-    /// Where the orchestrator is.
+    /// Returns the address of the orchestrator.
     fn found(&self) -> Url {
         let named = self.orchestrator.clone();
         named.or_else(|| up::orchestrator_beside(&self.url)).unwrap_or_else(|| self.url.clone())
@@ -109,7 +109,7 @@ fn hinted(failure: Failure) -> Failure {
 }
 
 impl Orchestrator {
-    /// What is at `path`.
+    /// Returns the resource at `path`.
     ///
     /// # Errors
     ///

@@ -1,4 +1,4 @@
-//! How a campaign gets on, in one line that is kept current.
+//! Progress of a campaign, in a line on the terminal.
 
 use std::collections::VecDeque;
 use std::io::IsTerminal;
@@ -33,7 +33,7 @@ impl Line {
         Line(bar)
     }
 
-    /// Whether it can be seen.
+    /// True if the line is on a terminal.
     pub fn is_seen(&self) -> bool {
         !self.0.is_hidden()
     }
@@ -59,7 +59,7 @@ impl Line {
 }
 
 fn width() -> usize {
-    // Some say that they have no width: a serial line, or one that another program just made.
+    // A serial line or a fresh pseudo terminal may report a width of 0.
     let size = crossterm::terminal::size().ok().filter(|(width, _)| 0 < *width);
     size.map_or(WIDTH, |(width, _)| usize::from(width).saturating_sub(1).max(20))
 }
@@ -137,7 +137,7 @@ fn grouped(number: u64) -> String {
     text
 }
 
-/// So many in so many milliseconds, a second, a minute or an hour.
+/// Returns `count` in `ms` milliseconds as a rate a second, a minute or an hour.
 fn rate(count: u64, ms: u64) -> String {
     let per = |unit: u64| count.saturating_mul(unit).checked_div(ms).unwrap_or(0);
     [(1000, "s"), (60_000, "min"), (3_600_000, "h")]

@@ -8,10 +8,10 @@ use super::failure::Failure;
 use super::output::show;
 use crate::api::wire::{PublicationReset, PublicationResetAnswer};
 
-/// What to do about publications.
+/// An action on publications.
 #[derive(Debug, Subcommand)]
 pub enum PublicationAction {
-    /// Let the next publication have any number: for an orchestrator that is locked out by a higher one
+    /// Let the next publication have any number: for an orchestrator that a higher number locks out
     #[command(after_help = RESET_EXAMPLES)]
     Reset(Reset),
 }
@@ -19,7 +19,7 @@ pub enum PublicationAction {
 /// Lets numbers begin anew.
 #[derive(Debug, Args)]
 pub struct Reset {
-    /// Why, for the audit log
+    /// The reason, for the audit log
     #[arg(long, short)]
     pub reason: String,
     /// Only say what would be done

@@ -1,4 +1,4 @@
-//! What the commands take that ask a daemon.
+//! Arguments of the commands that ask a daemon.
 
 use std::path::PathBuf;
 
@@ -17,7 +17,7 @@ pub struct Asking {
     /// The daemon to ask.
     #[command(flatten)]
     pub remote: Remote,
-    /// How to show the answer
+    /// The form of the answer
     #[arg(long, short, value_enum, value_name = "HOW", conflicts_with = "json")]
     pub output: Option<Format>,
     /// Leave the headings of columns out
@@ -29,7 +29,7 @@ pub struct Asking {
 }
 
 impl Asking {
-    /// How to show the answer, whichever flag said so.
+    /// Returns the form of the answer, from either flag.
     pub fn format(&self) -> Format {
         match self.output {
             Some(format) => format,
@@ -39,7 +39,7 @@ impl Asking {
     }
 }
 
-/// How an answer is shown.
+/// Form of an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Format {
     /// In columns; on a terminal cut to its width
@@ -48,11 +48,11 @@ pub enum Format {
     Wide,
     /// In JSON, as the API gives it
     Json,
-    /// In JSON, one entry a line
+    /// JSON, an entry a line
     Jsonl,
     /// In YAML, as the API gives it
     Yaml,
-    /// Comma-separated values, one entry a line
+    /// Comma-separated values, an entry a line
     Csv,
     /// The name or number of each entry, and nothing else
     Name,
@@ -74,13 +74,13 @@ pub struct NodeList {
     /// Only these: names, host lists or patterns, such as node[01-08,12] or 'r1*'
     #[arg(value_name = "HOSTLIST")]
     pub nodes: Vec<String>,
-    /// Only those in this state
+    /// Only nodes in this state
     #[arg(long, short, value_enum)]
     pub state: Option<StateFilter>,
-    /// Only those in this nodepool
+    /// Only nodes in this nodepool
     #[arg(long, short)]
     pub pool: Option<String>,
-    /// Only those with a process of these jobs
+    /// Only nodes with a process of these jobs
     #[arg(long, short, value_name = "JOB", value_delimiter = ',')]
     pub job: Vec<u64>,
     /// Count nodes by nodepool, state and size, instead of listing them
@@ -117,7 +117,7 @@ pub enum StateFilter {
     Blacklisted,
 }
 
-/// What to do with nodes.
+/// An action on nodes.
 #[derive(Debug, Subcommand)]
 pub enum NodeAction {
     /// List nodes: the same as `apportion nodes`
@@ -159,7 +159,7 @@ pub struct NodeShow {
 /// Lists work.
 #[derive(Debug, Args)]
 pub struct Queue {
-    /// Which jobs.
+    /// Filter and order of the jobs.
     #[command(flatten)]
     pub filter: JobFilter,
     /// Count what waits by reason, instead of listing it
@@ -179,13 +179,13 @@ Examples:
   apportion queue --summary                      for which reasons, and what would help
   apportion queue -o jsonl | jq 'select(.sums.held == 0) | .id'";
 
-/// What to do with a request for work.
+/// An action on a job.
 #[derive(Debug, Subcommand)]
 pub enum JobAction {
     /// List work: the same as `apportion queue`
     #[command(visible_alias = "ls", after_help = QUEUE_EXAMPLES)]
     List(Queue),
-    /// Show one request for work: what it asks for, wants and has, share by share
+    /// Show one job: its request, its demand and holdings, share by share
     #[command(after_help = JOB_SHOW_EXAMPLES)]
     Show(JobShow),
     /// Explain why it has what it has: the same as `apportion why`
@@ -212,7 +212,7 @@ pub struct JobShow {
 /// Explains jobs.
 #[derive(Debug, Args)]
 pub struct Why {
-    /// The numbers of the jobs; without one, of the job that waits longest or lacks most
+    /// The numbers of the jobs; without a number, the job that waits longest or lacks most
     #[arg(value_name = "JOB", value_parser = parse_job)]
     pub jobs: Vec<u64>,
     /// Only the sentence, and what would unblock it
@@ -239,13 +239,13 @@ Examples:
   apportion why 1007 --watch
   apportion why 1007 --json | jq .unblock";
 
-/// What to do with classes.
+/// An action on classes.
 #[derive(Debug, Subcommand)]
 pub enum ClassAction {
     /// List classes: the same as `apportion classes`
     #[command(visible_alias = "ls", after_help = CLASSES_EXAMPLES)]
     List(ClassList),
-    /// Show one class: its rules, and its users with what they deserve and hold
+    /// Show one class: its rules, and its users with fair share and holdings
     #[command(after_help = CLASS_SHOW_EXAMPLES)]
     Show(ClassShow),
 }
@@ -278,13 +278,13 @@ pub struct ClassShow {
     pub asking: Asking,
 }
 
-/// What to do with users.
+/// An action on users.
 #[derive(Debug, Subcommand)]
 pub enum UserAction {
     /// List users: the same as `apportion users`
     #[command(visible_alias = "ls", after_help = USERS_EXAMPLES)]
     List(UserList),
-    /// Show one user: wealth, allotment, accounts by class, and work
+    /// Show one user: fair share, allotment, accounts by class, and jobs
     #[command(after_help = USER_SHOW_EXAMPLES)]
     Show(UserShow),
 }
@@ -404,13 +404,13 @@ pub struct Man {
     pub out: Option<PathBuf>,
 }
 
-/// What `vary_off` and `vary_on` of UIMA-DUCC take.
+/// Arguments of `vary_off` and `vary_on` of UIMA-DUCC.
 #[derive(Debug, Args)]
 pub struct ShimVary {
     /// Names of nodes, in full or without their domain; host lists are taken too
     #[arg(required = true, value_name = "NODE")]
     pub nodes: Vec<String>,
-    /// Why, for whoever looks at the nodes next
+    /// The reason, shown with the nodes
     #[arg(long, short, default_value = "by vary_off")]
     pub reason: String,
     /// The daemon to ask.

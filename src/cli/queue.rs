@@ -1,4 +1,4 @@
-//! The queue: all work, what it wants and holds, and why it has no more; or those reasons, counted.
+//! The queue: all jobs with demand, holdings and reasons to wait, or the reasons counted.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 

@@ -1,4 +1,4 @@
-//! Why work waits, counted: how much of it for which reason, since when, and what would help.
+//! Counts of waiting jobs by reason, with the age of the oldest job and a remedy.
 
 use std::collections::BTreeMap;
 
@@ -36,7 +36,7 @@ pub(super) const CODES: [&str; 22] = [
     "waiting_for_exits",
 ];
 
-/// What waits, by reason, the most processes first.
+/// Waiting jobs by reason, the reason with most processes first.
 #[derive(Debug, Serialize)]
 pub(super) struct Summary {
     cycle: u64,
@@ -44,12 +44,12 @@ pub(super) struct Summary {
     reasons: Vec<ReasonCount>,
 }
 
-/// What waits for one reason.
+/// Jobs that wait for the same reason.
 #[derive(Debug, Serialize)]
 pub(super) struct ReasonCount {
     reason: String,
     jobs: u64,
-    /// Of those jobs, how many hold nothing.
+    /// Number of them without a share.
     without_shares: u64,
     /// Processes that they could use and have not got.
     processes: u64,
@@ -64,7 +64,7 @@ pub(super) struct ReasonCount {
 }
 
 impl Summary {
-    /// The reasons of those on `page` that wait.
+    /// Counts the waiting jobs on `page` by reason.
     pub(super) fn of(page: &JobPage, now_ms: u64) -> Summary {
         let waiting = || page.jobs.iter().filter_map(|job| Some((job.reason.as_ref()?, job)));
         let mut groups: BTreeMap<&str, Vec<&JobInfo>> = BTreeMap::new();
@@ -100,7 +100,7 @@ fn counted(code: &str, jobs: &[&JobInfo], now_ms: u64) -> ReasonCount {
     }
 }
 
-/// What helps work that waits for such a reason; `apportion why` has it for each with its numbers.
+/// Returns the remedy for a reason; `apportion why` has it for each job with its numbers.
 fn unblocked_by(code: &str) -> &'static str {
     match code {
         "impossible" => "a larger node, or asking for less",

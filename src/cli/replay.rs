@@ -16,24 +16,24 @@ use crate::model::JobId;
 use crate::scheduler::View;
 use crate::store::{Archive, PastCycle};
 
-/// So many cycles are read at a time.
+/// Cycles of a read: few enough to keep memory small.
 const CHUNK: u32 = 256;
 
-/// What came of it.
+/// Result of a replay.
 #[derive(Debug, Serialize)]
 struct Replayed {
     /// The first cycle that was computed again.
     from: u64,
     /// The last.
     to: u64,
-    /// How many there are.
+    /// Number of cycles.
     cycles: u64,
-    /// When the first ran, and the last.
+    /// Times of the first and of the last cycle.
     ran: [String; 2],
-    /// Why the job had what it had, if that was asked.
+    /// Explanation of the job, if `--why` asked for it.
     #[serde(skip_serializing_if = "Option::is_none")]
     why: Option<wire::Why>,
-    /// What happened before and in the last cycle.
+    /// Text on the inputs and decisions of the last cycle.
     #[serde(skip)]
     last: String,
     /// The file that was written.
@@ -63,7 +63,7 @@ pub async fn run(args: &Args) -> Result<(), Failure> {
     Ok(show(&replayed, args.json, render)?)
 }
 
-/// The cycles that are asked for, out of those there are.
+/// Returns the requested range of cycles, out of the recorded range.
 fn asked(args: &Args, range: Option<(u64, u64)>) -> Result<(u64, u64), Failure> {
     let store = args.store.display();
     let Some((oldest, newest)) = range else {
@@ -94,9 +94,9 @@ struct Course {
     replay: Replay,
     /// The last cycle computed.
     at: u64,
-    /// The first that counts; those before it lead to it.
+    /// First requested cycle; earlier cycles only lead to it.
     from: u64,
-    /// When the first that counts ran, and the last one.
+    /// Times of the first and of the last requested cycle.
     ran: Option<(i64, i64)>,
     view: Option<View>,
     happened: Vec<String>,
@@ -132,7 +132,8 @@ impl Course {
     fn step(&mut self, past: PastCycle) -> Result<(), Trouble> {
         let PastCycle { cycle, at_ms, beginning, batches, digest } = past;
         if let Some(books) = beginning {
-            // What came before does not lead here: the daemon took over from a publication.
+            // The daemon took over from a publication, so the replayed state does not lead to this
+            // cycle.
             self.replay = Replay::from(cycle - 1, &books)?;
             self.excerpt = None;
         }
@@ -194,10 +195,10 @@ fn time_of(ms: i64) -> String {
         .map_or_else(|_| format!("{ms} ms"), |time| format!("{time:.0}"))
 }
 
-/// So many things that happened are listed.
+/// Inputs in the text; the text counts the rest.
 const HAPPENED_SHOWN: usize = 10;
 
-/// What a cycle was told, and what it decided.
+/// Describes the inputs of a cycle and its decisions.
 fn summary(view: &View, happened: &[String]) -> String {
     let mut lines = Vec::new();
     match happened {

@@ -1,4 +1,4 @@
-//! What the daemon is asked: its counters of requests, read from its metrics; and by whom.
+//! Requests to the daemon: counters by route from its metrics, and the clients that ask most.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -11,30 +11,30 @@ use super::table::Column::{Left, Right};
 use super::table::headed;
 use crate::api::wire::{ClientCounts, ClientList};
 
-/// So many routes, and so many clients, are shown unless more are asked for.
+/// Routes, and also clients, in the short form: enough to see the busiest.
 const SHOWN: usize = 8;
 
-/// The requests of one route.
+/// Requests of a route.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(super) struct Requests {
-    /// As the API's document writes it; `none` for what there is not.
+    /// Route as the API's document writes it; `none` for an unknown route.
     pub route: String,
     /// The request's method.
     pub method: String,
-    /// How many were answered.
+    /// Number of answered requests.
     pub count: u64,
-    /// Those of them that were refused, with a status of 400 to 499.
+    /// Number of refused requests, with a status of 400 to 499.
     pub refused: u64,
-    /// Those that failed, with one of 500 and more.
+    /// Number of failed requests, with a status of 500 or more.
     pub failed: u64,
-    /// What one took on average, in microseconds, whatever the method. Absent where it may wait for
+    /// Mean time of a request in microseconds, over all methods. Absent if the route may wait for
     /// news.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mean_us: Option<u64>,
 }
 
 impl Requests {
-    /// Those that `metrics` tell of, the most frequent first.
+    /// Returns the requests in `metrics`, the most frequent route first.
     pub fn of(metrics: &str) -> Vec<Requests> {
         let mut counts: BTreeMap<(String, String), [u64; 3]> = BTreeMap::new();
         let mut times: BTreeMap<String, (Option<Duration>, u32)> = BTreeMap::new();
@@ -80,7 +80,8 @@ fn sample(line: &str) -> Option<(&str, &str, &str)> {
     Some((name, labels, value))
 }
 
-/// One of `labels`. Routes, methods and statuses have nothing in them that would be escaped.
+/// Returns the value of a label. Routes, methods and statuses have no characters that would be
+/// escaped.
 fn label<'a>(labels: &'a str, wanted: &str) -> Option<&'a str> {
     labels.split("\",").find_map(|label| {
         let (name, value) = label.split_once("=\"")?;
@@ -88,7 +89,7 @@ fn label<'a>(labels: &'a str, wanted: &str) -> Option<&'a str> {
     })
 }
 
-/// As a table: all of them, or those that most ask for.
+/// Renders a table of all routes, or of the busiest.
 pub(super) fn render_requests(requests: &[Requests], look: Look) -> String {
     let sum = |of: fn(&Requests) -> u64| requests.iter().map(of).sum::<u64>();
     let mut lines = vec![format!(
@@ -116,7 +117,7 @@ pub(super) fn render_requests(requests: &[Requests], look: Look) -> String {
     lines.join("\n")
 }
 
-/// Who asked most, as a table, and all others in one line.
+/// Renders a table of the busiest clients, and the other clients in a single line.
 pub(super) fn render_clients(list: &ClientList, look: Look) -> String {
     let shown = if look.is_wide { list.clients.len() } else { SHOWN.min(list.clients.len()) };
     let (shown, more) = list.clients.split_at(shown);

@@ -1,4 +1,4 @@
-//! One task, attached: its output here, its exit status ours.
+//! Command that runs a task attached: its output here, its exit status ours.
 
 use std::io::IsTerminal;
 use std::path::Path;
@@ -18,7 +18,7 @@ use super::table::plain;
 use super::task::{act, copy};
 use crate::orchestrator::wire::{Reason, TaskInfo, TaskResult};
 
-/// What the help ends with.
+/// End of the help of `run`.
 pub const EXAMPLES: &str = "\
 Examples:
   apportion run --memory 4GB -- ./crunch input1
@@ -33,19 +33,19 @@ The first Ctrl-C sends INT, a second one within 2 s cancels. If this command die
 const LOOK: Duration = Duration::from_millis(150);
 /// The least time between two of them, at the beginning.
 const FIRST_LOOK: Duration = Duration::from_millis(20);
-/// How long a wait is before it is explained.
+/// Wait after which the command explains it.
 const PATIENCE: Duration = Duration::from_secs(2);
 /// The time between two questions for the reason.
 const AGAIN: Duration = Duration::from_secs(1);
-/// How long a second Ctrl-C cancels.
+/// Time within which a second Ctrl-C cancels.
 const SECOND: Duration = Duration::from_secs(2);
-/// How long output is waited for after the end of the task.
+/// Longest wait for output after the end of the task.
 const REST: Duration = Duration::from_secs(10);
 
-/// Runs one task.
+/// Arguments of `run`, for a single task.
 #[derive(Debug, Args)]
 pub struct RunArgs {
-    /// What is asked for.
+    /// Settings of the task.
     #[command(flatten)]
     pub asked: Asked,
     /// Submit it, say its name, and leave
@@ -59,7 +59,7 @@ pub struct RunArgs {
     pub command: Vec<String>,
 }
 
-/// Runs one task to its end.
+/// Runs a task to its end.
 ///
 /// # Errors
 ///
@@ -111,7 +111,7 @@ async fn attached(args: &RunArgs) -> Result<u8, Failure> {
     }
 }
 
-/// Whether standard input is `/dev/null`, so that nothing is to be sent.
+/// True if standard input is `/dev/null`, so that no input is sent.
 fn is_null() -> bool {
     use std::os::unix::fs::MetadataExt;
     let (input, null) = (std::fs::metadata("/proc/self/fd/0"), std::fs::metadata("/dev/null"));
@@ -177,7 +177,7 @@ async fn watch(
         }
         let info = match orchestrator.task_info(task).await {
             Ok(info) => info,
-            // It may restart; the task goes on.
+            // The orchestrator may restart; the task goes on.
             Err(failure) if failure.exit == Exit::Unreachable => {
                 waits.say("the orchestrator does not answer; the task goes on");
                 continue;
@@ -198,7 +198,7 @@ async fn watch(
     }
 }
 
-/// Why a task waits: a line that is kept current, or a line for each reason where that is not seen.
+/// Reasons of a task's wait: a current line on a terminal, or else a line for each new reason.
 #[derive(Debug, Default)]
 struct Waits {
     line: Option<Line>,

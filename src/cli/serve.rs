@@ -39,7 +39,8 @@ pub async fn run(args: &Serve) -> Result<(), Failure> {
             "no tokens are configured (daemon.access.tokens): everybody on this machine may do everything"
         );
     }
-    // Before anybody learns that we are there, so that no signal finds us without.
+    // The signals are caught before clients can learn of the daemon, so that no signal kills it
+    // unprepared.
     let signals = Signals::catch()?;
     let address = config.daemon.listen;
     let listener = if args.handed_over {
@@ -49,7 +50,7 @@ pub async fn run(args: &Serve) -> Result<(), Failure> {
             .await
             .with_context(|| format!("cannot listen at {address}; name another with --listen"))?
     };
-    // Where port 0 was asked for, this is the only place to learn which one it became.
+    // With port 0, only the listener knows the chosen port.
     let address = listener.local_addr()?;
     tracing::info!(%address, "listening");
     if dev.is_some() {
@@ -85,7 +86,7 @@ impl Dev {
     }
 }
 
-/// Where a daemon for development is, and what to do next.
+/// Returns the address of a daemon for development, and the next commands to try.
 fn dev_hint(address: SocketAddr) -> String {
     // Without tokens there is no other address than loopback's.
     let url = ["http", address.to_string().as_str()].join("://");
@@ -113,8 +114,8 @@ fn handed_over() -> io::Result<TcpListener> {
     TcpListener::from_std(listener)
 }
 
-/// What the shell gets to see of why the daemon ended. Systemd is not to start it again before somebody
-/// has mended the files that say who may come in.
+/// Returns the failure of an ended daemon. Its exit status keeps systemd from a restart while the
+/// access files are wrong.
 fn ended(error: DaemonError) -> Failure {
     let is_to_be_mended = matches!(error, DaemonError::Access(_));
     let exit = if is_to_be_mended { Exit::Configuration } else { Exit::Refused };

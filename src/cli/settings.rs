@@ -1,4 +1,4 @@
-//! The configuration: where it is, whether it is right, and how a wrong one is shown.
+//! Configuration of the daemon: its place, its checks, and the text on faults.
 
 use std::env;
 use std::io::{self, IsTerminal};
@@ -11,7 +11,7 @@ use crate::config::{Config, ConfigError, Flag, Problems, Sources};
 const FILE: &str = "apportion.toml";
 const FOLDER: &str = "/etc/apportion";
 
-/// The file that is meant where none is named: systemd's folder for us, else the usual one.
+/// Returns the named file, or else the default: in systemd's folder for us, or the usual file.
 pub fn locate(named: Option<&Path>) -> PathBuf {
     let folder = || env::var_os("CONFIGURATION_DIRECTORY").unwrap_or_else(|| FOLDER.into());
     named.map_or_else(|| Path::new(&folder()).join(FILE), Path::to_owned)

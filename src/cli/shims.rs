@@ -21,11 +21,11 @@ use crate::model::{counted, expand_hostlist};
 /// The names that stand for a command of their own.
 const NAMES: [&str; 5] = ["vary_off", "vary_on", "rm_qload", "rm_qoccupancy", "rm_reconfigure"];
 
-/// The command line of a link with one of these names.
+/// Command line of a link with a name of a UIMA-DUCC command.
 #[derive(Debug, Parser)]
 #[command(version, multicall = true)]
 pub struct Shim {
-    /// Which of them.
+    /// The command.
     #[command(subcommand)]
     pub command: ShimCommand,
 }
@@ -50,7 +50,7 @@ pub enum ShimCommand {
     Reconfigure(Remote),
 }
 
-/// Which way nodes are varied.
+/// Direction of a change of nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Way {
     /// Out of scheduling.
@@ -59,7 +59,7 @@ enum Way {
     On,
 }
 
-/// Whether this program was called by one of these names, the first of `arguments`.
+/// True if the first of `arguments` is the name of a UIMA-DUCC command.
 pub fn is_called(arguments: &[OsString]) -> bool {
     let called = arguments.first().map(Path::new).and_then(Path::file_name);
     called.is_some_and(|called| NAMES.iter().any(|name| called == *name))
@@ -80,12 +80,12 @@ pub async fn run(command: &ShimCommand) -> Result<(), Failure> {
     }
 }
 
-/// Takes nodes out of scheduling or puts them back, one after the other. One that is unknown keeps
-/// none of the others.
+/// Takes nodes out of scheduling or puts them back, node by node. An unknown node does not stop the
+/// rest.
 ///
 /// # Errors
 ///
-/// If the daemon cannot be reached, or a node was refused; then the others were done.
+/// If the daemon cannot be reached, or refused a node after the rest was done.
 async fn vary(args: &ShimVary, way: Way) -> Result<(), Failure> {
     let client = Client::new(&args.remote)?;
     let known: NodeList = client.get(&["v1", "nodes"], &[]).await?;
@@ -112,7 +112,8 @@ async fn vary(args: &ShimVary, way: Way) -> Result<(), Failure> {
     if has_failed { Err(Failure::silent(Exit::Refused)) } else { Ok(()) }
 }
 
-/// The name a node reports under: as given, or the only one that is the same but for its domain.
+/// Returns the name a node reports under: as given, or the only name that differs by the domain
+/// alone.
 fn full_name<'a>(known: &'a NodeList, name: &str) -> Option<&'a str> {
     let short = |name: &str| name.split('.').next().map(str::to_owned);
     let names = || known.nodes.iter().map(|node| node.name.as_str());
@@ -154,7 +155,7 @@ async fn vary_one(
     Ok([done].into_iter().chain(notes).collect::<Vec<_>>().join("; "))
 }
 
-/// What is wanted and what there is.
+/// Prints demand and supply.
 ///
 /// # Errors
 ///
@@ -164,7 +165,7 @@ async fn load(remote: &Remote) -> Result<(), Failure> {
     Ok(super::output::show(&load, remote.json, |load| load.render(Look::default()))?)
 }
 
-/// Who is where, in the columns of the original.
+/// Prints nodes with their shares, in the columns of the original.
 ///
 /// # Errors
 ///

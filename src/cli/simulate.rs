@@ -17,8 +17,8 @@ use crate::sim::systemtest;
 ///
 /// # Errors
 ///
-/// If a file makes no sense, a run broke a rule of its model, or the audit found something in a
-/// suite. A recorded scenario counts as played whatever it shows.
+/// If a file makes no sense, a run broke a rule of its model, or the audit found a fault in a
+/// suite. A recorded scenario counts as played in any case.
 pub fn run(args: &Simulate) -> Result<(), Failure> {
     let as_json = args.json || args.report == ReportFormat::Json;
     if let Some(file) = &args.recorded {
@@ -62,7 +62,7 @@ fn judged(audit_findings: u64) -> Result<(), Failure> {
     if audit_findings == 0 { Ok(()) } else { Err(Failure::silent(Exit::Refused)) }
 }
 
-/// A played scenario, one line a job and cycle.
+/// Renders a played scenario, a line for each job and cycle.
 fn scenario(document: &PlayedDocument) -> String {
     let rows = document.cycles.iter().flat_map(|cycle| {
         cycle.jobs.iter().map(|job| {
@@ -181,7 +181,7 @@ fn surveyed(survey: &Survey) -> String {
     format!("{figures}\n{}", cases.collect::<String>())
 }
 
-/// The figures of one large cluster.
+/// Renders the figures of a large cluster.
 fn scaled(figures: &ScaleFigures) -> String {
     let Milliseconds { median, max } = figures.cycle_ms;
     let last = figures.last_preempting_cycle;

@@ -12,7 +12,7 @@ use crate::orchestrator::wire::{AttemptId, Channel};
 use crate::slot::wire::ReadRequest;
 use crate::slot::{self, ProcessChange, SlotAct, UserIdentity};
 
-/// What the help of `checkpoint` ends with.
+/// End of the help of `checkpoint`.
 pub const CHECKPOINT_EXAMPLES: &str = "\
 Examples:
   apportion checkpoint                             in the script of a task, after it saved
@@ -21,7 +21,7 @@ Examples:
 The same without this command: touch \"$APPORTION_CHECKPOINT_DIR/done\". A task that is ended loses what
 it did since then, and no more.";
 
-/// Runs a slot, or reads what a dead one left. Agents call it.
+/// Runs a slot, or reads the state of a dead slot. Agents call it.
 #[derive(Debug, Args)]
 pub struct SlotArgs {
     /// The folder of the slot
@@ -80,8 +80,8 @@ struct Alone {
     args: SlotArgs,
 }
 
-/// Does what the command line says, read without the commands of people: a slot is to cost little, and
-/// each share has one.
+/// Runs the slot's command line without the commands of people: each share has a slot, so a slot
+/// must cost little.
 ///
 /// # Errors
 ///

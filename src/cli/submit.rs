@@ -18,7 +18,7 @@ use crate::orchestrator::spec::{
 };
 use crate::orchestrator::wire::Submitted;
 
-/// What the help ends with.
+/// End of the help of `submit`.
 pub const EXAMPLES: &str = "\
 Examples:
   apportion submit --memory 2GB --each-line inputs.txt -- ./crunch {entry}
@@ -29,7 +29,7 @@ Examples:
 
 Exit status with --wait: 0 all done   1 some failed   3 no daemon   4 not authorised   6 cancelled";
 
-/// What both `submit` and `run` say of a campaign.
+/// Settings of a campaign that `submit` and `run` share.
 #[derive(Clone, Debug, Args)]
 pub struct Asked {
     /// Memory of each task
@@ -50,7 +50,7 @@ pub struct Asked {
     /// The signal that asks a task to end
     #[arg(long, value_name = "SIGNAL")]
     pub stop_signal: Option<String>,
-    /// How many attempts of a task may fail before it fails
+    /// Failed attempts of a task before the task fails
     #[arg(long, value_name = "N")]
     pub retries: Option<u64>,
     /// More memory for tasks that were over theirs, such as 1.5x3
@@ -68,7 +68,7 @@ pub struct Asked {
     /// The whole environment, but for what looks secret or belongs to the session
     #[arg(long, conflicts_with = "env_clean")]
     pub env_all: bool,
-    /// No variable but those of --env
+    /// Pass only the variables of --env
     #[arg(long)]
     pub env_clean: bool,
     /// The user that it belongs to, for callers that may choose
@@ -83,22 +83,22 @@ pub struct SubmitArgs {
     /// A campaign file, in TOML or JSON
     #[arg(value_name = "FILE")]
     pub file: Option<PathBuf>,
-    /// One task for each number, such as 1-1000 or 1-1000:2
+    /// Make a task for each number, such as 1-1000 or 1-1000:2
     #[arg(long, value_name = "RANGE", group = "tasks")]
     pub array: Option<String>,
-    /// One task for each line of this file; `-` is standard input
+    /// Make a task for each line of this file; `-` is standard input
     #[arg(long, value_name = "FILE", group = "tasks")]
     pub each_line: Option<PathBuf>,
-    /// One task for each item of this JSON list
+    /// Make a task for each item of this JSON list
     #[arg(long, value_name = "FILE", group = "tasks")]
     pub from_json: Option<PathBuf>,
-    /// Tasks at a time in one slot
+    /// Tasks at a time in a slot
     #[arg(long, value_name = "N")]
     pub lanes: Option<u64>,
     /// The most slots
     #[arg(long, value_name = "N")]
     pub max: Option<u64>,
-    /// How many tasks may fail before the campaign is cancelled
+    /// Failed tasks before the campaign is cancelled
     #[arg(long, value_name = "N")]
     pub max_fails: Option<u64>,
     /// The file for standard output, such as res/{task}.txt
@@ -113,16 +113,17 @@ pub struct SubmitArgs {
     /// Begin tasks of a silent node again at once: they may run twice, and the first result counts
     #[arg(long)]
     pub may_run_twice: bool,
-    /// What slots do that nothing reaches for longer than their lease: stop, or finish what they have
+    /// End of a slot's work when its lease runs out without contact: stop, or finish the tasks it
+    /// has
     #[arg(long, value_name = "stop|finish")]
     pub on_unheard: Option<String>,
-    /// `default`, or `test`: one task, the others are dropped
+    /// `default`, or `test`: a single task, all further tasks are dropped
     #[arg(long = "type", value_name = "TYPE")]
     pub kind: Option<String>,
     /// A text for sh -c instead of a command
     #[arg(long, value_name = "TEXT", conflicts_with = "command")]
     pub shell: Option<String>,
-    /// What else is asked for.
+    /// Settings shared with `run`.
     #[command(flatten)]
     pub asked: Asked,
     /// Check it, and submit nothing
@@ -188,7 +189,7 @@ pub(super) async fn send(
     orchestrator.submit(document, stdin, &key()?).await
 }
 
-/// A key for one request, however often it is sent.
+/// Returns a key that is the same for every retry of a request.
 pub(super) fn key() -> Result<String, Failure> {
     let mut random = [0; 16];
     getrandom::fill(&mut random).map_err(std::io::Error::other)?;
@@ -235,7 +236,8 @@ pub(super) fn read_list(key: &str, path: &Path) -> Result<Value, Failure> {
     })
 }
 
-/// The lines of a text, byte for byte. The last one needs no end. The number of one that is not UTF-8.
+/// Returns the lines of a text, byte for byte. The last line needs no end. The error is the number
+/// of a line that is not UTF-8.
 fn lines(bytes: &[u8]) -> Result<Vec<String>, usize> {
     let body = bytes.strip_suffix(b"\n").unwrap_or(bytes);
     if bytes.is_empty() {

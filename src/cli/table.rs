@@ -26,7 +26,7 @@ pub(super) fn table<const N: usize>(
     headed(columns, rows, Look::default())
 }
 
-/// As [`table`], as `look` wants it.
+/// Renders as [`table`] does, by the settings of `look`.
 pub(super) fn headed<const N: usize>(
     columns: [Column; N],
     rows: impl IntoIterator<Item = [String; N]>,
@@ -35,8 +35,8 @@ pub(super) fn headed<const N: usize>(
     fitted(columns, rows, look, &[])
 }
 
-/// As [`headed`]. On a narrow terminal the columns with a heading in `spare` are left out, the first of them
-/// first, until the rest fits; then what is longest is cut.
+/// Renders as [`headed`] does, for narrow terminals. Columns with a heading in `spare` are left
+/// out, in that order, until the rest fits. If all of them are out, the longest texts are cut.
 pub(super) fn fitted<const N: usize>(
     columns: [Column; N],
     rows: impl IntoIterator<Item = [String; N]>,
@@ -60,7 +60,7 @@ pub(super) fn fitted<const N: usize>(
         table.force_no_tty()
     };
     let shown = || columns.into_iter().zip(widths).filter(|(_, width)| 0 < *width);
-    // Set even if it is not shown: columns have no shape without one.
+    // A hidden heading is set too: columns have no shape without it.
     table.set_header(shown().map(|(column, width)| Cell::new(shortened(column.heading(), width))));
     for row in rows {
         let cells = row.into_iter().zip(columns.into_iter().zip(widths));
@@ -87,7 +87,7 @@ pub(super) fn fitted<const N: usize>(
     }
 }
 
-/// How wide columns of `widths` are in a terminal of `width`; 0 is left out.
+/// Returns the widths of columns that fit into a terminal of `width`; 0 leaves a column out.
 fn within<const N: usize>(
     columns: [Column; N],
     mut widths: [usize; N],
@@ -98,7 +98,7 @@ fn within<const N: usize>(
     let sum = |widths: &[usize; N]| {
         widths.iter().filter(|width| 0 < **width).map(|width| width + GAP).sum::<usize>()
     };
-    // Nothing follows the last column.
+    // The last column needs no gap.
     let limit = width + GAP;
     for heading in spare {
         if sum(&widths) <= limit {
@@ -122,7 +122,7 @@ fn within<const N: usize>(
     widths
 }
 
-/// The colour of what stands under a heading. States and reasons have one, figures do not.
+/// Returns the colour of a text under a heading. States and reasons have a colour, figures do not.
 fn colour(heading: &str, text: &str) -> Option<Color> {
     if !matches!(heading, "STATE" | "DOING" | "REASON" | "CODE" | "POSSIBLE") {
         return None;

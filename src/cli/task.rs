@@ -28,7 +28,7 @@ const SIGNAL_EXAMPLES: &str = "\
 Examples:
   apportion task signal 9.17 USR1";
 
-/// What to do with a task.
+/// An action on a task.
 #[derive(Debug, Subcommand)]
 pub enum TaskAction {
     /// Show a task and its attempts
@@ -45,10 +45,10 @@ pub enum TaskAction {
     Signal(SignalArgs),
 }
 
-/// Names one task.
+/// Name of a task.
 #[derive(Debug, Args)]
 pub struct TaskArgs {
-    /// Its name, such as 9.17 or last.1
+    /// The task's name, such as 9.17 or last.1
     #[arg(value_name = "CAMPAIGN.TASK")]
     pub task: String,
     /// The orchestrator.
@@ -68,7 +68,7 @@ pub struct LogsArgs {
     /// Standard error, not standard output
     #[arg(long)]
     pub stderr: bool,
-    /// This attempt, not the last one
+    /// The attempt; without it, the last
     #[arg(long, value_name = "N")]
     pub attempt: Option<u64>,
 }
@@ -150,7 +150,7 @@ pub(super) async fn copy(mut output: Response, to: &mut impl Write) -> Result<u6
 }
 
 fn shown(info: &TaskInfo) -> String {
-    // How it ended stands with its last attempt; a limit of several is known of the task alone.
+    // The last attempt has its own reason; a limit over several attempts is in the task alone.
     let reason = info.reason.as_deref().and_then(Reason::from_word);
     let reason = reason.filter(|reason| *reason == Reason::NodeKiller);
     let reason = reason.map(|reason| format!(": {}", reason.words())).unwrap_or_default();

@@ -1,5 +1,5 @@
-//! Tokens, made where nobody needs to be trusted with them: the secret is shown once, and what the
-//! daemon is to know of it is a line for its file.
+//! Commands that make tokens without the daemon: the secret is shown once. The daemon gets a line
+//! for its file, which does not hold the secret.
 
 use std::fs::OpenOptions;
 use std::io::{self, Write};
@@ -16,7 +16,7 @@ use super::output::show;
 use super::token_list;
 use crate::auth::{Role, Secret, new_line};
 
-/// What to do with tokens.
+/// An action on tokens.
 #[derive(Debug, Subcommand)]
 pub enum TokenAction {
     /// Make a token: the secret, shown once, and the line for the daemon's file of tokens
@@ -42,16 +42,16 @@ revoke one, delete its line.";
 /// A new token.
 #[derive(Debug, Args)]
 pub struct New {
-    /// What it is good for
+    /// The role of the token
     #[arg(long, value_enum)]
     pub role: RoleName,
     /// The nodes that an agent speaks for, as host lists
     #[arg(long = "node", value_name = "HOSTLIST")]
     pub nodes: Vec<String>,
-    /// Whose it is, for the audit log; without it the agent's node
+    /// The owner of the token, for the audit log; without it the agent's node
     #[arg(long)]
     pub name: Option<String>,
-    /// How long it is valid, such as 1y, 90d or 12h; without it until it is revoked
+    /// The validity of the token, such as 1y, 90d or 12h; without it, until the token is revoked
     #[arg(long, value_name = "SPAN", value_parser = parse_span)]
     pub valid: Option<Span>,
     /// Write the token to this new file, which only its owner may read, and show the line alone
@@ -67,7 +67,7 @@ pub struct New {
 pub enum RoleName {
     /// Looks at everything, changes nothing.
     Reader,
-    /// Reports its nodes, and no others.
+    /// Reports its own nodes only.
     Agent,
     /// Publishes work and follows the schedule.
     Orchestrator,
@@ -97,7 +97,7 @@ fn parse_span(text: &str) -> Result<Span, String> {
 /// A token and its line.
 #[derive(Serialize)]
 struct Made {
-    /// Nothing, if it went to a file.
+    /// Secret of the token. Absent if a file has it.
     #[serde(skip_serializing_if = "Option::is_none")]
     token: Option<String>,
     line: String,
@@ -149,7 +149,8 @@ fn keep(secret: &Secret, file: &Path) -> io::Result<()> {
     writeln!(file, "{}", secret.reveal())
 }
 
-/// Years, months and days are those of the calendar in UTC. To the second: more is not read.
+/// Returns the end of a span that begins now. Years, months and days follow the calendar in UTC.
+/// The daemon reads times to the second.
 fn expiry(valid: Span) -> Result<Timestamp, String> {
     let far = |_| "that is further away than there are dates".to_owned();
     let until = Timestamp::now().to_zoned(TimeZone::UTC).checked_add(valid).map_err(far)?;

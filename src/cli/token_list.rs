@@ -25,10 +25,10 @@ A daemon reads the file at its start and on SIGHUP: what was changed since then 
 /// Lists tokens.
 #[derive(Debug, Args)]
 pub struct List {
-    /// The file of tokens; without it, the one that `daemon.access.tokens` of the configuration names
+    /// The file of tokens; without it, the file in `daemon.access.tokens` of the configuration
     #[arg(value_name = "FILE")]
     pub file: Option<PathBuf>,
-    /// The configuration that names it; without it, the one that `serve` would read
+    /// The configuration that names the file; without it, the configuration that `serve` would read
     #[arg(long, value_name = "FILE", env = "APPORTION_CONFIG", conflicts_with = "file")]
     pub config: Option<PathBuf>,
     /// Show them in JSON

@@ -36,7 +36,7 @@ pub fn install(args: &AgentArgs) -> Result<(), Failure> {
     ))?)
 }
 
-/// Where systemd looks for units of the user.
+/// Returns the folder where systemd looks for units of the user.
 fn units() -> Option<PathBuf> {
     let variable = |name| std::env::var_os(name).filter(|value| !value.is_empty());
     let home = || variable("HOME").map(|home| PathBuf::from(home).join(".config"));

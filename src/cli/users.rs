@@ -1,4 +1,5 @@
-//! Users: what they deserve and hold, and what they may hold; one of them with accounts and work.
+//! Lists of users with fair share, holdings and allotment, and a single user with accounts and
+//! jobs.
 
 use serde::Serialize;
 

@@ -1,5 +1,5 @@
-//! Why a job has what it has: the sentence and what would help, the arithmetic that led there, and
-//! every node.
+//! Explanation of a job: the sentence, what would help, the arithmetic that led there, and every
+//! node.
 
 use std::collections::BTreeMap;
 
@@ -17,7 +17,7 @@ use crate::api::wire::{
 };
 use crate::model::{counted, fold_hostlist, span};
 
-/// So many preemptions are shown; the rest are counted.
+/// Preemptions in the text; the text counts the rest.
 const PREEMPTIONS_SHOWN: usize = 10;
 
 /// Explains jobs.
@@ -80,7 +80,7 @@ fn headline(sentence: &str, code: Option<&str>) -> String {
     format!("{}{code}", plain(sentence))
 }
 
-/// What would help, and when.
+/// Returns the remedy, and the time it takes effect.
 fn helps(unblock: &Unblock) -> Vec<String> {
     let label = if unblock.needs_a_change { "needs: " } else { "until: " };
     let mut lines = vec![format!("{label}  {}", plain(&unblock.sentence))];
@@ -108,7 +108,7 @@ pub(super) fn render(why: &Why, look: Look) -> String {
         let (sentence, code) = (plain(&cap_bound.sentence), plain(&cap_bound.code));
         parts.push(format!("cap:     {cap}: {sentence} ({code})"));
     }
-    // Where it is the reason, it is in the sentence.
+    // If it is the reason, the sentence has it already.
     if let Some(held_back) = &why.held_back {
         let is_reason =
             why.reason.as_ref().is_some_and(|reason| reason.sentence == held_back.sentence);
@@ -118,7 +118,7 @@ pub(super) fn render(why: &Why, look: Look) -> String {
     }
     parts.extend(why.ahead.as_deref().map(|ahead| format!("ahead:   {}", plain(ahead))));
     parts.push(format!("nodes:   {}", tally(&why.nodes)));
-    // Who is held by its own cap would get no more if they had less.
+    // A job bound by its own cap would get no more if other jobs had less.
     let is_others = matches!(
         bound.by,
         BoundBy::Priority
@@ -160,7 +160,7 @@ fn bound_word(by: BoundBy) -> &'static str {
     }
 }
 
-/// Who has the room that it could use.
+/// Renders the jobs that hold the room which the job could use.
 fn holders(holders: &[Holder], quantum: u64) -> String {
     let told = holders.iter().map(|holder| {
         let (user, class) = (plain(&holder.user), plain(&holder.class));
@@ -221,7 +221,7 @@ fn job_account(own: &JobSums, order: u64, user: Option<&Account>) -> Account {
     }
 }
 
-/// Which nodes would do, and what is wrong with the others.
+/// Counts the nodes that would do, and the nodes that would not by cause.
 fn tally(nodes: &NodeTally) -> String {
     let counts = [
         (nodes.has_room, Verdict::HasRoom),
@@ -263,7 +263,7 @@ fn verdict_word(verdict: Verdict) -> &'static str {
     }
 }
 
-/// Every node with its reason; alike ones in one line unless each is asked for.
+/// Renders every node with its reason. Like nodes share a line, unless the wide form is asked for.
 fn nodes(verdicts: &[NodeVerdict], look: Look) -> String {
     let mut groups: BTreeMap<(Verdict, &str, usize), Vec<&str>> = BTreeMap::new();
     for (place, verdict) in verdicts.iter().enumerate() {
@@ -272,7 +272,7 @@ fn nodes(verdicts: &[NodeVerdict], look: Look) -> String {
         groups.entry(key).or_default().push(&verdict.node);
     }
     let columns = [Left("NODE"), Left("VERDICT"), Left("BECAUSE")];
-    // What would do comes first.
+    // Nodes that would do come first.
     let rows = groups.into_iter().rev().map(|((verdict, sentence, _), names)| {
         [fold_hostlist(names), verdict_word(verdict).to_owned(), sentence.to_owned()]
     });
@@ -306,7 +306,8 @@ fn preemptions(taken: &[PreemptionInfo], look: Look) -> String {
     format!("{shown}{more}\n{}", receipts(taken))
 }
 
-/// Why these shares, and what was rejected; once for all that went on one node for one job.
+/// Renders the reason for the choice of these shares, and the rejected ways. Shares of the same
+/// node and beneficiary have a common text.
 fn receipts(taken: &[PreemptionInfo]) -> String {
     let shown: Vec<&PreemptionInfo> = taken.iter().take(PREEMPTIONS_SHOWN).collect();
     let is_together = |one: &&PreemptionInfo, other: &&PreemptionInfo| {

@@ -1,4 +1,4 @@
-//! Which jobs `why` explains: those that were named, or the one that people ask about first.
+//! Choice of the jobs that `why` explains: the named jobs, or the job that people ask about first.
 
 use std::cmp::Reverse;
 
@@ -13,7 +13,7 @@ use super::place::own_name;
 use super::table::plain;
 use crate::api::wire::JobInfo;
 
-/// The explanation of each job that was named; of the most interesting one if none was.
+/// Returns the explanation of each named job; of the most interesting job if none is named.
 ///
 /// # Errors
 ///
@@ -68,8 +68,9 @@ impl<T: Answer<Entry = T>> Answer for Chosen<T> {
     }
 }
 
-/// The job of `waiting` that people ask about first, and why: of those of `own`, if any waits. The one that
-/// has waited longest without a process; else the one that lacks most of its target.
+/// Returns the job of `waiting` that people ask about first, with the reason. Jobs of `own` come
+/// first, if any waits. Of these it is the job that has waited longest without a process. If every
+/// job has a process, it is the job that lacks most of its target.
 fn most_interesting<'a>(
     waiting: &'a [JobInfo],
     own: Option<&str>,

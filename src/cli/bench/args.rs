@@ -5,7 +5,7 @@ use clap::{Args, Subcommand, ValueEnum};
 use crate::config;
 use crate::model::Quantum;
 
-/// What to time.
+/// A measurement.
 #[derive(Debug, Subcommand)]
 pub enum Bench {
     /// Time cycles of the scheduler, in this process
@@ -16,20 +16,21 @@ pub enum Bench {
     /// leave has left by the next cycle.
     #[command(after_help = CYCLE_EXAMPLES)]
     Cycle(Cycle),
-    /// Time the one cycle that places many requests for one share each on empty nodes
+    /// Time the single cycle that places many requests for one share each on empty nodes
     ///
     /// Every node has room for one share, every request is a job of its own that wants one process,
-    /// and all come at once. Each cycle is the first on fresh books.
+    /// and all come at once. Each cycle is the first of a fresh scheduler.
     #[command(after_help = PLACE_EXAMPLES)]
     Place(Place),
     /// Time the real daemon, from a publication to the schedule with all its jobs
     ///
-    /// Starts `apportion serve` on loopback with a store in a temporary folder, has the nodes report,
-    /// publishes all jobs at once and waits for the first schedule that has them all; what is served
-    /// is on disk. Then it is killed and started again, and each time it is timed until it serves that
-    /// schedule once more. The cluster and its jobs are those of `bench cycle`. The daemon is stopped and the
-    /// folder deleted at the end. Memory, processor time and bytes written are what Linux tells under
-    /// /proc; elsewhere they are unknown: "-", or null in JSON.
+    /// Starts `apportion serve` on loopback with a store in a temporary folder. The nodes report,
+    /// and all jobs are published at once. The figure is the time to the first schedule that has
+    /// them all; a served schedule is on disk. Then the daemon is killed and started again, and
+    /// each start is timed until that schedule is served once more. The cluster and its jobs are
+    /// those of `bench cycle`. At the end the daemon is stopped and the folder deleted. Memory,
+    /// processor time and bytes written come from Linux's /proc; elsewhere they are unknown: "-",
+    /// or null in JSON.
     #[command(after_help = DAEMON_EXAMPLES)]
     Daemon(Daemon),
     /// Ask the daemon as much as it answers, beside a bare server that reads the same
@@ -114,16 +115,16 @@ pub struct Orchestrator {
     /// For task starts: how many tasks
     #[arg(long, value_name = "N", default_value_t = 200_000, value_parser = clap::value_parser!(u64).range(1..=10_000_000))]
     pub tasks: u64,
-    /// How many large campaigns
+    /// Number of large campaigns
     #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..=1_000))]
     pub campaigns: u64,
-    /// How many lines a large campaign has: a task for each
+    /// Lines of a large campaign, a task for each
     #[arg(long, value_name = "N", default_value_t = 1_000_000, value_parser = clap::value_parser!(u64).range(1..=10_000_000))]
     pub lines: u64,
-    /// How many tasks of large campaigns run, each in a slot of its own
+    /// Running tasks of large campaigns, each in a slot of its own
     #[arg(long, value_name = "N", default_value_t = 10_000, value_parser = clap::value_parser!(u64).range(1..=100_000))]
     pub running: u64,
-    /// How many nodes they are on, with an agent each
+    /// Nodes of those slots, each with an agent
     #[arg(long, value_name = "N", default_value_t = 1_000, value_parser = clap::value_parser!(u64).range(1..=10_000))]
     pub nodes: u64,
     /// For how many seconds the orchestrator is watched at rest, and while it publishes
@@ -143,16 +144,16 @@ pub enum Part {
     Large,
 }
 
-/// What the bare handler is to do.
+/// Arguments of the bare handler.
 #[derive(Debug, Args)]
 pub struct BareExchange {
-    /// Its database
+    /// The database of the handler
     #[arg(long, value_name = "FILE")]
     pub state: std::path::PathBuf,
-    /// How many tasks it gives
+    /// Number of tasks to give
     #[arg(long, value_name = "N")]
     pub tasks: u64,
-    /// How many slots each node has
+    /// Slots on each node
     #[arg(long, value_name = "N")]
     pub slots: u64,
 }
@@ -160,10 +161,10 @@ pub struct BareExchange {
 /// Times a slot.
 #[derive(Debug, Args)]
 pub struct Slot {
-    /// How many tasks
+    /// Number of tasks
     #[arg(long, value_name = "N", default_value_t = 1_000, value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
     pub tasks: u64,
-    /// How many at a time
+    /// Tasks at a time
     #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u64).range(1..=64))]
     pub lanes: u64,
     /// Show the figures in JSON
@@ -188,7 +189,7 @@ pub struct Load {
     pub json: bool,
 }
 
-/// How large the cluster is.
+/// Size of the cluster.
 #[derive(Clone, Copy, Debug, Args)]
 pub struct Size {
     /// Nodes
@@ -220,7 +221,7 @@ pub struct Cycle {
     /// The same seed draws the same jobs
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub seed: u64,
-    /// How many cycles are timed. Default: 20; 5 in a burst and with blocked jobs
+    /// Number of timed cycles. Default: 20; 5 in a burst and with blocked jobs
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=100_000))]
     pub cycles: Option<u64>,
     /// For how many cycles the cluster may settle first; it says so if that is not enough. A burst
@@ -252,7 +253,7 @@ pub struct Place {
     /// The cluster.
     #[command(flatten)]
     pub size: Size,
-    /// How many cycles are timed
+    /// Number of timed cycles
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u64).range(1..=100_000))]
     pub cycles: u64,
 }
@@ -263,7 +264,7 @@ pub struct Daemon {
     /// The cluster.
     #[command(flatten)]
     pub size: Size,
-    /// How often it is killed and started again
+    /// Number of kills, each with a start afterwards
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u64).range(0..=10_000))]
     pub starts: u64,
     /// The same seed draws the same jobs

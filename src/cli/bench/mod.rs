@@ -16,13 +16,13 @@ use crate::bench::cluster::ClusterShape;
 use crate::bench::{DurationSpread, Measured, Parts, cycle, daemon, load, place, slot};
 use crate::model::{Mebibytes, Quantum};
 
-/// How many cycles are timed where each is one of many.
+/// Timed cycles where cycles are short.
 const CYCLES: u64 = 20;
-/// How many where each is the whole of the work.
+/// Timed cycles where each does the whole of the work.
 const FEW_CYCLES: u64 = 5;
 /// The smallest allocation of the cluster under load.
 const QUANTUM: Mebibytes = Mebibytes(15 << 10);
-/// So many jobs have one user.
+/// Jobs of each user.
 const JOBS_A_USER: u64 = 10;
 
 /// Does what was asked.
@@ -278,7 +278,7 @@ fn render(rows: impl IntoIterator<Item = Row>) -> String {
 }
 
 fn milliseconds(value: f64) -> String {
-    // A quiet cycle takes a ten-thousandth of others: no digit of it would be left.
+    // A quiet cycle takes a ten-thousandth of a busy cycle: three digits would show zero.
     if value < 0.1 { format!("{value:.6} ms") } else { format!("{value:.3} ms") }
 }
 
@@ -290,7 +290,7 @@ fn peak(value: Option<f64>) -> String {
     known(value.map(|value| format!("{value:.1}")), "MB")
 }
 
-/// What this system does not tell is no zero.
+/// A figure that this system does not provide is not zero.
 fn known(value: Option<impl ToString>, unit: &str) -> String {
     value.map_or("-".to_owned(), |value| format!("{} {unit}", value.to_string()))
 }

@@ -45,7 +45,7 @@ pub(super) async fn serve_bare(args: &BareExchange) -> Result<(), Failure> {
     Ok(bare(&args.state, work, listening).await?)
 }
 
-/// What it is, the figure, what it is compared with, the ratio of the two, and the goal.
+/// Cells of a row: the name, the figure, the compared figure, their ratio, and the goal.
 type Row = [String; 5];
 
 fn shown(figures: &OrchestratorFigures) -> String {

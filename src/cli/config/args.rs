@@ -1,4 +1,4 @@
-//! What `apportion config` takes.
+//! Arguments of `apportion config`.
 
 use std::path::PathBuf;
 
@@ -7,7 +7,7 @@ use clap::{Args, Subcommand};
 use super::super::args::Remote;
 use crate::config::Flag;
 
-/// What to do with a configuration.
+/// An action on a configuration.
 #[derive(Debug, Subcommand)]
 pub enum ConfigAction {
     /// Read a configuration and show everything that is wrong with it
@@ -31,18 +31,18 @@ pub enum ConfigAction {
     /// Put a configuration into effect while the daemon runs, or have it refused whole
     #[command(after_help = APPLY_EXAMPLES)]
     Apply(Apply),
-    /// List the configurations that were in effect, or print one
+    /// List the configurations that were in effect, or print a single one
     #[command(after_help = HISTORY_EXAMPLES)]
     History(History),
 }
 
-/// Which configuration is meant.
+/// Choice of a configuration.
 #[derive(Clone, Debug, Args)]
 pub struct Which {
-    /// The file; without it, the one that the daemon was started with, as it is now
+    /// The file; without it, the daemon's file as it is now
     #[arg(value_name = "FILE")]
     pub file: Option<PathBuf>,
-    /// One that was in effect before; `config history` lists them
+    /// A configuration that was in effect before; `config history` lists them
     #[arg(long, value_name = "N", conflicts_with = "file")]
     pub generation: Option<u64>,
 }
@@ -50,7 +50,7 @@ pub struct Which {
 /// Asks what a configuration would come to.
 #[derive(Debug, Args)]
 pub struct Plan {
-    /// Which.
+    /// The configuration.
     #[command(flatten)]
     pub which: Which,
     /// The daemon to ask.
@@ -61,10 +61,10 @@ pub struct Plan {
 /// Puts a configuration into effect.
 #[derive(Debug, Args)]
 pub struct Apply {
-    /// Which.
+    /// The configuration.
     #[command(flatten)]
     pub which: Which,
-    /// Why, for whoever looks at the history
+    /// The reason, for readers of the history
     #[arg(long, short)]
     pub reason: Option<String>,
     /// Only say what would come of it: the same as `config plan`
@@ -82,7 +82,7 @@ pub struct Apply {
 /// Lists configurations.
 #[derive(Debug, Args)]
 pub struct History {
-    /// Print what the file of this one said
+    /// Print the file of this configuration
     #[arg(value_name = "GENERATION")]
     pub generation: Option<u64>,
     /// The daemon to ask.
@@ -113,10 +113,10 @@ pub struct ImportDucc {
 /// A configuration on this machine.
 #[derive(Debug, Args)]
 pub struct Local {
-    /// The file; without it, the one that `serve` would read
+    /// The file; without it, the file that `serve` would read
     #[arg(value_name = "FILE")]
     pub file: Option<PathBuf>,
-    /// What overrides it.
+    /// Flags that override the file.
     #[command(flatten)]
     pub overrides: SetFlags,
 }
@@ -143,7 +143,8 @@ pub struct Show {
     /// The configuration.
     #[command(flatten)]
     pub local: Local,
-    /// Also show who set each: the file and the line, a variable, a flag, or nobody
+    /// Also show the origin of each setting: the file and the line, a variable, a flag, or the
+    /// default
     #[arg(long)]
     pub origin: bool,
     /// Show what is in effect in the running daemon, and what waits for its restart

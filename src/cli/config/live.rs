@@ -1,5 +1,4 @@
-//! The running daemon's configuration: what another one would come to, putting it into effect, and
-//! those there were.
+//! The running daemon's configuration: effects of a change, the change itself, and the history.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -22,7 +21,7 @@ use crate::api::wire::{
 use crate::config;
 use crate::model::{counted, fold_hostlist};
 
-/// So many jobs are named; the rest are counted.
+/// Named jobs in a list; the text counts the rest.
 const JOBS_SHOWN: usize = 8;
 
 /// Says what a configuration would come to.
@@ -41,7 +40,8 @@ pub async fn plan(args: &Plan) -> Result<(), Failure> {
 ///
 /// # Errors
 ///
-/// If it is wrong, the daemon cannot be reached, or work would be evicted and nobody agreed to it.
+/// If the configuration is wrong, the daemon cannot be reached, or the caller declined the
+/// evictions.
 pub async fn apply(args: &Apply) -> Result<(), Failure> {
     let request = request(&args.which, args.reason.clone())?;
     let client = Client::new(&args.remote)?;
@@ -61,7 +61,7 @@ pub async fn apply(args: &Apply) -> Result<(), Failure> {
     Ok(show(&answer, args.remote.json, render)?)
 }
 
-/// Lists the configurations there were, or shows one.
+/// Lists the past configurations, or shows the text of a single generation.
 ///
 /// # Errors
 ///
@@ -79,7 +79,8 @@ pub async fn history(args: &History) -> Result<(), Failure> {
     Ok(show(&one, args.remote.json, |one| one.text.clone().unwrap_or_default())?)
 }
 
-/// What is asked of the daemon. A file that is wrong in itself is shown here, line by line.
+/// Builds the request for the daemon. The client itself checks the syntax of a file, and shows
+/// faults line by line.
 fn request(which: &Which, reason: Option<String>) -> Result<ConfigRequest, Failure> {
     let Some(file) = &which.file else {
         return Ok(ConfigRequest {
@@ -143,7 +144,8 @@ fn plain_lines(lines: &[String]) -> String {
 
 /// Setting by setting; classes, nodepools and users that are new or gone in a line each.
 fn changes(changes: &[ConfigChange]) -> Vec<String> {
-    // Every one of them has this one, set or not.
+    // Every class, nodepool and user has this setting, so its change marks a new or a removed
+    // entry.
     const ALWAYS: [(&str, &str); 3] =
         [("class.", ".policy"), ("nodepool.", ".search_order"), ("user.", ".allotment")];
     let entry = |change: &ConfigChange| {

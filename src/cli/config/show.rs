@@ -11,17 +11,17 @@ use super::args::Show;
 use crate::api::wire::ConfigInfo;
 use crate::config::{Config, Origin, Row};
 
-/// What stands for a setting that is not set.
+/// Text for a setting without a value.
 const NOT_SET: &str = "(not set)";
 
-/// A setting as it is shown: its key, its value if it has one, and who set it.
+/// A shown setting: its key, its value if set, and its origin.
 type Line = (String, Option<String>, String);
 
 /// Shows `config`.
 ///
 /// # Errors
 ///
-/// If nobody takes the answer.
+/// If standard output cannot be written.
 pub fn run(args: &Show, config: &Config) -> Result<(), Failure> {
     if args.remote.json {
         let rows: Vec<Value> = config.listing.rows().map(|row| json_of(row, config)).collect();

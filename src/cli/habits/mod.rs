@@ -1,5 +1,6 @@
-//! What fingers type that know other spellings and other systems. A word with one clear meaning here does
-//! that; a command of another system gets a message with the command of ours.
+//! Commands typed from habit: other spellings, and commands of other systems. A word with a clear
+//! meaning here runs as our command. A command of another system gets a message that names our
+//! command.
 
 mod words;
 
@@ -12,7 +13,7 @@ use self::words::{OTHERS, SAME};
 use super::table::plain;
 use crate::model::nearest;
 
-/// Nouns whose one thing is shown where the next word names it: `job 7` is `job show 7`.
+/// Nouns that a name may follow directly: `job 7` is `job show 7`.
 const NOUNS: [&str; 6] = ["campaign", "class", "job", "node", "task", "user"];
 
 /// Options that other programs take before the command, and whether a value follows.
@@ -41,7 +42,7 @@ pub fn understood(arguments: Vec<OsString>, root: &Command) -> Vec<OsString> {
     [path, options, rest].concat()
 }
 
-/// How many of `words` are options that belong behind the command.
+/// Returns the number of leading `words` that are options and belong behind the command.
 fn leading(words: &[OsString]) -> usize {
     let mut count = 0;
     while let Some(word) = words.get(count).and_then(|word| word.to_str()) {
@@ -54,7 +55,7 @@ fn leading(words: &[OsString]) -> usize {
     if count < words.len() { count } else { 0 }
 }
 
-/// How many of `words` name a command below `root`.
+/// Returns the number of leading `words` that name a command below `root`.
 fn depth(words: &[OsString], root: &Command) -> usize {
     let below = words.first().and_then(|word| root.find_subcommand(word));
     below.map_or(0, |below| 1 + depth(&words[1..], below))
@@ -84,7 +85,7 @@ fn named(mut arguments: Vec<OsString>) -> Vec<OsString> {
     arguments
 }
 
-/// `arguments`, with `show` between a noun and the name of one thing.
+/// Returns `arguments`, with `show` between a noun and the name of a thing.
 fn one_thing(mut arguments: Vec<OsString>, root: &Command) -> Vec<OsString> {
     let word = |place: usize| arguments.get(place).and_then(|word| word.to_str());
     if let (Some(noun), Some(thing)) = (word(1), word(2))
@@ -97,7 +98,7 @@ fn one_thing(mut arguments: Vec<OsString>, root: &Command) -> Vec<OsString> {
     arguments
 }
 
-/// Whether `word` names a thing: no option, no command of the noun, and no slip of one.
+/// True if `word` names a thing: no option, no command of the noun, and no slip of a command.
 fn is_a_thing(word: &str, noun: &Command) -> bool {
     let commands = || noun.get_subcommands().map(Command::get_name);
     let is_other = OTHERS.iter().any(|(typed, ..)| *typed == format!("{} {word}", noun.get_name()));
@@ -122,7 +123,7 @@ fn longest<'a>(
     lengths.max_by_key(|(_, length)| *length)
 }
 
-/// What to say instead of `error`, where `arguments` name no command of `root`.
+/// Returns a better message than `error` if `arguments` name no command of `root`.
 pub fn lead_on(arguments: &[OsString], root: &Command, error: &clap::Error) -> Option<String> {
     let is_first = arguments.get(1).is_none_or(|word| root.find_subcommand(word).is_none());
     if !matches!(error.kind(), ErrorKind::InvalidSubcommand | ErrorKind::UnknownArgument) {
@@ -202,7 +203,7 @@ mod tests {
         }
     }
 
-    /// What a message names is a command: its words lead through the tree.
+    /// Messages name commands: their words must lead through the tree.
     #[test]
     fn tips_name_commands_that_there_are() {
         let root = Cli::command();

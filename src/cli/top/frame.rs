@@ -1,4 +1,4 @@
-//! One screenful, as lines of painted text: made from a picture and where one stands, and nothing else.
+//! Screen of `top` as lines of painted text. The text follows from the picture and the view alone.
 
 use crossterm::event::KeyCode;
 
@@ -12,10 +12,10 @@ use crate::cli::nodes::{notes, states};
 use crate::cli::table::{memory, plain};
 use crate::model::{counted, floor_div, span};
 
-/// A line: pieces of text, each in one paint.
+/// A line: pieces of text, each with its paint.
 pub(super) type Line = Vec<(Paint, String)>;
 
-/// How text is painted.
+/// Paint of a piece of text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Paint {
     Plain,
@@ -27,7 +27,7 @@ pub(super) enum Paint {
     Notable,
 }
 
-/// What is looked at.
+/// A pane of the screen.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Pane {
     #[default]
@@ -37,15 +37,15 @@ pub(super) enum Pane {
     Nodes,
 }
 
-/// Where one stands.
+/// Place of the reader: pane, scroll position and filter.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Stand {
     pub pane: Pane,
-    /// How many lines of the pane are above the first that is shown.
+    /// Lines of the pane above the first shown line.
     pub scroll: usize,
-    /// How many lines it shows, as of the last frame.
+    /// Shown lines of the pane, as of the last frame.
     page: usize,
-    /// Whether only what waits is in the queue.
+    /// True if the queue shows waiting jobs only.
     pub waiting_only: bool,
 }
 
@@ -153,7 +153,7 @@ fn head(picture: &Picture, width: usize) -> Vec<Line> {
         readiness,
         plain_text(format!("  {time}")),
     ];
-    // What is on nodes that get no work is counted apart.
+    // Memory on nodes out of scheduling has a figure of its own.
     let outside = match shares.outside_mb {
         0 => String::new(),
         outside => format!(" + {} outside", memory(outside)),
@@ -264,19 +264,19 @@ fn overview(picture: &Picture, width: usize) -> (Line, Vec<Line>) {
     (heading, lines)
 }
 
-/// Somebody who deserves and holds something.
+/// A class or user with an account.
 struct Row {
     name: String,
-    /// How many requests for work; `None` where it is not counted.
+    /// Number of jobs; `None` if unknown.
     jobs: Option<u64>,
     account: Account,
-    /// Whether it shares fairly; what does not deserves nothing, which is not to be taken for zero.
+    /// True if the policy is fair share. Without it there is no fair share, and 0 would be wrong.
     is_fair: bool,
-    /// One qshare, in MiB.
+    /// A qshare in MiB.
     quantum: u64,
 }
 
-/// What each deserves and holds, as bars that can be compared.
+/// Renders fair share and holdings of each row, as bars on a single scale.
 fn accounts(what: &str, rows: &[Row], width: usize) -> (Line, Vec<Line>) {
     let most = |row: &Row| row.account.fair_share().max(row.account.held);
     let scale = rows.iter().map(most).max().unwrap_or(0).max(1);
@@ -326,7 +326,7 @@ fn bar(part: u64, mark: Option<u64>, whole: u64, width: usize) -> Line {
     let cells = |amount: u64| {
         let width = u64::try_from(width).unwrap_or(0);
         let whole = std::num::NonZeroU64::new(whole).unwrap_or(std::num::NonZeroU64::MIN);
-        // Something is never shown as nothing.
+        // Any amount above 0 has at least one cell.
         let cells = floor_div(amount.saturating_mul(width), whole).min(width);
         usize::try_from(cells.max(u64::from(0 < amount && 0 < width))).unwrap_or(0)
     };
@@ -428,7 +428,7 @@ fn fitted(line: Line, width: usize) -> Line {
             return None;
         }
         let shown = shortened(&text, left);
-        // What is cut may be shorter than the room; nothing comes after it.
+        // A cut text may be shorter than the space that was left; no text follows it.
         left = left.saturating_sub(text.chars().count());
         Some((paint, shown))
     });

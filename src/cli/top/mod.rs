@@ -22,14 +22,15 @@ use frame::{Pane, Stand, frame};
 use picture::Picture;
 use screen::Screen;
 
-/// However fast things come about, nobody reads faster.
+/// Shortest time between two pictures: readers are no faster.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// Shows the cluster until somebody has seen enough.
+/// Shows the cluster until the reader presses a key to end it.
 ///
 /// # Errors
 ///
-/// If nobody sits there, or the daemon cannot be reached at the start. Later that is shown.
+/// If no terminal is there, or the daemon cannot be reached at the start. The screen shows later
+/// errors.
 pub async fn run(args: &Args) -> Result<(), Failure> {
     if !io::stdout().is_terminal() || !io::stdin().is_terminal() {
         let message = "top needs a terminal; `apportion diag`, `load` and `queue` answer programs";
@@ -56,7 +57,7 @@ pub async fn run(args: &Args) -> Result<(), Failure> {
                         asked.send_replace(stand.clone());
                     }
                 }
-                // Its size may be another.
+                // The terminal may have another size now.
                 Some(_) => screen.forget(),
                 None => return Ok(()),
             },
@@ -97,7 +98,7 @@ fn pictures(args: &Args) -> Result<(tokio::sync::watch::Sender<Stand>, Pictures)
             tokio::time::sleep(PAUSE).await;
             let Some(seen) = &last else { continue };
             tokio::select! {
-                // Whether it failed is seen by the next picture.
+                // The next picture shows an error of this wait.
                 _ = seen.wait_for_more(&client) => {}
                 changed = wanted.changed() => if changed.is_err() { return },
             }
@@ -106,7 +107,7 @@ fn pictures(args: &Args) -> Result<(tokio::sync::watch::Sender<Stand>, Pictures)
     Ok((asked, receiver))
 }
 
-/// What shows where one is: the keys, in the order of the panes.
+/// Keys of the panes, in the order of the panes.
 const PANES: [(char, Pane, &str); 4] = [
     ('1', Pane::Overview, "overview"),
     ('2', Pane::Users, "users"),

@@ -1,4 +1,4 @@
-//! What is shown, as the API answered.
+//! Answers of the API that `top` shows.
 
 use std::collections::VecDeque;
 
@@ -8,13 +8,13 @@ use crate::cli::client::Client;
 use crate::cli::failure::Failure;
 use crate::cli::queue::now_ms;
 
-/// So much of the queue can be looked at.
+/// Longest readable part of the queue, in jobs.
 const JOBS: &str = "500";
 
-/// So many events are kept to be shown.
+/// Kept events: more than a tall screen shows.
 const EVENTS: usize = 60;
 
-/// One look at the cluster. Its parts may be of different cycles.
+/// State of the cluster for a frame. Its parts may be of different cycles.
 #[derive(Clone, Debug)]
 pub(super) struct Picture {
     pub status: Status,
@@ -27,7 +27,7 @@ pub(super) struct Picture {
     /// Up to which event they go.
     pub sequence: u64,
     pub now_ms: u64,
-    /// Why this is not how it is now.
+    /// Error that keeps the picture from being current.
     pub trouble: Option<String>,
 }
 
@@ -70,7 +70,7 @@ impl Picture {
         })
     }
 
-    /// Waits until there is an event that is not in this one, or for a while.
+    /// Waits until there is an event after this picture, or until the wait ends.
     pub async fn wait_for_more(&self, client: &Client) -> Result<(), Failure> {
         let number = self.sequence.to_string();
         let query = [("since", number.as_str()), ("wait", "10s")];

@@ -1,4 +1,4 @@
-//! The terminal: taken over whole, and given back as it was, whatever happens.
+//! The terminal: taken over whole, and restored in any case.
 
 use std::io::{self, Write};
 use std::panic;
@@ -42,20 +42,20 @@ impl Screen {
         Ok(screen)
     }
 
-    /// Its width and height.
+    /// Returns width and height.
     pub fn size() -> io::Result<(usize, usize)> {
         let (width, height) = crossterm::terminal::size()?;
         Ok((usize::from(width), usize::from(height)))
     }
 
-    /// What is there may be anything.
+    /// Drops the record of the shown lines, as the terminal may show anything.
     pub fn forget(&mut self) {
         self.shown.clear();
         // If that fails, so does showing what comes next.
         let _ = queue!(io::stdout(), Clear(ClearType::All));
     }
 
-    /// Shows `lines`, from the top. Writes only those that differ.
+    /// Shows `lines` from the top. Writes changed lines only.
     pub fn show(&mut self, lines: &[Line]) -> io::Result<()> {
         let mut out = io::stdout().lock();
         for (at, line) in lines.iter().enumerate() {
@@ -104,13 +104,13 @@ impl Drop for Screen {
     }
 }
 
-/// Makes the terminal what it was. If that fails there is nobody to tell.
+/// Restores the terminal. An error is ignored: it could not be shown.
 fn give_back() {
     let _ = execute!(io::stdout(), Show, LeaveAlternateScreen);
     let _ = disable_raw_mode();
 }
 
-/// What is typed, and changes of the terminal's size. Its thread ends with the process.
+/// Returns typed keys and changes of the terminal's size. The thread ends with the process.
 pub(super) fn keys() -> mpsc::Receiver<Event> {
     let (sender, receiver) = mpsc::channel(16);
     std::thread::spawn(move || {

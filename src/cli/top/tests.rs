@@ -1,4 +1,4 @@
-//! Screens as they are shown, at the size of an old terminal and of a new one.
+//! Screens of `top`, at the size of an old terminal and of a new terminal.
 
 use insta::assert_snapshot;
 use serde_json::json;

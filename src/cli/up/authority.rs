@@ -17,7 +17,7 @@ use super::secrets::write_private;
 /// The key of the authority.
 const KEY: &str = "authority.key";
 
-/// How long the authority is good, and how long a certificate: each start makes a new one.
+/// Years that the authority is valid, and a certificate: each start makes a new certificate.
 const YEARS: [i32; 2] = [20, 1];
 
 /// The files of TLS.
@@ -67,7 +67,8 @@ fn read_key(path: &Path) -> Result<KeyPair, Failure> {
     Ok(KeyPair::from_pem(&text).with_context(|| format!("{} holds no key", path.display()))?)
 }
 
-/// What the authority says of itself. A certificate names its authority by this, so it stays the same.
+/// Returns the authority's own description. A certificate names its authority by this, so it stays
+/// the same.
 fn authority_params() -> Result<CertificateParams, Failure> {
     let mut params = CertificateParams::default();
     let [years, _] = YEARS;

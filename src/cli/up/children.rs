@@ -19,7 +19,7 @@ use super::found::{Folder, Found};
 use crate::agent::boot;
 use crate::agent::run::{ProcessIdentity, end_slots};
 
-/// How long a process may take to end before it is killed.
+/// Time for a process to end before it is killed.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 /// Lines of its log that are shown when a process ends by itself.
@@ -37,7 +37,7 @@ const NOT_INHERITED: [&str; 8] = [
     "WATCHDOG_USEC",
 ];
 
-/// One of the processes.
+/// A started process.
 #[derive(Debug)]
 struct Member {
     name: &'static str,
@@ -50,7 +50,7 @@ struct Member {
 pub struct Children<'a> {
     folder: &'a Folder,
     members: Vec<Member>,
-    /// What is written down of them.
+    /// Record of the processes in the folder.
     pub found: Found,
 }
 
@@ -66,7 +66,7 @@ impl<'a> Children<'a> {
         Ok(Children { folder, members: Vec::new(), found })
     }
 
-    /// Starts one, and writes it down. It gets `socket` as its standard input.
+    /// Starts a process with `socket` as its standard input, and records it.
     ///
     /// # Errors
     ///
@@ -87,7 +87,7 @@ impl<'a> Children<'a> {
         command.args(arguments).current_dir(&self.folder.path);
         let input = socket.map_or_else(Stdio::null, |socket| OwnedFd::from(socket).into());
         command.stdin(input).stdout(file.try_clone()?).stderr(file);
-        // Ctrl-C is for the supervisor, who ends the others in their order.
+        // Ctrl-C is for the supervisor, which ends the processes in their order.
         command.process_group(0);
         for variable in NOT_INHERITED {
             command.env_remove(variable);
@@ -100,11 +100,11 @@ impl<'a> Children<'a> {
         self.folder.write(&self.found)
     }
 
-    /// Whether all of them live.
+    /// Checks that all processes live.
     ///
     /// # Errors
     ///
-    /// If one has ended: how, and the end of its log.
+    /// If a process has ended: its status, and the end of its log.
     pub fn check(&mut self) -> Result<(), Failure> {
         for member in &mut self.members {
             if let Some(status) = member.child.try_wait()? {
@@ -114,7 +114,7 @@ impl<'a> Children<'a> {
         Ok(())
     }
 
-    /// Waits until one of them ends, and says how.
+    /// Waits until a process ends, and returns its status.
     pub async fn one_ends(&mut self) -> Failure {
         loop {
             if let Err(failure) = self.check() {
@@ -151,7 +151,7 @@ impl<'a> Children<'a> {
     /// Kills them, and waits for no end of their work.
     pub async fn kill(&mut self) {
         for member in self.members.iter_mut().rev() {
-            // One that has ended is no failure.
+            // A process that has ended already is no failure.
             let _ = member.child.kill().await;
         }
     }
@@ -174,7 +174,7 @@ fn ended(member: &Member, status: ExitStatus) -> Failure {
 async fn end_one(child: &mut Child) -> io::Result<()> {
     let pid = child.id().and_then(|pid| i32::try_from(pid).ok()).and_then(Pid::from_raw);
     if let Some(pid) = pid {
-        // It may have ended just now.
+        // The process may have ended just now.
         let _ = kill_process(pid, Signal::TERM);
     }
     match timeout(PATIENCE, child.wait()).await {
@@ -216,7 +216,7 @@ async fn end_process(process: &ProcessIdentity, boot: &str) -> Result<(), Failur
     for signal in [Signal::TERM, Signal::KILL] {
         let since = Instant::now();
         if let Some(pid) = Pid::from_raw(process.pid).filter(|_| process.is_alive(boot)) {
-            // It may have ended just now.
+            // The process may have ended just now.
             let _ = kill_process(pid, signal);
         }
         while process.is_alive(boot) && since.elapsed() < PATIENCE {

@@ -11,19 +11,19 @@ use super::super::failure::Failure;
 use super::super::output::complain;
 use crate::orchestrator::wire::{CampaignPage, CampaignSummary, StateChange, WantedState};
 
-/// How often it is looked whether tasks still run.
+/// Time between two counts of the running tasks.
 const LOOK: Duration = Duration::from_millis(500);
 
-/// What is to become of the tasks that run.
+/// Fate of the running tasks at the end of `apportion up`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Way {
-    /// They are asked to end, and killed after their grace; the next start repeats them.
+    /// Each task gets its stop signal, and is killed after its grace; the next start repeats it.
     Now,
-    /// They end by themselves, and no other begins.
+    /// Tasks end by themselves, and no other task begins.
     Wait,
 }
 
-/// How many tasks run.
+/// Returns the number of running tasks.
 pub async fn running(orchestrator: &Client) -> u64 {
     let campaigns = campaigns(orchestrator).await.unwrap_or_default();
     campaigns.iter().map(|campaign| campaign.running).sum()
@@ -75,7 +75,7 @@ pub async fn drain(orchestrator: &Client, suspended: &mut Vec<u64>) -> Result<()
 /// Lets campaigns go on that were suspended for the end.
 pub async fn resume(orchestrator: &Client, suspended: &[u64]) {
     for id in suspended {
-        // One that was cancelled meanwhile cannot go on.
+        // A campaign that was cancelled meanwhile cannot continue.
         if let Err(failure) = set(orchestrator, *id, WantedState::Running).await {
             let why = failure.error.map(|error| error.to_string()).unwrap_or_default();
             complain(&format!(

@@ -42,7 +42,7 @@ pub fn for_agent(
     flags.extend(["--interval", "5s"]);
     let own = own_name().unwrap_or_default();
     if getuid().is_root() {
-        // Of root's agent others would be served too; this one is for the caller alone.
+        // An agent of root would also serve further users; this agent is for the caller alone.
         flags.extend(["--allow-root", "--users", &own]);
     }
     let spool = folder.at("spool");

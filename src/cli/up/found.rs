@@ -1,4 +1,4 @@
-//! What `apportion up` has written down, and how other commands find it.
+//! Record of `apportion up` in its folder, and its use by the other commands.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::Write;
@@ -25,12 +25,12 @@ pub const VARIABLE: &str = "APPORTION_STATE";
 const FILE: &str = "up.json";
 const LOCK: &str = "up.lock";
 
-/// What runs, and where.
+/// Running processes, and their addresses.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Found {
-    /// Where the daemon listens.
+    /// Address of the daemon.
     pub daemon: String,
-    /// Where the orchestrator listens.
+    /// Address of the orchestrator.
     pub orchestrator: String,
     /// The file with the token of the user that called `apportion up`.
     #[serde(default)]
@@ -38,7 +38,7 @@ pub struct Found {
     /// The certificate of the authority that vouches for both, if they listen for other machines.
     #[serde(default)]
     pub authority: Option<PathBuf>,
-    /// How other machines that share the folder reach both.
+    /// Addresses for other machines that share the folder.
     #[serde(default)]
     pub elsewhere: Option<Elsewhere>,
     /// The supervisor.
@@ -48,30 +48,31 @@ pub struct Found {
 }
 
 impl Found {
-    /// How its own user comes in.
+    /// Returns the token and the authority for the owner of the folder.
     pub fn trust(&self) -> Trust {
         Trust { token_file: self.token_file.clone(), ca: self.authority.clone() }
     }
 
-    /// Whether `url` is that of its daemon or its orchestrator.
+    /// True if `url` is the address of its daemon or its orchestrator.
     fn has(&self, url: &Url) -> bool {
         let is_it = |own: &String| own.parse::<Url>().is_ok_and(|own| own == *url);
         [&self.daemon, &self.orchestrator].into_iter().any(is_it)
     }
 }
 
-/// The machine that both run on, and where they are for others.
+/// The machine of the daemon and the orchestrator, and their addresses for other machines.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Elsewhere {
     /// The name of the machine.
     pub host: String,
-    /// Where the daemon listens.
+    /// Address of the daemon.
     pub daemon: String,
-    /// Where the orchestrator listens.
+    /// Address of the orchestrator.
     pub orchestrator: String,
 }
 
-/// What the join file in the environment says, or else the folder in use by default. Read once.
+/// Content of the join file in the environment, or else the record in the default folder. Read
+/// once.
 static DEFAULT: LazyLock<Option<Found>> = LazyLock::new(|| {
     let joined = std::env::var_os(join::VARIABLE).filter(|path| !path.is_empty());
     if let Some(path) = joined {
@@ -79,7 +80,7 @@ static DEFAULT: LazyLock<Option<Found>> = LazyLock::new(|| {
         return joined.inspect_err(complain_of).ok().map(of_joined);
     }
     let mut found = Folder { path: locate(None)? }.read()?;
-    // Its processes are on another machine. Whether they live is seen when they are asked.
+    // The processes are on another machine: only an answer can show that they live.
     if let Some(Elsewhere { daemon, orchestrator, .. }) =
         found.elsewhere.take_if(|elsewhere| elsewhere.host != host_name())
     {
@@ -95,7 +96,7 @@ fn complain_of(failure: &Failure) {
 }
 
 fn of_joined(joined: Joined) -> Found {
-    // As they are written, and not as they are kept: a URL of a host alone is kept with a path.
+    // A parsed URL of a host alone ends in a slash, which the file does not write.
     let text = |url: &Url| url.as_str().trim_end_matches('/').to_owned();
     Found {
         daemon: text(&joined.daemon),
@@ -149,12 +150,12 @@ pub fn locate(named: Option<&Path>) -> Option<PathBuf> {
 /// The folder of `apportion up`.
 #[derive(Clone, Debug)]
 pub struct Folder {
-    /// Where it is.
+    /// Path of the folder.
     pub path: PathBuf,
 }
 
 impl Folder {
-    /// The folder that is named, or the usual one. It is made if it is not there.
+    /// Opens the named folder, or the usual folder, and makes it if it does not exist.
     ///
     /// # Errors
     ///
@@ -166,7 +167,7 @@ impl Folder {
         let shown = path.display().to_string();
         let made = fs::DirBuilder::new().recursive(true).mode(0o700).create(&path);
         made.with_context(|| format!("cannot make {shown}; name another folder with --state"))?;
-        // It holds what tasks wrote and what they are given.
+        // The folder holds input and output of tasks.
         fs::set_permissions(&path, fs::Permissions::from_mode(0o700))
             .with_context(|| format!("{shown} is not ours; name another folder with --state"))?;
         let path = path.canonicalize().with_context(|| format!("cannot use {shown}"))?;
@@ -191,7 +192,7 @@ impl Folder {
         }
     }
 
-    /// What is written down, if anything is.
+    /// Returns the record, if there is any.
     pub fn read(&self) -> Option<Found> {
         serde_json::from_slice(&fs::read(self.path.join(FILE)).ok()?).ok()
     }
@@ -216,7 +217,7 @@ impl Folder {
 
     /// Forgets what ran.
     pub fn forget(&self) {
-        // Where it is gone already, nothing is to be done.
+        // A missing file is what this call wants, so an error does not matter.
         let _ = fs::remove_file(self.path.join(FILE));
     }
 

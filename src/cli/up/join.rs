@@ -18,18 +18,18 @@ use super::secrets::write_private;
 /// The variable that names the file for commands on other machines.
 pub const VARIABLE: &str = "APPORTION_JOIN";
 
-/// How long the tokens are good, in hours: 30 days.
+/// Validity of the tokens in hours: 30 days.
 pub const VALID_HOURS: i64 = 30 * 24;
 
 /// The longest file that is read, in bytes.
 const LONGEST: u64 = 1 << 20;
 
-/// What the file says.
+/// Content of the file.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Join {
-    /// Where the daemon listens.
+    /// Address of the daemon.
     pub daemon: String,
-    /// Where the orchestrator listens.
+    /// Address of the orchestrator.
     pub orchestrator: String,
     /// From when on the tokens are worth nothing.
     pub until: Timestamp,
@@ -47,12 +47,12 @@ impl std::fmt::Debug for Join {
     }
 }
 
-/// What the file says, where tokens and certificates are files of their own.
+/// Content of the join file, with tokens and certificate in files of their own.
 #[derive(Clone, Debug)]
 pub struct Joined {
-    /// Where the daemon listens.
+    /// Address of the daemon.
     pub daemon: Url,
-    /// Where the orchestrator listens.
+    /// Address of the orchestrator.
     pub orchestrator: Url,
     /// The file with the certificate of the authority.
     pub authority: PathBuf,
@@ -78,7 +78,7 @@ impl Join {
     ///
     /// # Errors
     ///
-    /// If others may read it, it is none, or its tokens have expired.
+    /// If other users may read the file, it is no join file, or its tokens have expired.
     pub fn read(path: &Path) -> Result<Join, Failure> {
         let shown = path.display();
         let refused = |what: String| Failure::new(Exit::Refused, what);

@@ -1,5 +1,5 @@
 //! Daemon, orchestrator and agent on this machine, with one command: two processes of this program,
-//! and a supervisor that starts them in order, watches them, and ends them in the opposite order.
+//! and a supervisor. It starts them in order, watches them, and ends them in the opposite order.
 
 mod authority;
 mod background;
@@ -38,7 +38,7 @@ use super::output::{complain, print};
 use crate::agent::run::Ladder;
 use crate::api::wire::{NodeList, NodeState};
 
-/// What the help of `up` ends with.
+/// End of the help of `up`.
 pub const UP_EXAMPLES: &str = "\
 Examples:
   apportion up                                     here; Ctrl-C ends it, and asks about tasks that run
@@ -52,7 +52,7 @@ It needs no root and no file. Other commands find it by what it writes into its 
 campaigns, output, logs and apportion.toml, which the next start takes over, and the tokens that keep other
 users of this machine out. The pages ask for the one in own.token.";
 
-/// What the help of `down` ends with.
+/// End of the help of `down`.
 pub const DOWN_EXAMPLES: &str = "\
 Examples:
   apportion down                                   asks at a terminal what is to become of tasks that run
@@ -61,11 +61,12 @@ Examples:
 
 What was ended is repeated by the next start. It also ends what is left after `apportion up` was killed.";
 
-/// How long the start may take.
+/// Longest time of a start.
 const START: Duration = Duration::from_mins(1);
-/// How often a start or an end is looked at.
+/// Time between two checks of a start or an end.
 const LOOK: Duration = Duration::from_millis(20);
-/// How long `down` waits for the end, beside the tasks: the longest grace, and the ends of processes.
+/// Longest wait of `down` for the end, beside the tasks: the longest grace, and the ends of
+/// processes.
 const END: Duration = Duration::from_mins(12);
 /// The port, if it is free.
 const PORT: u16 = 7070;
@@ -73,8 +74,8 @@ const PORT: u16 = 7070;
 /// The folder of `apportion up`.
 #[derive(Clone, Debug, Args)]
 pub struct StateArgs {
-    /// The folder for state, logs and output; without it, `apportion` in the one that
-    /// `XDG_STATE_HOME` names, or in ~/.local/state
+    /// The folder for state, logs and output; without it, `apportion` below `XDG_STATE_HOME`, or in
+    /// ~/.local/state
     #[arg(long, value_name = "DIR", env = VARIABLE)]
     pub state: Option<PathBuf>,
 }
@@ -82,20 +83,22 @@ pub struct StateArgs {
 /// Starts all there is on this machine.
 #[derive(Debug, Args)]
 pub struct UpArgs {
-    /// Where its state is.
+    /// The folder of the state.
     #[command(flatten)]
     pub state: StateArgs,
-    /// Where the daemon listens; port 0 takes a free one. Without it, 127.0.0.1:7070 or a free port. An
-    /// address that others reach, such as 0.0.0.0:7070, makes a file with which other machines join
+    /// The daemon's address; port 0 takes a free port. Without it, 127.0.0.1:7070 or a free port.
+    /// An address that other machines reach, such as 0.0.0.0:7070, makes a file with which they
+    /// join
     #[arg(long, value_name = "ADDRESS:PORT", value_parser = parse_address)]
     pub listen: Option<SocketAddr>,
-    /// With --listen: the name by which other machines reach this one, instead of its own
+    /// With --listen: the name by which other machines reach this machine, instead of its own
     #[arg(long, value_name = "NAME", requires = "listen")]
     pub host: Option<String>,
     /// With --listen: the file with which other machines join
     #[arg(long, value_name = "FILE", default_value = "apportion.join")]
     pub join_file: PathBuf,
-    /// With --listen: make the tokens in that file anew; those before are worth nothing from then on
+    /// With --listen: make the tokens in that file anew; the tokens before are worth nothing from
+    /// then on
     #[arg(long, requires = "listen")]
     pub rejoin: bool,
     /// Go on in the background once work can run
@@ -109,7 +112,7 @@ pub struct UpArgs {
 /// Ends all there is on this machine.
 #[derive(Debug, Args)]
 pub struct DownArgs {
-    /// Where its state is.
+    /// The folder of the state.
     #[command(flatten)]
     pub state: StateArgs,
     /// End tasks that run: they are asked, and killed after their grace
@@ -124,7 +127,7 @@ pub struct DownArgs {
 ///
 /// # Errors
 ///
-/// If they run already, if one does not start, or if one ends by itself.
+/// If the processes run already, if a process does not start, or if it ends by itself.
 pub async fn run(args: &UpArgs) -> Result<(), Failure> {
     let folder = Folder::open(args.state.state.as_deref())?;
     if args.detach {
@@ -175,7 +178,7 @@ pub async fn run(args: &UpArgs) -> Result<(), Failure> {
     failure.map_or(ended, Err)
 }
 
-/// What a signal asks for.
+/// Request of a signal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Asked {
     /// An end, now.
@@ -215,7 +218,7 @@ impl Signals {
     }
 }
 
-/// What is to become of tasks that run. A second signal while it is asked means: now.
+/// Returns the fate of running tasks. A second signal during the question means: now.
 async fn way(asked: Asked, orchestrator: &Client, signals: &mut Signals) -> Way {
     match asked {
         Asked::End => Way::Now,
@@ -320,7 +323,7 @@ async fn start(args: &UpArgs, folder: &Folder, children: &mut Children<'_>) -> R
     Ok(print(&told(folder, &children.found, (memory, quantum), file.as_deref()))?)
 }
 
-/// What is said when work can run.
+/// Returns the text for people once work can run.
 fn told(
     folder: &Folder,
     found: &Found,
@@ -374,8 +377,8 @@ async fn until(
     }
 }
 
-/// A socket that listens at `address`, or else at a free port of it if `any` will do. The process that it
-/// is for gets it as it is, so that no other one takes the port meanwhile.
+/// Returns a socket that listens at `address`, or at a free port if `any` permits it. The child
+/// process inherits the socket, so that no other process takes the port meanwhile.
 fn listen_at(address: SocketAddr, any: bool) -> Result<TcpListener, Failure> {
     match TcpListener::bind(address) {
         Err(_) if any => Ok(TcpListener::bind((address.ip(), 0))?),
@@ -414,7 +417,7 @@ pub async fn down(args: &DownArgs) -> Result<(), Failure> {
             let message = format!("`apportion up` does not run in {}", folder.path.display());
             return Err(Failure::new(Exit::NotFound, message));
         }
-        // The lock says that the process lives which is written down, or another one that starts.
+        // A held lock means that the recorded process lives, or that another is starting.
         let found = folder.read().filter(|_| asked.is_none());
         if let Some((pid, found)) =
             found.and_then(|found| Some((Pid::from_raw(found.up.as_ref()?.pid)?, found)))
@@ -431,7 +434,7 @@ pub async fn down(args: &DownArgs) -> Result<(), Failure> {
     }
 }
 
-/// What `down` is to do about tasks that run.
+/// Returns the fate of running tasks that `down` asks for.
 async fn wanted(args: &DownArgs, found: &Found, folder: &Folder) -> Result<Way, Failure> {
     if args.now || args.wait {
         return Ok(if args.wait { Way::Wait } else { Way::Now });

@@ -1,4 +1,4 @@
-//! `apportion up` for several machines: at an address that others reach, by TLS.
+//! Part of `apportion up` for several machines: an address that they reach, by TLS.
 
 use std::ffi::OsString;
 use std::fs;
@@ -14,7 +14,7 @@ use super::join::{Join, VALID_HOURS};
 use super::secrets::{JOIN_AGENT, JOIN_SUBMITTER, Secrets};
 use super::{UpArgs, url};
 
-/// How other machines reach this one.
+/// Address of this machine for other machines.
 #[derive(Clone, Debug)]
 pub struct Public {
     certificates: Certificates,
@@ -80,7 +80,7 @@ impl Public {
         found.elsewhere = Some(Elsewhere { host: host_name(), daemon, orchestrator });
     }
 
-    /// A URL of this machine, as others write it.
+    /// Returns a URL of this machine, as other machines write it.
     fn beyond(&self, own: &str) -> String {
         let port = own.rsplit_once(':').map_or("", |(_, port)| port);
         match self.host.parse::<IpAddr>() {

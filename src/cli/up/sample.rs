@@ -14,8 +14,9 @@ use crate::model::Mebibytes;
 /// Quanta in the memory of a machine, at least, and the shift that divides by it.
 const SHIFT: u32 = 6;
 
-/// The file of configuration; written if it is not there, and never written over. One that was written
-/// before the orchestrator ran in the daemon's process is told of that at its end.
+/// Writes the configuration if there is none, and returns its path. An existing file is never
+/// written over. A file without `[orchestrator]`, from before the orchestrator ran in the daemon's
+/// process, gets that section at its end.
 ///
 /// # Errors
 ///
@@ -38,8 +39,7 @@ pub fn ensure(folder: &Folder) -> Result<PathBuf, Failure> {
     Ok(path)
 }
 
-/// Any path is a good string of TOML when it is written as one of JSON, but for a few characters that are
-/// not allowed in either.
+/// A JSON string of a path is also a TOML string, but for a few characters that neither allows.
 fn quoted(path: &Path) -> String {
     serde_json::Value::from(path.to_string_lossy()).to_string()
 }

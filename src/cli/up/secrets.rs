@@ -68,7 +68,7 @@ impl Secrets {
         Ok(secrets)
     }
 
-    /// Makes the tokens of the join file anew; those before are worth nothing from now on.
+    /// Makes the tokens of the join file anew; the tokens before are worth nothing from now on.
     ///
     /// # Errors
     ///
@@ -88,7 +88,7 @@ impl Secrets {
         line.split_whitespace().find_map(|word| word.strip_prefix("until="))?.parse().ok()
     }
 
-    /// Makes a token anew. Its line takes the place of the one of the same name and role.
+    /// Makes a token anew. Its line takes the place of the line of the same name and role.
     fn replace(
         &self,
         folder: &Folder,
@@ -116,7 +116,7 @@ fn user_name() -> String {
     name.unwrap_or_else(|| format!("uid-{}", rustix::process::getuid().as_raw()))
 }
 
-/// Writes a file that only its owner may read, in the place of the one before.
+/// Writes a file that only its owner may read. It replaces an earlier file at once.
 ///
 /// # Errors
 ///
