@@ -37,21 +37,21 @@ const EXAMPLES: &str = "\
 Examples:
   apportion demo                              watch a cluster being shared, here and now
   apportion up                                run work on this machine, in one command
-  apportion config check apportion.toml       is this configuration right?
+  apportion config check apportion.toml       check a configuration
   apportion serve --config apportion.toml     run the daemon
-  apportion nodes                             what is there, and who is on it?
-  apportion queue --summary                   who waits, for which reasons?
-  apportion why 1007                          why does job 1007 have what it has?
-  apportion users                             who deserves what, and has it?
-  apportion top                               all of it, live
-  apportion replay apportion.db --cycle 4711  what was decided then?
+  apportion nodes                             list the nodes, with their jobs
+  apportion queue --summary                   count the waiting jobs by reason
+  apportion why 1007                          explain the memory of job 1007
+  apportion users                             list fair share and holdings of each user
+  apportion top                               the cluster, live
+  apportion replay apportion.db --cycle 4711  show the decisions of a past cycle
 
 Exit status:
   0 done   1 refused, or a check failed   2 used wrongly   3 no daemon reached
   4 not authorised   5 no such thing   6 conflict   78 the daemon's configuration is wrong
 
 A link to this program with the name vary_off, vary_on, rm_qload, rm_qoccupancy or rm_reconfigure
-takes and answers what that command of UIMA-DUCC did.";
+takes the arguments of that command of UIMA-DUCC, and answers like it.";
 
 /// A command of `apportion`.
 #[derive(Debug, Subcommand)]

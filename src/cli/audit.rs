@@ -35,8 +35,8 @@ Examples:
   apportion audit verify apportion.db
   apportion audit verify apportion.db --noted 4711:9f86d081884c7d65…
 
-It ends with 1 if anything is wrong. Whoever can write the file could compute all sums again; note down
-elsewhere what it prints at the end, and give it with --noted the next time.";
+It ends with 1 if anything is wrong. A user who may write the file could compute all sums again. Note down
+the last line of the output elsewhere, and give it with --noted the next time.";
 
 /// Shows the log.
 #[derive(Debug, Args)]

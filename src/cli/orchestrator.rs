@@ -185,7 +185,7 @@ Examples:
   apportion orchestrator list
   apportion orchestrator hand-over --to ducc2 --reason \"ducc1 is retired\"
 
-Work and shares stay as they are; what the next one does not publish keeps its room at first.";
+Jobs and shares stay as they are. A share that the next orchestrator does not publish keeps its room at first.";
 
 /// Does what was asked.
 ///

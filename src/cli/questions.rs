@@ -235,7 +235,7 @@ Examples:
   apportion why                    the same of the job that waits longest or lacks most
   apportion why 1007 1009          of each of these
   apportion why 1007 --sentence    two lines
-  apportion why 1007 --nodes       and every node, with what is wrong with it
+  apportion why 1007 --nodes       and every node, with its verdict
   apportion why 1007 --watch
   apportion why 1007 --json | jq .unblock";
 

@@ -139,7 +139,7 @@ pub(super) fn render_clients(list: &ClientList, look: Look) -> String {
         let [count, refused, limited] = numbers(others);
         rows.push(["(others)".to_owned(), String::new(), String::new(), count, refused, limited]);
     }
-    let mut lines = vec!["clients:      who asked most since the start".to_owned()];
+    let mut lines = vec!["clients:      most requests since the start".to_owned()];
     let columns = [
         Left("CLIENT"),
         Left("ROLE"),
@@ -204,7 +204,7 @@ apportion_ready 1
             other_clients: ClientCounts::default(),
         };
         let expected = [
-            "clients:      who asked most since the start",
+            "clients:      most requests since the start",
             "  CLIENT  ROLE    FROM      COUNT  REFUSED  LIMITED",
             "  c1      reader  10.0.0.1     99        1        1",
             "  c2      -       socket       98        2        1",

@@ -36,7 +36,7 @@ pub async fn run(args: &Serve) -> Result<(), Failure> {
     let (sources, config) = configure(args, dev.as_ref())?;
     if config.daemon.access.tokens.is_none() && dev.is_none() {
         tracing::warn!(
-            "no tokens are configured (daemon.access.tokens): everybody on this machine may do everything"
+            "no tokens are configured (daemon.access.tokens): every user of this machine may do everything"
         );
     }
     // The signals are caught before clients can learn of the daemon, so that no signal kills it

@@ -20,7 +20,7 @@ Examples:
   apportion token list
   apportion token list /etc/apportion/tokens --json | jq '.[] | select(.state == \"expired\").name'
 
-A daemon reads the file at its start and on SIGHUP: what was changed since then is not in effect yet.";
+A daemon reads the file at its start and on SIGHUP: later changes are not in effect yet.";
 
 /// Lists tokens.
 #[derive(Debug, Args)]

@@ -84,7 +84,7 @@ Examples:
   apportion bench load --json
   apportion bench load --nodes 1000 --jobs 5000 --seconds 10
 
-Quote ratios: both servers share the computer with whoever asks, which makes both slower.";
+Quote ratios: both servers share the computer with the clients, which makes both slower.";
 
 const SLOT_EXAMPLES: &str = "\
 Examples:

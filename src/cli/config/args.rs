@@ -176,8 +176,8 @@ Examples:
   apportion config import-ducc resources/ducc.classes --users resources/ducc.users
   apportion config import-ducc ducc.classes --nodes resources --properties ducc.properties -o apportion.toml
 
-What is wrong in the files is shown at its place there, and nothing is written. What has no
-counterpart is left out, and said so in the translation and on standard error.";
+Each fault is shown with its place in the files, and nothing is written. A setting without a
+counterpart is left out; the translation and standard error name it.";
 
 const PLAN_EXAMPLES: &str = "\
 Examples:
@@ -185,7 +185,7 @@ Examples:
   apportion config plan --generation 3
   apportion config plan new.toml --json | jq .impact
 
-Nothing is changed. What it means for work is tried out on a copy of the books.";
+Nothing is changed: the daemon tries the effects on jobs on a copy of its state.";
 
 const APPLY_EXAMPLES: &str = "\
 Examples:
@@ -193,7 +193,7 @@ Examples:
   apportion config apply                     read the daemon's own file again, as SIGHUP does
   apportion config apply --generation 3      return to it
 
-The daemon does not write its file: at the next start it reads what is there. The address, the
+The daemon does not write its file: at the next start it reads the file again. The address, the
 state file and the limits change only then.";
 
 const HISTORY_EXAMPLES: &str = "\

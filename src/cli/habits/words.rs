@@ -92,7 +92,7 @@ pub(super) const OTHERS: &[(&str, &str, &str)] = &[
     ("sdiag", SLURM, "`apportion diag` tells how the daemon is"),
     ("sstat", SLURM, JOB),
     ("smap", SLURM, "`apportion occupancy` shows each share on each node"),
-    ("sview", SLURM, "`apportion top` shows all of it, live"),
+    ("sview", SLURM, "`apportion top` shows the cluster, live"),
     ("slurmctld", SLURM, BEGIN),
     ("slurmd", SLURM, "`apportion agent` reports a node"),
     ("scontrol", SLURM, "`apportion node` and `apportion job` are the nearest commands"),

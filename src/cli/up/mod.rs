@@ -55,11 +55,11 @@ users of this machine out. The pages ask for the one in own.token.";
 /// End of the help of `down`.
 pub const DOWN_EXAMPLES: &str = "\
 Examples:
-  apportion down                                   asks at a terminal what is to become of tasks that run
-  apportion down --wait                            when the tasks that run have ended; no other begins
+  apportion down                                   asks at a terminal: end running tasks, or wait for them?
+  apportion down --wait                            waits for running tasks; no other task begins
   apportion down --now                             tasks are asked to end, and killed after their grace
 
-What was ended is repeated by the next start. It also ends what is left after `apportion up` was killed.";
+The next start repeats ended tasks. If `apportion up` was killed, `down` ends the processes that are left.";
 
 /// Longest time of a start.
 const START: Duration = Duration::from_mins(1);
@@ -171,7 +171,7 @@ pub async fn run(args: &UpArgs) -> Result<(), Failure> {
         ended = end(&mut children, orchestrator.as_ref(), &suspended) => ended,
         _ = signals.next() => {
             children.kill().await;
-            let message = "stopped at once, by a second signal; `apportion down` ends what is left";
+            let message = "stopped at once, by a second signal; `apportion down` ends the processes that are left";
             Err(Failure::new(Exit::Refused, message))
         }
     };
