@@ -4,13 +4,13 @@ use super::table::Column::{self, Right};
 use super::table::memory;
 use crate::api::wire::{Account, ClassInfo, Policy};
 
-/// The headings of [`Amounts::cells`].
+/// The headings of [`MemoryAccount::cells`].
 pub(super) const HEADINGS: [Column; 4] =
     [Right("DEMAND"), Right("FAIR SHARE"), Right("TARGET"), Right("HELD")];
 
 /// An account in MiB.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Amounts {
+pub(super) struct MemoryAccount {
     demand: u64,
     /// `None` outside fair share, which is not to be taken for zero.
     fair_share: Option<u64>,
@@ -18,12 +18,12 @@ pub(super) struct Amounts {
     held: u64,
 }
 
-impl Amounts {
+impl MemoryAccount {
     /// `account` of quanta of `quantum_mb` MiB, of a class of this policy.
-    pub(super) fn of(account: &Account, quantum_mb: u64, policy: Policy) -> Amounts {
+    pub(super) fn of(account: &Account, quantum_mb: u64, policy: Policy) -> MemoryAccount {
         let in_memory = |qshares: u64| qshares.saturating_mul(quantum_mb);
         let is_fair = policy == Policy::FairShare;
-        Amounts {
+        MemoryAccount {
             demand: in_memory(account.wanted),
             fair_share: is_fair.then(|| in_memory(account.fair_share())),
             target: in_memory(account.given),
@@ -32,17 +32,17 @@ impl Amounts {
     }
 
     /// The same of the class of this name; nothing where `classes` have none.
-    pub(super) fn in_class(account: &Account, class: &str, classes: &[ClassInfo]) -> Amounts {
+    pub(super) fn in_class(account: &Account, class: &str, classes: &[ClassInfo]) -> MemoryAccount {
         let class = classes.iter().find(|one| one.name == class);
-        class.map_or_else(Amounts::default, |class| {
-            Amounts::of(account, class.quantum_mb, class.policy)
+        class.map_or_else(MemoryAccount::default, |class| {
+            MemoryAccount::of(account, class.quantum_mb, class.policy)
         })
     }
 
     /// Both together.
-    pub(super) fn and(self, other: Amounts) -> Amounts {
+    pub(super) fn and(self, other: MemoryAccount) -> MemoryAccount {
         let fair_shares = [self.fair_share, other.fair_share].into_iter().flatten();
-        Amounts {
+        MemoryAccount {
             demand: self.demand + other.demand,
             fair_share: fair_shares.reduce(|one, other| one + other),
             target: self.target + other.target,
@@ -64,9 +64,9 @@ mod tests {
     #[test]
     fn a_fair_share_is_never_more_than_what_could_be_used() {
         let account = Account { wanted: 3, deserved: 40, given: 3, held: 2 };
-        let fair = Amounts::of(&account, 1024, Policy::FairShare);
+        let fair = MemoryAccount::of(&account, 1024, Policy::FairShare);
         assert_eq!(fair.cells(), ["3 GB", "3 GB", "3 GB", "2 GB"]);
-        let fixed = Amounts::of(&account, 1024, Policy::FixedShare);
+        let fixed = MemoryAccount::of(&account, 1024, Policy::FixedShare);
         assert_eq!(fixed.cells(), ["3 GB", "-", "3 GB", "2 GB"]);
         assert_eq!(fair.and(fixed).cells(), ["6 GB", "3 GB", "6 GB", "4 GB"]);
     }

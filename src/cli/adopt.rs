@@ -6,7 +6,7 @@ use clap::Args;
 
 use super::failure::Failure;
 use super::output::show;
-use super::place::Place;
+use super::place::OrchestratorArgs;
 use crate::orchestrator::wire::{Adopt, Adoption, FoundAttempt};
 
 /// Attempts that are shown of each list.
@@ -32,7 +32,7 @@ pub struct AdoptArgs {
     pub reason: Option<String>,
     /// The orchestrator to ask.
     #[command(flatten)]
-    pub place: Place,
+    pub place: OrchestratorArgs,
 }
 
 /// Shows what nodes have, and has it taken over.

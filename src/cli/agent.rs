@@ -8,9 +8,9 @@ use reqwest::Url;
 use sd_notify::NotifyState;
 use tokio::signal::unix::{SignalKind, signal};
 
-use super::agent_run::{self, RunArgs};
+use super::agent_run::{self, AgentRunArgs};
 use super::args::{Logging, Trust, parse_span, parse_url};
-use super::failure::{Exit, Failure};
+use super::failure::{Failure, FailureKind};
 use super::output::{print, show};
 use super::serve::log_format;
 use super::user_unit;
@@ -79,7 +79,7 @@ pub struct AgentArgs {
     pub json: bool,
     /// Settings of the part that runs work.
     #[command(flatten)]
-    pub run: RunArgs,
+    pub run: AgentRunArgs,
     /// The log.
     #[command(flatten)]
     pub logging: Logging,
@@ -119,7 +119,7 @@ pub async fn run(args: &AgentArgs) -> Result<(), Failure> {
     let mut agent = HeartbeatSender::new(options)?;
     if args.run.check {
         let text = agent_run::check(&args.run, &agent.node()?);
-        return Ok(print(&text.map_err(|problem| Failure::new(Exit::Refused, problem))?)?);
+        return Ok(print(&text.map_err(|problem| Failure::new(FailureKind::Refused, problem))?)?);
     }
     if args.once {
         let said = agent.beat().await.map_err(failure)?;
@@ -211,12 +211,12 @@ fn tell(states: &[NotifyState<'_>]) {
 
 fn failure(error: AgentError) -> Failure {
     let exit = match &error {
-        AgentError::Unreachable { .. } => Exit::Unreachable,
-        AgentError::Unauthorised(_) => Exit::Unauthorised,
+        AgentError::Unreachable { .. } => FailureKind::Unreachable,
+        AgentError::Unauthorised(_) => FailureKind::Unauthorised,
         AgentError::Facts(_)
         | AgentError::Token(_)
         | AgentError::Transport(_)
-        | AgentError::Refused(_) => Exit::Refused,
+        | AgentError::Refused(_) => FailureKind::Refused,
     };
     Failure::new(exit, format!("{:#}", anyhow::Error::new(error)))
 }

@@ -20,7 +20,7 @@ const SPOOL: &str = "/var/lib/apportion-agent";
 /// Flags of an agent that runs work. Without `--run` the agent reports only.
 #[derive(Clone, Debug, Args)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a flag of its own")]
-pub struct RunArgs {
+pub struct AgentRunArgs {
     /// Run work that the orchestrator orders
     #[arg(long)]
     pub run: bool,
@@ -48,7 +48,7 @@ pub struct RunArgs {
     pub max_processes: u32,
     /// With --run: enforce limits in this way at best, instead of the best there is
     #[arg(long, value_enum, value_name = "WAY")]
-    pub limits: Option<Limits>,
+    pub limits: Option<LimitsChoice>,
     /// Tell what this node offers, how it would limit memory and whose work it would run; then end
     #[arg(long, conflicts_with_all = ["once", "run"])]
     pub check: bool,
@@ -56,7 +56,7 @@ pub struct RunArgs {
 
 /// A way to enforce limits of memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Limits {
+pub enum LimitsChoice {
     /// Transient services of systemd, started by root.
     Systemd,
     /// Transient services of the user's own manager.
@@ -69,19 +69,19 @@ pub enum Limits {
     Watched,
 }
 
-impl From<Limits> for Rung {
-    fn from(limits: Limits) -> Rung {
+impl From<LimitsChoice> for Rung {
+    fn from(limits: LimitsChoice) -> Rung {
         match limits {
-            Limits::Systemd => Rung::Systemd,
-            Limits::SystemdUser => Rung::SystemdUser,
-            Limits::Cgroup2 => Rung::Cgroup2,
-            Limits::Cgroup1 => Rung::Cgroup1,
-            Limits::Watched => Rung::Watched,
+            LimitsChoice::Systemd => Rung::Systemd,
+            LimitsChoice::SystemdUser => Rung::SystemdUser,
+            LimitsChoice::Cgroup2 => Rung::Cgroup2,
+            LimitsChoice::Cgroup1 => Rung::Cgroup1,
+            LimitsChoice::Watched => Rung::Watched,
         }
     }
 }
 
-impl RunArgs {
+impl AgentRunArgs {
     fn rules(&self) -> UserRules {
         UserRules { min_uid: self.min_uid, allow_root: self.allow_root, users: self.users.clone() }
     }
@@ -130,7 +130,7 @@ pub fn joined(args: &AgentArgs, file: &Path) -> Result<AgentArgs, Failure> {
 /// # Errors
 ///
 /// If the agent's own user has no account.
-pub fn check(args: &RunArgs, node: &HostFacts) -> Result<String, String> {
+pub fn check(args: &AgentRunArgs, node: &HostFacts) -> Result<String, String> {
     let users = LocalUsers::new(args.rules())?;
     let ladder = Ladder::probe(args.limits.map(Rung::from), users.is_root());
     let mut lines =

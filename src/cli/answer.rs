@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use serde::{Serialize, Serializer};
 
-use super::client::Client;
+use super::client::DaemonClient;
 use super::failure::Failure;
 use super::formats;
-use super::output::{Reader, say};
+use super::output::{OutputReader, say};
 use super::questions::{Asking, Format};
 use super::table::plain;
 use crate::api::wire::EventPage;
@@ -21,7 +21,7 @@ const WAIT: &str = "25s";
 const PAUSE: Duration = Duration::from_secs(1);
 
 /// A daemon's answer, as the commands show it.
-pub(super) trait Answer: Serialize {
+pub(super) trait ShownAnswer: Serialize {
     /// Type of a line of `-o jsonl`.
     type Entry: Serialize;
 
@@ -32,7 +32,7 @@ pub(super) trait Answer: Serialize {
     fn name(entry: &Self::Entry) -> String;
 
     /// For people.
-    fn render(&self, look: Look) -> String;
+    fn render(&self, look: TextStyle) -> String;
 }
 
 /// Answers to several questions, one each. A single answer is shown without a list around it.
@@ -48,7 +48,7 @@ impl<T: Serialize> Serialize for Several<T> {
     }
 }
 
-impl<T: Answer<Entry = T>> Answer for Several<T> {
+impl<T: ShownAnswer<Entry = T>> ShownAnswer for Several<T> {
     type Entry = T;
 
     fn entries(&self) -> &[T] {
@@ -59,14 +59,14 @@ impl<T: Answer<Entry = T>> Answer for Several<T> {
         T::name(entry)
     }
 
-    fn render(&self, look: Look) -> String {
+    fn render(&self, look: TextStyle) -> String {
         self.0.iter().map(|one| one.render(look)).collect::<Vec<_>>().join("\n\n")
     }
 }
 
 /// Settings for the text that people read.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Look {
+pub(super) struct TextStyle {
     /// More columns, and nothing folded.
     pub is_wide: bool,
     /// No headings.
@@ -77,7 +77,7 @@ pub(super) struct Look {
     pub has_colour: bool,
 }
 
-impl Look {
+impl TextStyle {
     /// True if the terminal is too narrow for sentences in columns.
     pub fn is_narrow(self) -> bool {
         self.width.is_some_and(|width| width < SENTENCES)
@@ -93,11 +93,11 @@ const SENTENCES: usize = 110;
 /// # Errors
 ///
 /// If the daemon cannot be reached or refuses.
-pub(super) async fn answer<A: Answer>(
+pub(super) async fn answer<A: ShownAnswer>(
     asking: &Asking,
-    ask: impl AsyncFn(&Client) -> Result<A, Failure>,
+    ask: impl AsyncFn(&DaemonClient) -> Result<A, Failure>,
 ) -> Result<(), Failure> {
-    let client = Client::new(&asking.remote)?;
+    let client = DaemonClient::new(&asking.remote)?;
     if !asking.watch {
         show(&ask(&client).await?, asking)?;
         return Ok(());
@@ -110,7 +110,7 @@ pub(super) async fn answer<A: Answer>(
         if clears {
             say("\x1b[H\x1b[2J\x1b[3J")?;
         }
-        if let Reader::Gone = show(&answer, asking)? {
+        if let OutputReader::Gone = show(&answer, asking)? {
             return Ok(());
         }
         if !clears && !is_for_programs(asking.format()) {
@@ -123,7 +123,7 @@ pub(super) async fn answer<A: Answer>(
 
 /// Waits for an event after `since`, or until the wait ends. Returns the number of the newest
 /// event.
-async fn come_about(client: &Client, since: u64) -> Result<u64, Failure> {
+async fn come_about(client: &DaemonClient, since: u64) -> Result<u64, Failure> {
     let number = since.to_string();
     let last = events(client, &[("since", &number), ("wait", WAIT)]).await;
     match last {
@@ -134,7 +134,7 @@ async fn come_about(client: &Client, since: u64) -> Result<u64, Failure> {
 }
 
 /// Returns the number of the last event of `query`, or of the newest event if more follow.
-async fn events(client: &Client, query: &[(&str, &str)]) -> Result<u64, Failure> {
+async fn events(client: &DaemonClient, query: &[(&str, &str)]) -> Result<u64, Failure> {
     let page: EventPage = client.get(&["v1", "events"], query).await?;
     if !page.more {
         return Ok(page.sequence);
@@ -148,10 +148,10 @@ fn is_for_programs(format: Format) -> bool {
 }
 
 /// Shows `answer` once.
-fn show<A: Answer>(answer: &A, asking: &Asking) -> io::Result<Reader> {
+fn show<A: ShownAnswer>(answer: &A, asking: &Asking) -> io::Result<OutputReader> {
     let width = width();
     let look =
-        Look { is_wide: false, no_header: asking.no_header, width, has_colour: has_colour() };
+        TextStyle { is_wide: false, no_header: asking.no_header, width, has_colour: has_colour() };
     let text = match asking.format() {
         Format::Json => serde_json::to_string_pretty(answer)?,
         Format::Jsonl => {
@@ -164,14 +164,14 @@ fn show<A: Answer>(answer: &A, asking: &Asking) -> io::Result<Reader> {
             let names = answer.entries().iter().map(|entry| plain(&A::name(entry)));
             names.collect::<Vec<_>>().join("\n")
         }
-        Format::Wide => answer.render(Look { is_wide: true, width: None, ..look }),
+        Format::Wide => answer.render(TextStyle { is_wide: true, width: None, ..look }),
         Format::Table => match width {
             Some(width) => narrowed(&answer.render(look), width),
             None => answer.render(look),
         },
     };
     let text = text.trim_end();
-    if text.is_empty() { Ok(Reader::There) } else { say(&format!("{text}\n")) }
+    if text.is_empty() { Ok(OutputReader::There) } else { say(&format!("{text}\n")) }
 }
 
 /// Returns the terminal's width in characters. `None` without a terminal: a file or pipe gets full

@@ -30,7 +30,7 @@ const SIMULATE_EXAMPLES: &str = "Examples:
 pub struct Cli {
     /// The command to run.
     #[command(subcommand)]
-    pub command: Command,
+    pub command: CliCommand,
 }
 
 const EXAMPLES: &str = "\
@@ -55,7 +55,7 @@ takes the arguments of that command of UIMA-DUCC, and answers like it.";
 
 /// A command of `apportion`.
 #[derive(Debug, Subcommand)]
-pub enum Command {
+pub enum CliCommand {
     /// Start daemon, orchestrator and agent on this machine, and run until Ctrl-C
     #[command(after_help = super::up::UP_EXAMPLES)]
     Up(super::up::UpArgs),
@@ -82,7 +82,7 @@ pub enum Command {
     },
     /// List nodes: their size, their state and the work on them
     #[command(after_help = NODES_EXAMPLES)]
-    Nodes(NodeList),
+    Nodes(NodeListArgs),
     /// List and show nodes, take them out of scheduling, put them back
     Node {
         /// The action on the nodes.
@@ -91,7 +91,7 @@ pub enum Command {
     },
     /// Run one program in the cluster, attached: output here, exit status as the program's
     #[command(after_help = super::run::EXAMPLES)]
-    Run(Box<super::run::RunArgs>),
+    Run(Box<super::run::TaskRunArgs>),
     /// Submit a campaign of tasks
     #[command(after_help = super::submit::EXAMPLES)]
     Submit(Box<super::submit::SubmitArgs>),
@@ -121,7 +121,7 @@ pub enum Command {
     },
     /// List work: what it wants, what it holds, and why it has no more
     #[command(after_help = QUEUE_EXAMPLES)]
-    Queue(Queue),
+    Queue(QueueArgs),
     /// Show one job, and explain why it has what it has
     Job {
         /// The action on the job.
@@ -130,10 +130,10 @@ pub enum Command {
     },
     /// Explain why a job has what it has
     #[command(after_help = WHY_EXAMPLES)]
-    Why(Why),
+    Why(WhyArgs),
     /// List resource classes: their rules, and what they want and hold
     #[command(after_help = CLASSES_EXAMPLES)]
-    Classes(ClassList),
+    Classes(ClassListArgs),
     /// List and show resource classes
     Class {
         /// The action on classes.
@@ -142,7 +142,7 @@ pub enum Command {
     },
     /// List users: what they deserve and hold, and what they may hold
     #[command(after_help = USERS_EXAMPLES)]
-    Users(UserList),
+    Users(UserListArgs),
     /// List and show users
     User {
         /// The action on users.
@@ -151,10 +151,10 @@ pub enum Command {
     },
     /// Show demand against supply: classes, users, nodepools by size, and what is missing
     #[command(after_help = LOAD_EXAMPLES)]
-    Load(Load),
+    Load(LoadArgs),
     /// Show who is where: every node, every share
     #[command(after_help = OCCUPANCY_EXAMPLES)]
-    Occupancy(Occupancy),
+    Occupancy(OccupancyArgs),
     /// Tell what came about: shares given and taken, nodes, what administrators did
     #[command(after_help = EVENTS_EXAMPLES)]
     Events(Events),
@@ -172,7 +172,7 @@ pub enum Command {
     Simulate(Simulate),
     /// Compute past cycles again from a daemon's record and compare, or explain a cycle
     #[command(after_help = REPLAY_EXAMPLES)]
-    Replay(Replay),
+    Replay(ReplayArgs),
     /// Make tokens, with which agents, orchestrators and people say who they are
     Token {
         /// The action on tokens.
@@ -341,7 +341,7 @@ pub(super) fn parse_job(text: &str) -> Result<u64, String> {
 
 /// Computes past cycles again.
 #[derive(Debug, Args)]
-pub struct Replay {
+pub struct ReplayArgs {
     /// The record: `daemon.state` of the configuration, or a copy of it. Is only read, also beside a
     /// running daemon
     #[arg(value_name = "STORE")]

@@ -6,7 +6,7 @@ use clap::{Args, Subcommand};
 use jiff::Timestamp;
 use serde::Serialize;
 
-use super::failure::{Exit, Failure};
+use super::failure::{Failure, FailureKind};
 use super::output::show;
 use super::table::{Column, table};
 use crate::store::{Archive, AuditCheck, AuditEntry, AuditFault, AuditHead};
@@ -19,7 +19,7 @@ const CHUNK: u32 = 1000;
 pub enum AuditAction {
     /// Show what administrators did, and who was refused
     #[command(after_help = SHOW_EXAMPLES)]
-    Show(Show),
+    Show(AuditShowArgs),
     /// Compute the sums of all rows again, and name what was changed, cut or added
     #[command(after_help = VERIFY_EXAMPLES)]
     Verify(Verify),
@@ -40,7 +40,7 @@ the last line of the output elsewhere, and give it with --noted the next time.";
 
 /// Shows the log.
 #[derive(Debug, Args)]
-pub struct Show {
+pub struct AuditShowArgs {
     /// The daemon's record, or a copy
     #[arg(value_name = "FILE")]
     pub store: PathBuf,
@@ -82,7 +82,7 @@ fn parse_noted(text: &str) -> Result<AuditHead, String> {
 
 /// A row, as programs get it.
 #[derive(Serialize)]
-struct Row {
+struct AuditLine {
     id: u64,
     at: String,
     who: String,
@@ -92,18 +92,18 @@ struct Row {
     outcome: String,
 }
 
-impl From<AuditEntry> for Row {
-    fn from(entry: AuditEntry) -> Row {
+impl From<AuditEntry> for AuditLine {
+    fn from(entry: AuditEntry) -> AuditLine {
         let at = Timestamp::from_millisecond(entry.row.at_ms);
         let at = at.map_or_else(|_| entry.row.at_ms.to_string(), |at| format!("{at:.0}"));
         let crate::store::AuditRow { who, origin, act, detail, outcome, .. } = entry.row;
-        Row { id: entry.id, at, who, origin, act, detail, outcome }
+        AuditLine { id: entry.id, at, who, origin, act, detail, outcome }
     }
 }
 
 /// Result of a verification.
 #[derive(Serialize)]
-struct Verdict {
+struct AuditVerdict {
     /// Number of rows.
     rows: u64,
     /// Faults, in words.
@@ -124,7 +124,7 @@ pub async fn run(action: &AuditAction) -> Result<(), Failure> {
     }
 }
 
-async fn shown(args: &Show) -> Result<(), Failure> {
+async fn shown(args: &AuditShowArgs) -> Result<(), Failure> {
     let mut archive = Archive::open(&args.store).await?;
     let end = archive.audit_head().await?.id;
     let mut after = if args.last == 0 { 0 } else { end.saturating_sub(args.last) };
@@ -133,7 +133,7 @@ async fn shown(args: &Show) -> Result<(), Failure> {
         let chunk = archive.audit_after(after, CHUNK).await?;
         let Some(last) = chunk.last() else { break };
         after = last.id;
-        rows.extend(chunk.into_iter().map(Row::from));
+        rows.extend(chunk.into_iter().map(AuditLine::from));
     }
     if args.json {
         let lines: Result<Vec<String>, _> = rows.iter().map(serde_json::to_string).collect();
@@ -142,7 +142,7 @@ async fn shown(args: &Show) -> Result<(), Failure> {
     Ok(super::output::print(&rendered(rows))?)
 }
 
-fn rendered(rows: Vec<Row>) -> String {
+fn rendered(rows: Vec<AuditLine>) -> String {
     if rows.is_empty() {
         return "nothing is in the audit log yet".to_owned();
     }
@@ -155,8 +155,8 @@ fn rendered(rows: Vec<Row>) -> String {
         Column::Left("DETAIL"),
         Column::Left("OUTCOME"),
     ];
-    let row = |row: Row| {
-        let Row { id, at, who, origin, act, detail, outcome } = row;
+    let row = |row: AuditLine| {
+        let AuditLine { id, at, who, origin, act, detail, outcome } = row;
         [id.to_string(), at, who, origin, act, detail, outcome]
     };
     table(columns, rows.into_iter().map(row))
@@ -185,8 +185,8 @@ async fn verified(args: &Verify) -> Result<(), Failure> {
     let sum = head.sum.iter().map(|byte| format!("{byte:02x}"));
     let note = format!("{}:{}", head.id, sum.collect::<String>());
     let is_sound = faults.is_empty();
-    show(&Verdict { rows, faults, note }, args.json, judged)?;
-    if is_sound { Ok(()) } else { Err(Failure::silent(Exit::Refused)) }
+    show(&AuditVerdict { rows, faults, note }, args.json, judged)?;
+    if is_sound { Ok(()) } else { Err(Failure::silent(FailureKind::Refused)) }
 }
 
 fn told(fault: &AuditFault) -> String {
@@ -201,8 +201,8 @@ fn told(fault: &AuditFault) -> String {
     }
 }
 
-fn judged(verdict: &Verdict) -> String {
-    let Verdict { rows, faults, note } = verdict;
+fn judged(verdict: &AuditVerdict) -> String {
+    let AuditVerdict { rows, faults, note } = verdict;
     if faults.is_empty() {
         return format!("{rows} rows, all as they were written; to note down elsewhere:\n  {note}");
     }

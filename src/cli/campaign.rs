@@ -12,10 +12,10 @@ use super::campaign_stat::{
     EVENTS_EXAMPLES, EventsArgs, STAT_EXAMPLES, StatArgs, events, stat, stats, time, used,
 };
 use super::export::{self, EXPORT_EXAMPLES, ExportArgs};
-use super::failure::{Exit, Failure};
+use super::failure::{Failure, FailureKind};
 use super::output::{complain, print, show};
-use super::place::{Orchestrator, Place};
-use super::progress::{Course, Line};
+use super::place::{Orchestrator, OrchestratorArgs};
+use super::progress::{ProgressHistory, ProgressLine};
 use super::table::Column::{Left, Right};
 use super::table::{memory, plain, table};
 use crate::model::counted;
@@ -125,7 +125,7 @@ pub struct ListArgs {
     pub limit: u32,
     /// The orchestrator.
     #[command(flatten)]
-    pub place: Place,
+    pub place: OrchestratorArgs,
 }
 
 /// Name of one campaign, and the place of the orchestrator.
@@ -136,7 +136,7 @@ pub struct OneArgs {
     pub campaign: String,
     /// The orchestrator.
     #[command(flatten)]
-    pub place: Place,
+    pub place: OrchestratorArgs,
 }
 
 /// Lists tasks.
@@ -399,8 +399,8 @@ pub(super) async fn wait_for(
     id: u64,
     has_progress: bool,
 ) -> Result<(), Failure> {
-    let line = has_progress.then(Line::new);
-    let (mut course, mut hints) = (Course::default(), Hints::default());
+    let line = has_progress.then(ProgressLine::new);
+    let (mut course, mut hints) = (ProgressHistory::default(), Hints::default());
     let summary = loop {
         match detail(orchestrator, id).await {
             Ok(detail) => {
@@ -413,7 +413,7 @@ pub(super) async fn wait_for(
                 }
                 hints.tell(orchestrator, &one).await;
             }
-            Err(failure) if failure.exit == Exit::Unreachable => {}
+            Err(failure) if failure.exit == FailureKind::Unreachable => {}
             Err(failure) => return Err(failure),
         }
         tokio::time::sleep(LOOK).await;
@@ -425,14 +425,14 @@ pub(super) async fn wait_for(
         "done" => Ok(()),
         "cancelled" => {
             print(&format!("campaign {id} was cancelled: {} done", summary.done))?;
-            Err(Failure::silent(Exit::Conflict))
+            Err(Failure::silent(FailureKind::Conflict))
         }
         _ => {
             let failed = counted(summary.failed, "task");
             print(&format!(
                 "campaign {id}: {failed} failed; `apportion campaign tasks {id} --failed`"
             ))?;
-            Err(Failure::silent(Exit::Refused))
+            Err(Failure::silent(FailureKind::Refused))
         }
     }
 }

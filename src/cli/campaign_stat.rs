@@ -5,9 +5,9 @@ use std::ops::RangeInclusive;
 use clap::{Args, ValueEnum};
 use serde::Serialize;
 
-use super::failure::{Exit, Failure};
-use super::output::{Reader, print, say};
-use super::place::{Orchestrator, Place};
+use super::failure::{Failure, FailureKind};
+use super::output::{OutputReader, print, say};
+use super::place::{Orchestrator, OrchestratorArgs};
 use super::progress::rough;
 use super::table::Column::{Left, Right};
 use super::table::{memory, plain, table};
@@ -57,7 +57,7 @@ pub struct StatArgs {
     pub limit: u32,
     /// The orchestrator.
     #[command(flatten)]
-    pub place: Place,
+    pub place: OrchestratorArgs,
 }
 
 /// Form of the figures.
@@ -82,7 +82,7 @@ pub struct EventsArgs {
     pub follow: bool,
     /// The orchestrator.
     #[command(flatten)]
-    pub place: Place,
+    pub place: OrchestratorArgs,
 }
 
 /// Shows figures.
@@ -148,7 +148,7 @@ struct FullCampaign {
 fn range_in(text: &str) -> Result<RangeInclusive<u64>, Failure> {
     let bad = || {
         let message = format!("`{}` is no range; write 5, 5-9, 5-*, *-9 or *-*", plain(text));
-        Failure::new(Exit::Refused, message)
+        Failure::new(FailureKind::Refused, message)
     };
     let end = |part: &str, any: u64| match part {
         "*" => Ok(any),
@@ -329,7 +329,7 @@ pub(super) async fn events(args: &EventsArgs) -> Result<(), Failure> {
         for event in &page.events {
             let line =
                 if args.place.json { serde_json::to_string(event)? } else { event_line(event) };
-            if let Reader::Gone = say(&format!("{line}\n"))? {
+            if let OutputReader::Gone = say(&format!("{line}\n"))? {
                 return Ok(());
             }
         }

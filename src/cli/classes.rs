@@ -2,11 +2,11 @@
 
 use serde::Serialize;
 
-use super::accounts::{Amounts, HEADINGS};
-use super::answer::{Answer, Look, answer};
+use super::accounts::{HEADINGS, MemoryAccount};
+use super::answer::{ShownAnswer, TextStyle, answer};
 use super::args::ClassAction;
-use super::client::Client;
-use super::failure::{Exit, Failure};
+use super::client::DaemonClient;
+use super::failure::{Failure, FailureKind};
 use super::questions;
 use super::table::Column::{Left, Right};
 use super::table::{fitted, headed, memory, plain};
@@ -32,7 +32,7 @@ pub async fn run(action: &ClassAction) -> Result<(), Failure> {
 /// # Errors
 ///
 /// If the daemon cannot be reached.
-pub async fn list(args: &questions::ClassList) -> Result<(), Failure> {
+pub async fn list(args: &questions::ClassListArgs) -> Result<(), Failure> {
     answer(&args.asking, async |client| client.get::<ClassList>(&["v1", "classes"], &[]).await)
         .await
 }
@@ -45,7 +45,7 @@ struct ClassCard {
     load: ClassLoad,
 }
 
-async fn one(client: &Client, name: &str) -> Result<ClassCard, Failure> {
+async fn one(client: &DaemonClient, name: &str) -> Result<ClassCard, Failure> {
     let list: ClassList = client.get(&["v1", "classes"], &[]).await?;
     let load: Load = client.get(&["v1", "load"], &[]).await?;
     let class = list.classes.iter().find(|class| class.name == name).cloned();
@@ -58,12 +58,12 @@ async fn one(client: &Client, name: &str) -> Result<ClassCard, Failure> {
             "no class `{}` is configured{hint}; `apportion classes` lists those there are",
             plain(name)
         );
-        return Err(Failure::new(Exit::NotFound, message));
+        return Err(Failure::new(FailureKind::NotFound, message));
     };
     Ok(ClassCard { cycle: list.cycle, class, load })
 }
 
-impl Answer for ClassCard {
+impl ShownAnswer for ClassCard {
     type Entry = ClassCard;
 
     fn entries(&self) -> &[ClassCard] {
@@ -74,7 +74,7 @@ impl Answer for ClassCard {
         card.class.name.clone()
     }
 
-    fn render(&self, look: Look) -> String {
+    fn render(&self, look: TextStyle) -> String {
         let class = &self.class;
         let weight = class.weight.map(|weight| format!(", weight {weight}")).unwrap_or_default();
         let default = if class.is_default { "; a job without a class is in this one" } else { "" };
@@ -83,7 +83,7 @@ impl Answer for ClassCard {
             Some(users) => users.join(", "),
         };
         let [demand, fair_share, target, held] =
-            Amounts::of(&class.account, class.quantum_mb, class.policy).cells();
+            MemoryAccount::of(&class.account, class.quantum_mb, class.policy).cells();
         let mut lines = vec![
             format!(
                 "class {}: {}, priority {}{weight}, pool {}{default}",
@@ -103,7 +103,7 @@ impl Answer for ClassCard {
             let [demand, fair_share, target, held] = HEADINGS;
             let columns = [Left("USER"), demand, fair_share, target, held];
             let rows = self.load.users.iter().map(|user| {
-                let amounts = Amounts::of(&user.account, class.quantum_mb, class.policy);
+                let amounts = MemoryAccount::of(&user.account, class.quantum_mb, class.policy);
                 let [demand, fair_share, target, held] = amounts.cells();
                 [user.user.clone(), demand, fair_share, target, held]
             });
@@ -114,7 +114,7 @@ impl Answer for ClassCard {
     }
 }
 
-impl Answer for ClassList {
+impl ShownAnswer for ClassList {
     type Entry = ClassInfo;
 
     fn entries(&self) -> &[ClassInfo] {
@@ -125,7 +125,7 @@ impl Answer for ClassList {
         class.name.clone()
     }
 
-    fn render(&self, look: Look) -> String {
+    fn render(&self, look: TextStyle) -> String {
         if self.classes.is_empty() {
             return "No class is configured. Add one to the configuration, under [class.NAME]."
                 .to_owned();
@@ -154,7 +154,7 @@ impl Answer for ClassList {
 }
 
 fn row(class: &ClassInfo) -> [String; 11] {
-    let amounts = Amounts::of(&class.account, class.quantum_mb, class.policy);
+    let amounts = MemoryAccount::of(&class.account, class.quantum_mb, class.policy);
     let [demand, fair_share, target, held] = amounts.cells();
     let mark = if class.is_default { " (default)" } else { "" };
     [
@@ -204,6 +204,6 @@ mod tests {
             ..normal.clone()
         };
         let list = ClassList { cycle: 3, classes: vec![normal, whole] };
-        assert_snapshot!(list.render(Look::default()));
+        assert_snapshot!(list.render(TextStyle::default()));
     }
 }

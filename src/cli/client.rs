@@ -11,7 +11,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use super::args::Remote;
-use super::failure::{Exit, Failure};
+use super::failure::{Failure, FailureKind};
 use super::table::plain;
 use super::up;
 use crate::api::wire::{JobPage, Problem};
@@ -31,7 +31,7 @@ const PROBLEMS_SHOWN: usize = 10;
 
 /// A daemon.
 #[derive(Debug)]
-pub struct Client {
+pub struct DaemonClient {
     /// Address as messages show it.
     shown: Url,
     transport: Transport,
@@ -39,18 +39,18 @@ pub struct Client {
     token: Option<HeaderValue>,
 }
 
-impl Client {
+impl DaemonClient {
     /// The daemon that `remote` names.
     ///
     /// # Errors
     ///
     /// If this process cannot be a client at all, or not in this way.
-    pub fn new(remote: &Remote) -> Result<Client, Failure> {
+    pub fn new(remote: &Remote) -> Result<DaemonClient, Failure> {
         let Remote { url, trust, .. } = remote;
         let trust = up::with_own(trust, url);
         let transport = Transport::new(url, trust.ca.as_deref(), ANSWER_TIMEOUT)?;
         let token = trust.token_file.as_deref().map(|file| token_for(url, file)).transpose()?;
-        Ok(Client { shown: url.clone(), transport, token })
+        Ok(DaemonClient { shown: url.clone(), transport, token })
     }
 
     /// Returns the resource at `path`.
@@ -149,7 +149,7 @@ impl Client {
                 "what {} answers is none of our API ({error}); is it an apportion of this version?",
                 self.shown
             );
-            Failure::new(Exit::Refused, message)
+            Failure::new(FailureKind::Refused, message)
         })
     }
 
@@ -173,7 +173,7 @@ impl Client {
                  another with --url or APPORTION_URL"
             ),
         };
-        Failure::new(Exit::Unreachable, message)
+        Failure::new(FailureKind::Unreachable, message)
     }
 
     async fn refusal(&self, status: StatusCode, response: Response) -> Failure {
@@ -189,7 +189,7 @@ impl Client {
             Ok(problem) => Failure::new(exit_of(status), sentence(&problem)),
             // Not our words: something else listens there, or stands in between.
             Err(_) => Failure::new(
-                Exit::Unreachable,
+                FailureKind::Unreachable,
                 format!(
                     "{} answers {status}, but not as an apportion does; name the daemon with --url \
                      or APPORTION_URL",
@@ -200,13 +200,13 @@ impl Client {
     }
 }
 
-fn exit_of(status: StatusCode) -> Exit {
+fn exit_of(status: StatusCode) -> FailureKind {
     match status {
-        StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => Exit::Unauthorised,
-        StatusCode::NOT_FOUND => Exit::NotFound,
-        StatusCode::GONE => Exit::Gone,
-        StatusCode::CONFLICT | StatusCode::PRECONDITION_FAILED => Exit::Conflict,
-        _ => Exit::Refused,
+        StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => FailureKind::Unauthorised,
+        StatusCode::NOT_FOUND => FailureKind::NotFound,
+        StatusCode::GONE => FailureKind::Gone,
+        StatusCode::CONFLICT | StatusCode::PRECONDITION_FAILED => FailureKind::Conflict,
+        _ => FailureKind::Refused,
     }
 }
 

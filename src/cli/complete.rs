@@ -10,8 +10,8 @@ use clap_complete::engine::{ArgValueCandidates, CompletionCandidate};
 use clap_complete::env::Shells;
 use tokio::runtime::Builder;
 
-use super::args::{Cli, Command as Act, Remote};
-use super::client::Client;
+use super::args::{Cli, CliCommand as Act, Remote};
+use super::client::DaemonClient;
 use super::failure::Failure;
 use super::up;
 use crate::api::wire::{ClassList, Load, NodeList, UserList};
@@ -45,7 +45,7 @@ impl Thing {
         }
     }
 
-    async fn names(self, client: &Client) -> Result<Vec<String>, Failure> {
+    async fn names(self, client: &DaemonClient) -> Result<Vec<String>, Failure> {
         let path = |list| ["v1", list];
         Ok(match self {
             Thing::Class => {
@@ -74,7 +74,7 @@ impl Thing {
     /// All of them that there are now; none if the daemon does not say.
     fn candidates(self) -> Vec<CompletionCandidate> {
         let ask = async {
-            let client = Client::new(&remote()?).ok()?;
+            let client = DaemonClient::new(&remote()?).ok()?;
             tokio::time::timeout(PATIENCE, self.names(&client)).await.ok()?.ok()
         };
         let runtime = Builder::new_current_thread().enable_all().build();

@@ -4,7 +4,7 @@ use std::io::{self, IsTerminal, Write};
 
 use serde::Serialize;
 
-use super::failure::{Exit, Failure};
+use super::failure::{Failure, FailureKind};
 use super::output::{complain, print, show};
 
 /// Advice for scripts, which have to agree beforehand.
@@ -28,7 +28,7 @@ pub fn ask<T: Serialize>(
 ) -> Result<(), Failure> {
     if !can_ask() {
         show(preview, as_json, render)?;
-        return Err(Failure::new(Exit::Refused, OTHERWISE));
+        return Err(Failure::new(FailureKind::Refused, OTHERWISE));
     }
     // A program on standard output gets the outcome alone.
     if as_json {
@@ -43,6 +43,6 @@ pub fn ask<T: Serialize>(
     io::stdin().read_line(&mut answer)?;
     match answer.trim() {
         "y" | "Y" | "yes" => Ok(()),
-        _ => Err(Failure::new(Exit::Refused, "nothing was done")),
+        _ => Err(Failure::new(FailureKind::Refused, "nothing was done")),
     }
 }

@@ -4,7 +4,7 @@ use std::io::{self, IsTerminal, Write};
 use std::num::NonZeroU64;
 
 use super::args::{Demo, ReportFormat};
-use super::failure::{Exit, Failure};
+use super::failure::{Failure, FailureKind};
 use super::output::print;
 use crate::demo;
 
@@ -38,5 +38,5 @@ pub async fn run(args: &Demo) -> Result<(), Failure> {
     if as_json {
         print(&serde_json::to_string_pretty(&report)?)?;
     }
-    if report.audit_findings == 0 { Ok(()) } else { Err(Failure::silent(Exit::Refused)) }
+    if report.audit_findings == 0 { Ok(()) } else { Err(Failure::silent(FailureKind::Refused)) }
 }

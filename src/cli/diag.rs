@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use super::answer::{Answer, Look, answer};
+use super::answer::{ShownAnswer, TextStyle, answer};
 use super::args::Diag as Args;
 use super::failure::Failure;
 use super::requests::{Requests, render_clients, render_requests};
@@ -36,7 +36,7 @@ struct Diagnosis {
     clients: ClientList,
 }
 
-impl Answer for Diagnosis {
+impl ShownAnswer for Diagnosis {
     type Entry = Diagnosis;
 
     fn entries(&self) -> &[Diagnosis] {
@@ -47,7 +47,7 @@ impl Answer for Diagnosis {
         "daemon".to_owned()
     }
 
-    fn render(&self, look: Look) -> String {
+    fn render(&self, look: TextStyle) -> String {
         let status = &self.status;
         let mut lines = [daemon(status), cluster(status), judgement(status)].concat();
         lines.extend(status.audit_findings.iter().map(|finding| format!("  {}", plain(finding))));

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::args::{EventKind, Events as Args};
-use super::client::Client;
+use super::client::DaemonClient;
 use super::failure::Failure;
 use super::node_names;
 use crate::api::wire::{Event, Happening, NodeList};
@@ -21,7 +21,7 @@ impl EventFilter {
     /// # Errors
     ///
     /// If a node is named that has not reported, or the daemon cannot be reached.
-    pub(super) async fn of(client: &Client, args: &Args) -> Result<EventFilter, Failure> {
+    pub(super) async fn of(client: &DaemonClient, args: &Args) -> Result<EventFilter, Failure> {
         let mut nodes = BTreeSet::new();
         if !args.node.is_empty() {
             let all: NodeList = client.get(&["v1", "nodes"], &[]).await?;

@@ -3,12 +3,12 @@
 use std::collections::BTreeMap;
 
 use super::args::{EventFormat, Events as Args, Since};
-use super::client::Client;
+use super::client::DaemonClient;
 use super::event_filter::EventFilter;
 use super::failure::Failure;
 use super::formats;
 use super::jobs::removal;
-use super::output::{Reader, complain, say};
+use super::output::{OutputReader, complain, say};
 use super::table::plain;
 use crate::api::wire::{
     AddedShare, ChangedNode, Event, EventPage, Happening, NodeState, RemovedShare,
@@ -30,7 +30,7 @@ const WAIT: &str = "25s";
 ///
 /// If the daemon cannot be reached, does not keep events so far back, or does not know a node that was named.
 pub async fn run(args: &Args) -> Result<(), Failure> {
-    let client = Client::new(&args.remote)?;
+    let client = DaemonClient::new(&args.remote)?;
     let filter = EventFilter::of(&client, args).await?;
     let newest = page(&client, None, None).await?.sequence;
     let limit = args.limit.or(args.since.is_none().then_some(TOLD));
@@ -45,10 +45,10 @@ pub async fn run(args: &Args) -> Result<(), Failure> {
     };
     let is_exact = matches!(args.since, Some(Since::Number(_)));
     let mut reading =
-        Reading { client, filter, newest, is_exact, since, has_gap: false, oldest_ms };
+        EventCursor { client, filter, newest, is_exact, since, has_gap: false, oldest_ms };
     if let Some(limit) = limit {
         for event in reading.last(limit).await? {
-            if let Reader::Gone = tell(&event, args)? {
+            if let OutputReader::Gone = tell(&event, args)? {
                 return Ok(());
             }
         }
@@ -66,7 +66,7 @@ pub async fn run(args: &Args) -> Result<(), Failure> {
             complain(GAP);
         }
         for event in events {
-            if let Reader::Gone = tell(&event, args)? {
+            if let OutputReader::Gone = tell(&event, args)? {
                 return Ok(());
             }
         }
@@ -77,8 +77,8 @@ pub async fn run(args: &Args) -> Result<(), Failure> {
 }
 
 /// Position of a reader in the feed of events.
-struct Reading {
-    client: Client,
+struct EventCursor {
+    client: DaemonClient,
     filter: EventFilter,
     /// The last event when reading began.
     newest: u64,
@@ -92,7 +92,7 @@ struct Reading {
     oldest_ms: i64,
 }
 
-impl Reading {
+impl EventCursor {
     /// The events of the next page that are wanted, and whether they were the last.
     async fn next(&mut self, waits: bool) -> Result<(Vec<Event>, bool), Failure> {
         let has_all = self.newest <= self.since;
@@ -132,7 +132,7 @@ impl Reading {
 }
 
 async fn page(
-    client: &Client,
+    client: &DaemonClient,
     since: Option<u64>,
     wait: Option<&str>,
 ) -> Result<EventPage, Failure> {
@@ -145,7 +145,7 @@ async fn page(
 
 /// A number before the first event that is not older than `oldest_ms`, looked for backwards in
 /// growing steps.
-async fn before(client: &Client, newest: u64, oldest_ms: i64) -> Result<u64, Failure> {
+async fn before(client: &DaemonClient, newest: u64, oldest_ms: i64) -> Result<u64, Failure> {
     let mut step = 64;
     let mut since = newest;
     while 0 < since {
@@ -166,7 +166,7 @@ async fn before(client: &Client, newest: u64, oldest_ms: i64) -> Result<u64, Fai
 
 /// Returns the lowest number that the daemon still serves, above `too_low` and up to `newest`. A
 /// binary search, as the daemon does not tell it.
-async fn oldest_kept(client: &Client, too_low: u64, newest: u64) -> Result<u64, Failure> {
+async fn oldest_kept(client: &DaemonClient, too_low: u64, newest: u64) -> Result<u64, Failure> {
     let (mut low, mut high) = (too_low, newest);
     while low + 1 < high {
         let middle = low.midpoint(high);
@@ -179,7 +179,7 @@ async fn oldest_kept(client: &Client, too_low: u64, newest: u64) -> Result<u64, 
     Ok(high)
 }
 
-fn tell(event: &Event, args: &Args) -> Result<Reader, Failure> {
+fn tell(event: &Event, args: &Args) -> Result<OutputReader, Failure> {
     let format = if args.remote.json { Some(EventFormat::Json) } else { args.output };
     Ok(match format {
         Some(EventFormat::Json) => say(&format!("{}\n", serde_json::to_string(event)?))?,

@@ -4,7 +4,7 @@ use clap::{Args, ValueEnum};
 
 use super::campaign::OneArgs;
 use super::failure::Failure;
-use super::output::{Reader, say};
+use super::output::{OutputReader, say};
 use crate::orchestrator::wire::{AttemptInfo, Reason, TaskInfo, TaskList};
 
 /// Tasks in an answer.
@@ -51,7 +51,7 @@ pub async fn run(args: &ExportArgs) -> Result<(), Failure> {
     let orchestrator = args.one.place.open()?;
     let id = orchestrator.campaign(&args.one.campaign).await?.to_string();
     let mut after = 0;
-    if args.format == ExportFormat::Csv && say(&format!("{COLUMNS}\n"))? == Reader::Gone {
+    if args.format == ExportFormat::Csv && say(&format!("{COLUMNS}\n"))? == OutputReader::Gone {
         return Ok(());
     }
     loop {
@@ -67,7 +67,7 @@ pub async fn run(args: &ExportArgs) -> Result<(), Failure> {
                 ExportFormat::Csv => csv(&mut text, task),
             }
         }
-        if say(&text)? == Reader::Gone {
+        if say(&text)? == OutputReader::Gone {
             return Ok(());
         }
     }

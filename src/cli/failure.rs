@@ -6,7 +6,7 @@ use std::process::ExitCode;
 /// Cause of a failure. Scripts rely on the numbers; clap itself ends with 2 for a wrong command
 /// line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Exit {
+pub enum FailureKind {
     /// Refused, or a check failed.
     Refused,
     /// No daemon answered.
@@ -25,16 +25,16 @@ pub enum Exit {
     Status(u8),
 }
 
-impl From<Exit> for ExitCode {
-    fn from(exit: Exit) -> ExitCode {
+impl From<FailureKind> for ExitCode {
+    fn from(exit: FailureKind) -> ExitCode {
         ExitCode::from(match exit {
-            Exit::Refused | Exit::Gone => 1,
-            Exit::Unreachable => 3,
-            Exit::Unauthorised => 4,
-            Exit::NotFound => 5,
-            Exit::Conflict => 6,
-            Exit::Configuration => 78,
-            Exit::Status(status) => status,
+            FailureKind::Refused | FailureKind::Gone => 1,
+            FailureKind::Unreachable => 3,
+            FailureKind::Unauthorised => 4,
+            FailureKind::NotFound => 5,
+            FailureKind::Conflict => 6,
+            FailureKind::Configuration => 78,
+            FailureKind::Status(status) => status,
         })
     }
 }
@@ -43,30 +43,30 @@ impl From<Exit> for ExitCode {
 #[derive(Debug)]
 pub struct Failure {
     /// Exit status of the process.
-    pub exit: Exit,
+    pub exit: FailureKind,
     /// Message for the caller. `None`: the command has printed it.
     pub error: Option<anyhow::Error>,
 }
 
 impl Failure {
     /// A failure that ends with `exit` and says `message`.
-    pub fn new(exit: Exit, message: impl fmt::Display) -> Failure {
+    pub fn new(exit: FailureKind, message: impl fmt::Display) -> Failure {
         Failure { exit, error: Some(anyhow::anyhow!("{message}")) }
     }
 
     /// True if the store has dropped the requested item.
     pub fn is_gone(&self) -> bool {
-        self.exit == Exit::Gone
+        self.exit == FailureKind::Gone
     }
 
     /// A failure that ends with `exit`, after output that says it all.
-    pub fn silent(exit: Exit) -> Failure {
+    pub fn silent(exit: FailureKind) -> Failure {
         Failure { exit, error: None }
     }
 }
 
 impl<E: Into<anyhow::Error>> From<E> for Failure {
     fn from(error: E) -> Failure {
-        Failure { exit: Exit::Refused, error: Some(error.into()) }
+        Failure { exit: FailureKind::Refused, error: Some(error.into()) }
     }
 }

@@ -6,8 +6,8 @@ use std::cmp::Ordering;
 use clap::builder::PossibleValuesParser;
 use clap::{Args, ValueEnum};
 
-use super::client::Client;
-use super::failure::{Exit, Failure};
+use super::client::DaemonClient;
+use super::failure::{Failure, FailureKind};
 use super::node_names;
 use super::place::own_name;
 use super::reasons::CODES;
@@ -98,7 +98,7 @@ impl JobFilter {
     /// # Errors
     ///
     /// If the daemon cannot be reached, or a word of the filter names nothing.
-    pub(super) async fn jobs(&self, client: &Client) -> Result<JobPage, Failure> {
+    pub(super) async fn jobs(&self, client: &DaemonClient) -> Result<JobPage, Failure> {
         let own = if self.me { own_name() } else { None };
         let user = self.user.as_deref().or(own.as_deref());
         let mut query: Vec<(&str, &str)> = Vec::new();
@@ -123,7 +123,7 @@ impl JobFilter {
     }
 
     /// The nodes of the filter, if it has any.
-    async fn nodes(&self, client: &Client) -> Result<Option<Vec<String>>, Failure> {
+    async fn nodes(&self, client: &DaemonClient) -> Result<Option<Vec<String>>, Failure> {
         if self.node.is_empty() {
             return Ok(None);
         }
@@ -167,7 +167,7 @@ fn by(order: JobOrder, one: &JobInfo, other: &JobInfo) -> Ordering {
 /// # Errors
 ///
 /// If no such class is configured.
-pub(super) async fn check_class(client: &Client, class: Option<&str>) -> Result<(), Failure> {
+pub(super) async fn check_class(client: &DaemonClient, class: Option<&str>) -> Result<(), Failure> {
     let Some(class) = class else { return Ok(()) };
     let list: ClassList = client.get(&["v1", "classes"], &[]).await?;
     let names: Vec<&str> = list.classes.iter().map(|class| class.name.as_str()).collect();
@@ -180,7 +180,7 @@ pub(super) async fn check_class(client: &Client, class: Option<&str>) -> Result<
 /// # Errors
 ///
 /// If the user has no jobs, and is not the caller.
-async fn check_user(client: &Client, user: Option<&str>) -> Result<(), Failure> {
+async fn check_user(client: &DaemonClient, user: Option<&str>) -> Result<(), Failure> {
     let Some(user) = user else { return Ok(()) };
     let list: UserList = client.get(&["v1", "users"], &[]).await?;
     let names: Vec<&str> = list.users.iter().map(|user| user.user.as_str()).collect();
@@ -194,7 +194,7 @@ fn unknown(what: &str, name: &str, why: &str, known: &[&str], command: &str) -> 
     let hint = nearest(name, known.iter().copied());
     let hint = hint.map(|near| format!(", did you mean `{}`?", plain(near))).unwrap_or_default();
     let message = format!("{what} `{}`{why}{hint}; `{command}` lists those there are", plain(name));
-    Failure::new(Exit::NotFound, message)
+    Failure::new(FailureKind::NotFound, message)
 }
 
 /// Sort key of nodes.
@@ -236,7 +236,7 @@ pub(super) fn sort_nodes(nodes: &mut [NodeInfo], order: NodeOrder) {
 /// # Errors
 ///
 /// If no such nodepool is configured.
-pub(super) async fn check_pool(client: &Client, pool: Option<&str>) -> Result<(), Failure> {
+pub(super) async fn check_pool(client: &DaemonClient, pool: Option<&str>) -> Result<(), Failure> {
     let Some(pool) = pool else { return Ok(()) };
     let load: crate::api::wire::Load = client.get(&["v1", "load"], &[]).await?;
     let names: Vec<&str> = load.pools.iter().map(|pool| pool.pool.as_str()).collect();

@@ -1,6 +1,6 @@
 //! Details of a job: its request, its demand and holdings, and every share.
 
-use super::answer::{Answer, Look, Several, answer};
+use super::answer::{Several, ShownAnswer, TextStyle, answer};
 use super::args::{JobAction, JobShow};
 use super::failure::Failure;
 use super::nodes::share_state;
@@ -34,7 +34,7 @@ async fn show(args: &JobShow) -> Result<(), Failure> {
     .await
 }
 
-impl Answer for JobInfo {
+impl ShownAnswer for JobInfo {
     type Entry = JobInfo;
 
     fn entries(&self) -> &[JobInfo] {
@@ -45,7 +45,7 @@ impl Answer for JobInfo {
         job.id.to_string()
     }
 
-    fn render(&self, look: Look) -> String {
+    fn render(&self, look: TextStyle) -> String {
         let sums = &self.sums;
         let size = format!("{} a process", memory(self.memory_mb));
         let threads = match self.threads {
@@ -86,7 +86,7 @@ impl Answer for JobInfo {
     }
 }
 
-fn shares(job: &JobInfo, look: Look) -> String {
+fn shares(job: &JobInfo, look: TextStyle) -> String {
     let columns = [
         Right("SHARE"),
         Left("NODE"),

@@ -1,8 +1,8 @@
 //! Demand against supply: classes and their users, nodepools by size, and what is missing.
 
-use super::accounts::{Amounts, HEADINGS};
-use super::answer::{Answer, Look, answer};
-use super::args::Load as Args;
+use super::accounts::{HEADINGS, MemoryAccount};
+use super::answer::{ShownAnswer, TextStyle, answer};
+use super::args::LoadArgs as Args;
 use super::failure::Failure;
 use super::table::Column::{Left, Right};
 use super::table::{fitted, headed, memory};
@@ -17,7 +17,7 @@ pub async fn run(args: &Args) -> Result<(), Failure> {
     answer(&args.asking, async |client| client.get::<Load>(&["v1", "load"], &[]).await).await
 }
 
-impl Answer for Load {
+impl ShownAnswer for Load {
     type Entry = ClassLoad;
 
     fn entries(&self) -> &[ClassLoad] {
@@ -28,19 +28,19 @@ impl Answer for Load {
         class.class.clone()
     }
 
-    fn render(&self, look: Look) -> String {
+    fn render(&self, look: TextStyle) -> String {
         let parts = [classes(self, look), pools(&self.pools, look), unmet(&self.unmet, look)];
         let parts = parts.into_iter().filter(|part| !part.is_empty());
         parts.collect::<Vec<_>>().join("\n\n")
     }
 }
 
-fn classes(load: &Load, look: Look) -> String {
+fn classes(load: &Load, look: TextStyle) -> String {
     let [demand, fair_share, target, held] = HEADINGS;
     let columns = [Left("CLASS"), Left("USER"), Right("JOBS"), demand, fair_share, target, held];
     let rows = load.classes.iter().flat_map(|class| {
         let line = move |name: &str, user: &str, jobs: String, account: &Account| {
-            let amounts = Amounts::of(account, class.quantum_mb, class.policy);
+            let amounts = MemoryAccount::of(account, class.quantum_mb, class.policy);
             let [demand, fair_share, target, held] = amounts.cells();
             [name.to_owned(), user.to_owned(), jobs, demand, fair_share, target, held]
         };
@@ -52,7 +52,7 @@ fn classes(load: &Load, look: Look) -> String {
     headed(columns, rows, look)
 }
 
-fn pools(pools: &[PoolLoad], look: Look) -> String {
+fn pools(pools: &[PoolLoad], look: TextStyle) -> String {
     let columns = [
         Left("POOL"),
         Right("SIZE"),
@@ -110,7 +110,7 @@ fn pools(pools: &[PoolLoad], look: Look) -> String {
     fitted(columns, rows, look, &["QUANTUM", "PARTIAL"])
 }
 
-fn unmet(unmet: &[Unmet], look: Look) -> String {
+fn unmet(unmet: &[Unmet], look: TextStyle) -> String {
     if unmet.is_empty() {
         return "Nothing is missing: jobs have all that they could use now.".to_owned();
     }
@@ -178,6 +178,6 @@ mod tests {
             pools: vec![pool],
             unmet: vec![unmet(2, true), unmet(9, false)],
         };
-        assert_snapshot!(load.render(Look::default()));
+        assert_snapshot!(load.render(TextStyle::default()));
     }
 }

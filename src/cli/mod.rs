@@ -74,7 +74,7 @@ use std::process::ExitCode;
 use clap::{CommandFactory, FromArgMatches};
 use tokio::runtime::{Builder, Runtime};
 
-use args::{Cli, Command};
+use args::{Cli, CliCommand};
 use failure::Failure;
 use shims::Shim;
 
@@ -140,49 +140,49 @@ fn exit(result: Result<(), Failure>) -> ExitCode {
     failure.exit.into()
 }
 
-fn dispatch(command: Command) -> Result<(), Failure> {
+fn dispatch(command: CliCommand) -> Result<(), Failure> {
     match command {
-        Command::Agent(args) => ask(agent::run(&args)),
-        Command::Slot(args) => slot::run(&args),
-        Command::Checkpoint => slot::checkpoint(),
-        Command::Serve(args) => {
+        CliCommand::Agent(args) => ask(agent::run(&args)),
+        CliCommand::Slot(args) => slot::run(&args),
+        CliCommand::Checkpoint => slot::checkpoint(),
+        CliCommand::Serve(args) => {
             allocator::tell();
             wait(busy(), serve::run(&args))
         }
-        Command::Up(args) => ask(up::run(&args)),
-        Command::Down(args) => ask(up::down(&args)),
-        Command::Demo(args) => wait(busy(), demo::run(&args)),
-        Command::Config { action } => config::run(&action),
-        Command::Nodes(args) => ask(nodes::list(&args)),
-        Command::Node { action } => ask(nodes::run(&action)),
-        Command::Orchestrator { action: action @ orchestrator::OrchestratorAction::Run(_) } => {
+        CliCommand::Up(args) => ask(up::run(&args)),
+        CliCommand::Down(args) => ask(up::down(&args)),
+        CliCommand::Demo(args) => wait(busy(), demo::run(&args)),
+        CliCommand::Config { action } => config::run(&action),
+        CliCommand::Nodes(args) => ask(nodes::list(&args)),
+        CliCommand::Node { action } => ask(nodes::run(&action)),
+        CliCommand::Orchestrator { action: action @ orchestrator::OrchestratorAction::Run(_) } => {
             wait(busy(), orchestrator::run(&action))
         }
-        Command::Orchestrator { action } => ask(orchestrator::run(&action)),
-        Command::Run(args) => ask(run::run(&args)),
-        Command::Submit(args) => ask(submit::run(&args)),
-        Command::Campaign { action } => ask(campaign::run(&action)),
-        Command::Task { action } => ask(task::run(&action)),
-        Command::Publication { action } => ask(publication::run(&action)),
-        Command::Queue(args) => ask(queue::run(&args)),
-        Command::Job { action } => ask(jobs::run(&action)),
-        Command::Why(args) => ask(why::run(&args)),
-        Command::Classes(args) => ask(classes::list(&args)),
-        Command::Class { action } => ask(classes::run(&action)),
-        Command::Users(args) => ask(users::list(&args)),
-        Command::User { action } => ask(users::run(&action)),
-        Command::Load(args) => ask(load::run(&args)),
-        Command::Occupancy(args) => ask(occupancy::run(&args)),
-        Command::Events(args) => ask(events::run(&args)),
-        Command::Diag(args) => ask(diag::run(&args)),
-        Command::Top(args) => ask(top::run(&args)),
-        Command::Simulate(args) => simulate::run(&args),
-        Command::Replay(args) => ask(replay::run(&args)),
-        Command::Token { action } => token::run(&action),
-        Command::Audit { action } => ask(audit::run(&action)),
-        Command::Bench { action } => bench::run(&action),
-        Command::Completions(args) => pages::completions(&args),
-        Command::Man(args) => pages::man(&args),
+        CliCommand::Orchestrator { action } => ask(orchestrator::run(&action)),
+        CliCommand::Run(args) => ask(run::run(&args)),
+        CliCommand::Submit(args) => ask(submit::run(&args)),
+        CliCommand::Campaign { action } => ask(campaign::run(&action)),
+        CliCommand::Task { action } => ask(task::run(&action)),
+        CliCommand::Publication { action } => ask(publication::run(&action)),
+        CliCommand::Queue(args) => ask(queue::run(&args)),
+        CliCommand::Job { action } => ask(jobs::run(&action)),
+        CliCommand::Why(args) => ask(why::run(&args)),
+        CliCommand::Classes(args) => ask(classes::list(&args)),
+        CliCommand::Class { action } => ask(classes::run(&action)),
+        CliCommand::Users(args) => ask(users::list(&args)),
+        CliCommand::User { action } => ask(users::run(&action)),
+        CliCommand::Load(args) => ask(load::run(&args)),
+        CliCommand::Occupancy(args) => ask(occupancy::run(&args)),
+        CliCommand::Events(args) => ask(events::run(&args)),
+        CliCommand::Diag(args) => ask(diag::run(&args)),
+        CliCommand::Top(args) => ask(top::run(&args)),
+        CliCommand::Simulate(args) => simulate::run(&args),
+        CliCommand::Replay(args) => ask(replay::run(&args)),
+        CliCommand::Token { action } => token::run(&action),
+        CliCommand::Audit { action } => ask(audit::run(&action)),
+        CliCommand::Bench { action } => bench::run(&action),
+        CliCommand::Completions(args) => pages::completions(&args),
+        CliCommand::Man(args) => pages::man(&args),
     }
 }
 

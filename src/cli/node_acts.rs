@@ -4,20 +4,20 @@ use clap::Args;
 use reqwest::{Method, Url};
 
 use super::args::{Remote, parse_url};
-use super::client::Client;
+use super::client::DaemonClient;
 use super::consent;
-use super::failure::{Exit, Failure};
+use super::failure::{Failure, FailureKind};
 use super::node_names::spelled_out;
 use super::nodes::{names, render_impact};
 use super::output::{print, show};
-use super::place::Place;
+use super::place::OrchestratorArgs;
 use super::table::plain;
 use crate::api::wire::{self, VaryAnswer};
 use crate::orchestrator::wire::LostNode;
 
 /// Takes nodes out of scheduling.
 #[derive(Debug, Args)]
-pub struct VaryOff {
+pub struct VaryOffArgs {
     /// Names, host lists or patterns, such as node[01-08,12] or 'r1*'
     #[arg(required = true, value_name = "HOSTLIST")]
     pub nodes: Vec<String>,
@@ -53,7 +53,7 @@ Examples:
 
 /// Puts nodes back into scheduling.
 #[derive(Debug, Args)]
-pub struct VaryOn {
+pub struct VaryOnArgs {
     /// Names, host lists or patterns, such as node[01-08,12] or 'r1*'
     #[arg(required = true, value_name = "HOSTLIST")]
     pub nodes: Vec<String>,
@@ -70,7 +70,7 @@ pub struct VaryOn {
 
 /// Says that nodes are dead, or gone for good.
 #[derive(Debug, Args)]
-pub struct NodesGone {
+pub struct NodesGoneArgs {
     /// Names, host lists or patterns, such as node[01-08,12] or 'r1*'
     #[arg(required = true, value_name = "HOSTLIST")]
     pub nodes: Vec<String>,
@@ -93,7 +93,7 @@ pub struct NodesGone {
 pub struct NodesLost {
     /// The nodes, and the reason.
     #[command(flatten)]
-    pub gone: NodesGone,
+    pub gone: NodesGoneArgs,
     /// The address of the orchestrator of campaigns; without it, the orchestrator of `apportion up`
     #[arg(long, value_name = "URL", env = "APPORTION_ORCHESTRATOR", value_parser = parse_url)]
     pub orchestrator: Option<Url>,
@@ -123,7 +123,7 @@ A node that reports again is a new node. Refused while anything is booked there.
 /// If the daemon cannot be reached or refuses, or work would be given up and that is not agreed to.
 pub async fn lost(args: &NodesLost) -> Result<(), Failure> {
     let NodesLost { gone: args, orchestrator } = args;
-    let client = Client::new(&args.remote)?;
+    let client = DaemonClient::new(&args.remote)?;
     let nodes = spelled_out(&client, &args.nodes).await?;
     let request = |dry_run| request_of(args, &nodes, dry_run);
     let path = &["v1", "nodes", "lost"];
@@ -143,11 +143,11 @@ pub async fn lost(args: &NodesLost) -> Result<(), Failure> {
 
 /// Tells the orchestrator of campaigns. Where none was named and none runs, none has to know.
 async fn tell_orchestrator(
-    args: &NodesGone,
+    args: &NodesGoneArgs,
     named: Option<&Url>,
     answer: &VaryAnswer,
 ) -> Result<(), Failure> {
-    let place = Place {
+    let place = OrchestratorArgs {
         orchestrator: named.cloned(),
         url: args.remote.url.clone(),
         json: args.remote.json,
@@ -159,7 +159,9 @@ async fn tell_orchestrator(
         match orchestrator.act(Method::POST, &["v1", "slots", "lost"], &body).await {
             Ok(()) if args.remote.json => {}
             Ok(()) => print(&format!("{}: its tasks are queued again", plain(node)))?,
-            Err(failure) if named.is_none() && failure.exit == Exit::NotFound => return Ok(()),
+            Err(failure) if named.is_none() && failure.exit == FailureKind::NotFound => {
+                return Ok(());
+            }
             Err(failure) => return Err(failure),
         }
     }
@@ -171,8 +173,8 @@ async fn tell_orchestrator(
 /// # Errors
 ///
 /// If the daemon cannot be reached or refuses.
-pub async fn forget(args: &NodesGone) -> Result<(), Failure> {
-    let client = Client::new(&args.remote)?;
+pub async fn forget(args: &NodesGoneArgs) -> Result<(), Failure> {
+    let client = DaemonClient::new(&args.remote)?;
     let nodes = spelled_out(&client, &args.nodes).await?;
     let request = request_of(args, &nodes, args.dry_run);
     let answer: VaryAnswer = client.post(&["v1", "nodes", "forget"], &request).await?;
@@ -182,7 +184,7 @@ pub async fn forget(args: &NodesGone) -> Result<(), Failure> {
     })?)
 }
 
-fn request_of(args: &NodesGone, nodes: &[String], dry_run: bool) -> wire::NodesGone {
+fn request_of(args: &NodesGoneArgs, nodes: &[String], dry_run: bool) -> wire::NodesGone {
     wire::NodesGone { nodes: nodes.to_vec(), reason: args.reason.clone(), dry_run }
 }
 

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use super::answer::{Answer, Look};
+use super::answer::{ShownAnswer, TextStyle};
 use super::nodes::states;
 use super::table::Column::{Left, Right};
 use super::table::{fitted, memory};
@@ -13,7 +13,7 @@ use crate::model::fold_hostlist;
 
 /// All nodes, in groups.
 #[derive(Debug, Serialize)]
-pub(super) struct NodeCounts {
+pub(super) struct NodeGroups {
     cycle: u64,
     groups: Vec<NodeGroup>,
 }
@@ -36,8 +36,8 @@ pub(super) struct NodeGroup {
     names: String,
 }
 
-impl NodeCounts {
-    pub(super) fn of(list: NodeList) -> NodeCounts {
+impl NodeGroups {
+    pub(super) fn of(list: NodeList) -> NodeGroups {
         let mut groups: BTreeMap<(String, String, u64), (NodeGroup, Vec<String>)> = BTreeMap::new();
         for node in list.nodes {
             let state = states(&node);
@@ -65,11 +65,11 @@ impl NodeCounts {
             names: fold_hostlist(names.iter().map(String::as_str)),
             ..group
         });
-        NodeCounts { cycle: list.cycle, groups: groups.collect() }
+        NodeGroups { cycle: list.cycle, groups: groups.collect() }
     }
 }
 
-impl Answer for NodeCounts {
+impl ShownAnswer for NodeGroups {
     type Entry = NodeGroup;
 
     fn entries(&self) -> &[NodeGroup] {
@@ -80,7 +80,7 @@ impl Answer for NodeCounts {
         group.names.clone()
     }
 
-    fn render(&self, look: Look) -> String {
+    fn render(&self, look: TextStyle) -> String {
         if self.groups.is_empty() {
             return "No such node. `apportion nodes` lists all there are.".to_owned();
         }

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use super::client::Client;
-use super::failure::{Exit, Failure};
+use super::client::DaemonClient;
+use super::failure::{Failure, FailureKind};
 use super::table::plain;
 use crate::api::wire::{NodeInfo, NodeList};
 use crate::model::{expand_hostlist, fold_hostlist, nearest};
@@ -13,7 +13,10 @@ fn names_in(lists: &[String]) -> Result<BTreeSet<String>, Failure> {
     let mut names = BTreeSet::new();
     for list in lists {
         let expanded = expand_hostlist(list).map_err(|error| {
-            Failure::new(Exit::Refused, format!("`{}` is no host list: {error}", plain(list)))
+            Failure::new(
+                FailureKind::Refused,
+                format!("`{}` is no host list: {error}", plain(list)),
+            )
         })?;
         names.extend(expanded);
     }
@@ -83,7 +86,7 @@ pub(super) fn selected(all: NodeList, lists: &[String]) -> Result<NodeList, Fail
             "no node {} has reported{hint}; `apportion nodes` lists those there are",
             plain(&folded)
         );
-        return Err(Failure::new(Exit::NotFound, message));
+        return Err(Failure::new(FailureKind::NotFound, message));
     }
     among(all, lists)
 }
@@ -93,7 +96,10 @@ pub(super) fn selected(all: NodeList, lists: &[String]) -> Result<NodeList, Fail
 /// # Errors
 ///
 /// If a pattern describes no node, or the daemon cannot be asked for its nodes.
-pub(super) async fn spelled_out(client: &Client, lists: &[String]) -> Result<Vec<String>, Failure> {
+pub(super) async fn spelled_out(
+    client: &DaemonClient,
+    lists: &[String],
+) -> Result<Vec<String>, Failure> {
     if !lists.iter().any(|list| is_pattern(list)) {
         return Ok(lists.to_vec());
     }

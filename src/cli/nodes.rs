@@ -4,17 +4,17 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use super::answer::{Answer, Look, answer};
-use super::args::{Format, NodeAction, NodeShow, Remote, StateFilter, VaryOff, VaryOn};
-use super::client::Client;
+use super::answer::{ShownAnswer, TextStyle, answer};
+use super::args::{Format, NodeAction, NodeShow, Remote, StateFilter, VaryOffArgs, VaryOnArgs};
+use super::client::DaemonClient;
 use super::consent;
 use super::failure::Failure;
 use super::filters;
 use super::node_acts;
-use super::node_counts::NodeCounts;
+use super::node_counts::NodeGroups;
 use super::node_names::{self, among, selected};
 use super::output::show;
-use super::place::Place;
+use super::place::OrchestratorArgs;
 use super::questions;
 use super::table::Column::{Left, Right};
 use super::table::{fitted, headed, memory, plain};
@@ -46,13 +46,14 @@ pub async fn run(action: &NodeAction) -> Result<(), Failure> {
 /// # Errors
 ///
 /// If the daemon cannot be reached, or does not know a named node.
-pub async fn list(args: &questions::NodeList) -> Result<(), Failure> {
+pub async fn list(args: &questions::NodeListArgs) -> Result<(), Failure> {
     let state = args.state.map(state_of);
     let mut query: Vec<(&str, &str)> = Vec::new();
     query.extend(state.map(|state| ("state", state)));
     query.extend(args.pool.as_deref().map(|pool| ("pool", pool)));
     if args.summary {
-        let summary = async |client: &Client| Ok(NodeCounts::of(some(client, args, &query).await?));
+        let summary =
+            async |client: &DaemonClient| Ok(NodeGroups::of(some(client, args, &query).await?));
         return answer(&args.asking, summary).await;
     }
     answer(&args.asking, async |client| {
@@ -67,8 +68,8 @@ pub async fn list(args: &questions::NodeList) -> Result<(), Failure> {
 
 /// The nodes that are asked for, in the order that is asked for.
 async fn some(
-    client: &Client,
-    args: &questions::NodeList,
+    client: &DaemonClient,
+    args: &questions::NodeListArgs,
     query: &[(&str, &str)],
 ) -> Result<NodeList, Failure> {
     // Without a filter, an unknown name is an error; with a filter the node may just be filtered
@@ -97,7 +98,7 @@ async fn limits(asking: &questions::Asking) -> BTreeMap<String, &'static str> {
     let Remote { url, json, trust } = asking.remote.clone();
     let named = std::env::var("APPORTION_ORCHESTRATOR").ok();
     let orchestrator = named.and_then(|named| named.parse().ok());
-    let place = Place { orchestrator, url, json, trust };
+    let place = OrchestratorArgs { orchestrator, url, json, trust };
     if !place.knows_orchestrator() {
         return BTreeMap::new();
     }
@@ -139,7 +140,7 @@ struct NodeTable {
     limits: BTreeMap<String, &'static str>,
 }
 
-impl Answer for NodeTable {
+impl ShownAnswer for NodeTable {
     type Entry = NodeInfo;
 
     fn entries(&self) -> &[NodeInfo] {
@@ -150,7 +151,7 @@ impl Answer for NodeTable {
         node.name.clone()
     }
 
-    fn render(&self, look: Look) -> String {
+    fn render(&self, look: TextStyle) -> String {
         match (self.list.nodes.is_empty(), self.selects) {
             (true, true) => "No such node. `apportion nodes` lists all there are.".to_owned(),
             (true, false) => "No node has reported yet. Start an agent on each; it reports to \
@@ -169,7 +170,7 @@ struct NodeCards {
     list: NodeList,
 }
 
-impl Answer for NodeCards {
+impl ShownAnswer for NodeCards {
     type Entry = NodeInfo;
 
     fn entries(&self) -> &[NodeInfo] {
@@ -180,13 +181,13 @@ impl Answer for NodeCards {
         node.name.clone()
     }
 
-    fn render(&self, look: Look) -> String {
+    fn render(&self, look: TextStyle) -> String {
         let cards = self.list.nodes.iter().map(|node| card(node, look));
         cards.collect::<Vec<_>>().join("\n\n")
     }
 }
 
-fn card(node: &NodeInfo, look: Look) -> String {
+fn card(node: &NodeInfo, look: TextStyle) -> String {
     let in_memory = |amount: u64| memory(amount.saturating_mul(node.quantum_mb));
     let mut lines = vec![
         format!("{} in pool {}: {}", plain(&node.name), plain(&node.pool), states(node)),
@@ -228,8 +229,8 @@ pub(super) fn share_state(state: ShareState) -> &'static str {
     }
 }
 
-async fn vary_off(args: &VaryOff) -> Result<(), Failure> {
-    let client = Client::new(&args.remote)?;
+async fn vary_off(args: &VaryOffArgs) -> Result<(), Failure> {
+    let client = DaemonClient::new(&args.remote)?;
     let nodes = node_names::spelled_out(&client, &args.nodes).await?;
     let request = |dry_run| wire::VaryOff {
         nodes: nodes.clone(),
@@ -241,29 +242,29 @@ async fn vary_off(args: &VaryOff) -> Result<(), Failure> {
     if !args.dry_run && !args.yes {
         let preview: VaryAnswer = client.post(path, &request(true)).await?;
         if 0 < preview.impact.shares_evicted {
-            let render = |preview: &VaryAnswer| render_answer(preview, Way::Off);
+            let render = |preview: &VaryAnswer| render_answer(preview, VaryWay::Off);
             consent::ask(&preview, args.remote.json, render)?;
         }
     }
     let answer: VaryAnswer = client.post(path, &request(args.dry_run)).await?;
-    Ok(show(&answer, args.remote.json, |answer| render_answer(answer, Way::Off))?)
+    Ok(show(&answer, args.remote.json, |answer| render_answer(answer, VaryWay::Off))?)
 }
 
-async fn vary_on(args: &VaryOn) -> Result<(), Failure> {
-    let client = Client::new(&args.remote)?;
+async fn vary_on(args: &VaryOnArgs) -> Result<(), Failure> {
+    let client = DaemonClient::new(&args.remote)?;
     let nodes = node_names::spelled_out(&client, &args.nodes).await?;
     let request = wire::VaryOn { nodes, dry_run: args.dry_run };
     let answer: VaryAnswer = client.post(&["v1", "nodes", "vary-on"], &request).await?;
-    Ok(show(&answer, args.remote.json, |answer| render_answer(answer, Way::On))?)
+    Ok(show(&answer, args.remote.json, |answer| render_answer(answer, VaryWay::On))?)
 }
 
 #[derive(Clone, Copy, Debug)]
-enum Way {
+enum VaryWay {
     Off,
     On,
 }
 
-fn render(list: &NodeList, look: Look) -> String {
+fn render(list: &NodeList, look: TextStyle) -> String {
     let columns = [
         Left("NODE"),
         Left("POOL"),
@@ -282,7 +283,11 @@ fn render(list: &NodeList, look: Look) -> String {
 }
 
 /// A line for each node, and all its work. Limits have a column if any is known.
-fn render_wide(list: &NodeList, limits: &BTreeMap<String, &'static str>, look: Look) -> String {
+fn render_wide(
+    list: &NodeList,
+    limits: &BTreeMap<String, &'static str>,
+    look: TextStyle,
+) -> String {
     let columns = [
         Left("NODE"),
         Left("POOL"),
@@ -370,11 +375,11 @@ pub(super) fn notes(node: &NodeInfo) -> String {
     reason.into_iter().chain(missed).chain(node.notes.clone()).collect::<Vec<_>>().join("; ")
 }
 
-fn render_answer(answer: &VaryAnswer, way: Way) -> String {
+fn render_answer(answer: &VaryAnswer, way: VaryWay) -> String {
     let mut lines = Vec::new();
     let word = match way {
-        Way::Off => "off",
-        Way::On => "on",
+        VaryWay::Off => "off",
+        VaryWay::On => "on",
     };
     if !answer.changed.is_empty() {
         let done = if answer.dry_run { "would be varied" } else { "varied" };
@@ -383,7 +388,7 @@ fn render_answer(answer: &VaryAnswer, way: Way) -> String {
     if !answer.unchanged.is_empty() {
         lines.push(format!("{} already {word}", names(&answer.unchanged)));
     }
-    if let Way::Off = way {
+    if let VaryWay::Off = way {
         lines.extend(render_impact(answer));
     }
     lines.extend(answer.notes.iter().map(|note| format!("note: {}", plain(note))));
@@ -480,21 +485,21 @@ mod tests {
             off("node06"),
         ];
         let list = NodeList { cycle: 7, nodes };
-        assert_snapshot!(render(&list, Look::default()));
+        assert_snapshot!(render(&list, TextStyle::default()));
         let limits = BTreeMap::new();
-        assert_snapshot!(render_wide(&list, &limits, Look::default()));
+        assert_snapshot!(render_wide(&list, &limits, TextStyle::default()));
         let limits = BTreeMap::from([("node02".to_owned(), "cgroup2")]);
-        let wide = render_wide(&list, &limits, Look::default());
+        let wide = render_wide(&list, &limits, TextStyle::default());
         assert!(wide.lines().nth(2).unwrap().ends_with("  cgroup2"), "{wide}");
         let cards = NodeCards { list: selected(list, &["node[05,01]".to_owned()]).unwrap() };
-        assert_snapshot!(cards.render(Look::default()));
+        assert_snapshot!(cards.render(TextStyle::default()));
     }
 
     #[test]
     fn no_nodes_is_a_reason_to_start_agents() {
         let list = NodeList { cycle: 0, nodes: Vec::new() };
-        let text =
-            NodeTable { list, selects: false, limits: BTreeMap::new() }.render(Look::default());
+        let text = NodeTable { list, selects: false, limits: BTreeMap::new() }
+            .render(TextStyle::default());
         assert!(text.contains("POST /v1/heartbeats"), "{text}");
     }
 
@@ -513,9 +518,9 @@ mod tests {
             },
             notes: owned(&["node21 is dead"]),
         };
-        assert_snapshot!(render_answer(&answer, Way::Off));
+        assert_snapshot!(render_answer(&answer, VaryWay::Off));
         let done = VaryAnswer { dry_run: false, impact: Impact::default(), ..answer.clone() };
-        assert_snapshot!(render_answer(&done, Way::Off));
-        assert_snapshot!(render_answer(&done, Way::On));
+        assert_snapshot!(render_answer(&done, VaryWay::Off));
+        assert_snapshot!(render_answer(&done, VaryWay::On));
     }
 }

@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use super::answer::{Answer, Look, answer};
-use super::args::Occupancy as Args;
-use super::client::Client;
+use super::answer::{ShownAnswer, TextStyle, answer};
+use super::args::OccupancyArgs as Args;
+use super::client::DaemonClient;
 use super::failure::Failure;
 use super::node_names::selected;
 use super::nodes::{share_state, states};
@@ -31,12 +31,12 @@ pub(super) struct OccupiedNode {
     fixed: u64,
     /// The classes whose work may come here.
     classes: Vec<String>,
-    tenants: Vec<Tenant>,
+    tenants: Vec<OccupiedShare>,
 }
 
 /// A share with its job.
 #[derive(Debug, Serialize)]
-struct Tenant {
+struct OccupiedShare {
     share: u64,
     job: u64,
     user: String,
@@ -61,7 +61,7 @@ pub async fn run(args: &Args) -> Result<(), Failure> {
 
 /// Returns the shares on the nodes that `lists` names, or on all nodes if it is empty. Nodes and
 /// jobs may be of different cycles; a share that only one side knows is shown with fewer details.
-pub(super) async fn ask(client: &Client, lists: &[String]) -> Result<Occupied, Failure> {
+pub(super) async fn ask(client: &DaemonClient, lists: &[String]) -> Result<Occupied, Failure> {
     let nodes: NodeList = client.get(&["v1", "nodes"], &[]).await?;
     let nodes = selected(nodes, lists)?;
     let classes: ClassList = client.get(&["v1", "classes"], &[]).await?;
@@ -78,7 +78,7 @@ fn occupied(node: NodeInfo, jobs: &BTreeMap<u64, JobInfo>, classes: &ClassList) 
         let known = job.and_then(|job| job.shares.iter().find(|known| known.share == share.share));
         let class = job.map(|job| job.class.clone()).unwrap_or_default();
         let is_fixed = policy(&class).is_some_and(|class| class.policy != Policy::FairShare);
-        Tenant {
+        OccupiedShare {
             share: share.share,
             job: share.job,
             user: job.map(|job| job.user.clone()).unwrap_or_default(),
@@ -99,7 +99,7 @@ fn occupied(node: NodeInfo, jobs: &BTreeMap<u64, JobInfo>, classes: &ClassList) 
             evicted: known.is_some_and(|known| known.removal.is_some()),
         }
     });
-    let tenants: Vec<Tenant> = tenants.collect();
+    let tenants: Vec<OccupiedShare> = tenants.collect();
     let may_come = classes.classes.iter().filter(|class| class.pool == node.pool);
     OccupiedNode {
         fixed: tenants.iter().filter(|tenant| tenant.fixed).map(|tenant| tenant.qshares).sum(),
@@ -109,7 +109,7 @@ fn occupied(node: NodeInfo, jobs: &BTreeMap<u64, JobInfo>, classes: &ClassList) 
     }
 }
 
-impl Answer for Occupied {
+impl ShownAnswer for Occupied {
     type Entry = OccupiedNode;
 
     fn entries(&self) -> &[OccupiedNode] {
@@ -121,7 +121,7 @@ impl Answer for Occupied {
     }
 
     /// Renders a line a node; each share has a line under its node.
-    fn render(&self, look: Look) -> String {
+    fn render(&self, look: TextStyle) -> String {
         if look.is_wide {
             return self.render_wide(look);
         }
@@ -176,7 +176,7 @@ impl Answer for Occupied {
 
 impl Occupied {
     /// The columns of UIMA-DUCC's `rm_qoccupancy`, and under each node its shares.
-    pub(super) fn render_wide(&self, look: Look) -> String {
+    pub(super) fn render_wide(&self, look: TextStyle) -> String {
         let columns = [
             Left("NODE"),
             Left("STATUS"),
@@ -215,7 +215,7 @@ impl Occupied {
                 occupied.classes.join(" "),
             ]
         });
-        let lines = headed(columns, rows, Look { no_header: false, ..look });
+        let lines = headed(columns, rows, TextStyle { no_header: false, ..look });
         let mut lines = lines.lines();
         let heading = lines.next().filter(|_| !look.no_header).map(str::to_owned);
         let with_shares = lines.zip(&self.nodes).flat_map(|(line, occupied)| {

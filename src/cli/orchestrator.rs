@@ -12,8 +12,8 @@ use tokio_util::sync::CancellationToken;
 
 use super::adopt::{self, ADOPT_EXAMPLES, AdoptArgs};
 use super::args::{Logging, Remote, Trust, parse_address, parse_span, parse_url};
-use super::client::Client;
-use super::failure::{Exit, Failure};
+use super::client::DaemonClient;
+use super::failure::{Failure, FailureKind};
 use super::output::{complain, show};
 use super::serve::log_format;
 use super::table::plain;
@@ -113,7 +113,7 @@ fn retention(args: &RunArgs) -> Result<CampaignRetention, Failure> {
     let refused = |fault| {
         let message =
             format!("--campaign-retention-days: {fault}; raise it, or lower --retention-days");
-        Err(Failure::new(Exit::Refused, message))
+        Err(Failure::new(FailureKind::Refused, message))
     };
     retention.fault().map_or(Ok(retention), refused)
 }
@@ -197,12 +197,12 @@ pub async fn run(action: &OrchestratorAction) -> Result<(), Failure> {
         OrchestratorAction::Run(args) => return serve(args).await,
         OrchestratorAction::Adopt(args) => return adopt::run(args).await,
         OrchestratorAction::List(remote) => {
-            (Client::new(remote)?.get(&["v1", "orchestrators"], &[]).await?, remote.json)
+            (DaemonClient::new(remote)?.get(&["v1", "orchestrators"], &[]).await?, remote.json)
         }
         OrchestratorAction::HandOver(args) => {
             let request = HandOver { to: args.to.clone(), reason: args.reason.clone() };
             let path = &["v1", "orchestrators", "hand-over"];
-            (Client::new(&args.remote)?.post(path, &request).await?, args.remote.json)
+            (DaemonClient::new(&args.remote)?.post(path, &request).await?, args.remote.json)
         }
     };
     Ok(show(&answer, json, render)?)

@@ -6,7 +6,7 @@ use serde::Serialize;
 
 /// State of the reader of standard output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Reader {
+pub enum OutputReader {
     /// Reads on, as far as a writer can tell.
     There,
     /// Has seen enough (`apportion nodes | head`), which is no failure.
@@ -18,12 +18,12 @@ pub enum Reader {
 /// # Errors
 ///
 /// If standard output cannot be written, but for a reader that is gone.
-pub fn say(text: &str) -> io::Result<Reader> {
+pub fn say(text: &str) -> io::Result<OutputReader> {
     let mut out = io::stdout().lock();
     match write!(out, "{text}").and_then(|()| out.flush()) {
-        Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(Reader::Gone),
+        Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(OutputReader::Gone),
         Err(error) => Err(error),
-        Ok(()) => Ok(Reader::There),
+        Ok(()) => Ok(OutputReader::There),
     }
 }
 

@@ -9,8 +9,8 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use super::args::{Remote, Trust, parse_url};
-use super::client::Client;
-use super::failure::{Exit, Failure};
+use super::client::DaemonClient;
+use super::failure::{Failure, FailureKind};
 use super::up;
 use crate::client::{NoAnswer, Transport, token_for};
 use crate::orchestrator::wire::{CampaignPage, TaskInfo};
@@ -20,7 +20,7 @@ const STREAM: Duration = Duration::from_hours(24 * 365);
 
 /// The orchestrator to talk to, and how to show its answer.
 #[derive(Clone, Debug, Args)]
-pub struct Place {
+pub struct OrchestratorArgs {
     /// The orchestrator's address; without it, the orchestrator of `apportion up` if the daemon is
     /// that of `apportion up`, or else the daemon's address
     #[arg(long, value_name = "URL", env = "APPORTION_ORCHESTRATOR", value_parser = parse_url)]
@@ -44,13 +44,13 @@ pub struct Place {
 /// A client of the orchestrator.
 #[derive(Debug)]
 pub struct Orchestrator {
-    client: Client,
+    client: DaemonClient,
     transport: Transport,
     token: Option<HeaderValue>,
     url: Url,
 }
 
-impl Place {
+impl OrchestratorArgs {
     /// A client of the orchestrator.
     ///
     /// # Errors
@@ -58,7 +58,7 @@ impl Place {
     /// If this process cannot be a client, or not in this way.
     pub fn open(&self) -> Result<Orchestrator, Failure> {
         let url = self.found();
-        let client = Client::new(&self.remote(&url))?;
+        let client = DaemonClient::new(&self.remote(&url))?;
         let trust = up::with_own(&self.trust, &url);
         let transport = Transport::new(&url, trust.ca.as_deref(), STREAM)?;
         let token = trust.token_file.as_deref();
@@ -71,8 +71,8 @@ impl Place {
     /// # Errors
     ///
     /// If this process cannot be a client, or not in this way.
-    pub fn manager(&self) -> Result<Client, Failure> {
-        Client::new(&self.remote(&self.url))
+    pub fn manager(&self) -> Result<DaemonClient, Failure> {
+        DaemonClient::new(&self.remote(&self.url))
     }
 
     /// True if the orchestrator cannot know by itself which user asks.
@@ -100,10 +100,10 @@ impl Place {
 /// A failure with a hint, if the daemon has no orchestrator.
 fn hinted(failure: Failure) -> Failure {
     let told = failure.error.as_ref().map(ToString::to_string).unwrap_or_default();
-    if failure.exit == Exit::NotFound && told.contains("there is nothing at") {
+    if failure.exit == FailureKind::NotFound && told.contains("there is nothing at") {
         let message = "no orchestrator runs there; start one with `apportion orchestrator run`, or name another \
                        with --orchestrator or APPORTION_ORCHESTRATOR";
-        return Failure::new(Exit::NotFound, message);
+        return Failure::new(FailureKind::NotFound, message);
     }
     failure
 }
@@ -202,7 +202,7 @@ impl Orchestrator {
                 NoAnswer::Late => "it does not answer".to_owned(),
                 NoAnswer::Broken(why) => why,
             };
-            Failure::new(Exit::Unreachable, format!("cannot reach {} ({why})", self.url))
+            Failure::new(FailureKind::Unreachable, format!("cannot reach {} ({why})", self.url))
         })?;
         if answer.status().is_success() {
             return Ok(Ok(answer));
@@ -222,7 +222,7 @@ impl Orchestrator {
             let number = name.parse();
             return number.map_err(|_| {
                 let message = format!("`{name}` is no campaign; write its number, or `last`");
-                Failure::new(Exit::Refused, message)
+                Failure::new(FailureKind::Refused, message)
             });
         }
         let user = own_name();
@@ -232,7 +232,8 @@ impl Orchestrator {
         }
         let page: CampaignPage = self.get(&["v1", "campaigns"], &query).await?;
         let newest = page.campaigns.first().map(|campaign| campaign.id);
-        newest.ok_or_else(|| Failure::new(Exit::NotFound, "there is no campaign of yours yet"))
+        newest
+            .ok_or_else(|| Failure::new(FailureKind::NotFound, "there is no campaign of yours yet"))
     }
 
     /// The campaign and task that `name` stands for, such as `9.17` or `last.1`.
@@ -243,7 +244,7 @@ impl Orchestrator {
     pub async fn task(&self, name: &str) -> Result<(u64, u64), Failure> {
         let bad = || {
             let message = format!("`{name}` is no task; write CAMPAIGN.TASK, such as 9.17");
-            Failure::new(Exit::Refused, message)
+            Failure::new(FailureKind::Refused, message)
         };
         let (campaign, task) = name.split_once('.').ok_or_else(bad)?;
         let task = task.parse().map_err(|_| bad())?;

@@ -18,19 +18,19 @@ const BAR: usize = 20;
 
 /// A line on standard error that is kept current; nothing where that is no terminal.
 #[derive(Debug)]
-pub(super) struct Line(ProgressBar);
+pub(super) struct ProgressLine(ProgressBar);
 
-impl Line {
+impl ProgressLine {
     /// An empty line.
-    pub fn new() -> Line {
+    pub fn new() -> ProgressLine {
         if !std::io::stderr().is_terminal() {
-            return Line(ProgressBar::hidden());
+            return ProgressLine(ProgressBar::hidden());
         }
         let bar = ProgressBar::new_spinner();
         if let Ok(style) = ProgressStyle::with_template("{msg}") {
             bar.set_style(style);
         }
-        Line(bar)
+        ProgressLine(bar)
     }
 
     /// True if the line is on a terminal.
@@ -66,9 +66,9 @@ fn width() -> usize {
 
 /// The course of a campaign, for its rate.
 #[derive(Debug, Default)]
-pub(super) struct Course(VecDeque<(Instant, u64)>);
+pub(super) struct ProgressHistory(VecDeque<(Instant, u64)>);
 
-impl Course {
+impl ProgressHistory {
     /// Enters what is known `now`, and makes the line of it.
     pub fn line(&mut self, one: &CampaignSummary, now: Instant) -> String {
         let ended = ended(one);

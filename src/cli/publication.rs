@@ -3,7 +3,7 @@
 use clap::{Args, Subcommand};
 
 use super::args::Remote;
-use super::client::Client;
+use super::client::DaemonClient;
 use super::failure::Failure;
 use super::output::show;
 use crate::api::wire::{PublicationReset, PublicationResetAnswer};
@@ -44,7 +44,7 @@ Work and shares stay as they are. Until the next publication is on record a rest
 pub async fn run(action: &PublicationAction) -> Result<(), Failure> {
     let PublicationAction::Reset(args) = action;
     let request = PublicationReset { reason: args.reason.clone(), dry_run: args.dry_run };
-    let client = Client::new(&args.remote)?;
+    let client = DaemonClient::new(&args.remote)?;
     let answer: PublicationResetAnswer =
         client.post(&["v1", "publication", "reset"], &request).await?;
     Ok(show(&answer, args.remote.json, |answer| {

@@ -9,7 +9,7 @@ pub(super) use super::event_args::EVENTS_EXAMPLES;
 pub use super::event_args::{EventFormat, EventKind, Events, Since};
 pub use super::filters::{JobFilter, JobOrder, NodeOrder};
 use super::node_acts::{FORGET_EXAMPLES, LOST_EXAMPLES, VARY_OFF_EXAMPLES, VARY_ON_EXAMPLES};
-pub use super::node_acts::{NodesGone, NodesLost, VaryOff, VaryOn};
+pub use super::node_acts::{NodesGoneArgs, NodesLost, VaryOffArgs, VaryOnArgs};
 
 /// A question to the daemon, and how to show its answer.
 #[derive(Clone, Debug, Args)]
@@ -70,7 +70,7 @@ Examples:
 
 /// Lists nodes.
 #[derive(Debug, Args)]
-pub struct NodeList {
+pub struct NodeListArgs {
     /// Only these: names, host lists or patterns, such as node[01-08,12] or 'r1*'
     #[arg(value_name = "HOSTLIST")]
     pub nodes: Vec<String>,
@@ -122,22 +122,22 @@ pub enum StateFilter {
 pub enum NodeAction {
     /// List nodes: the same as `apportion nodes`
     #[command(visible_alias = "ls", after_help = NODES_EXAMPLES)]
-    List(NodeList),
+    List(NodeListArgs),
     /// Show nodes in full: state, room, every share
     #[command(after_help = NODE_SHOW_EXAMPLES)]
     Show(NodeShow),
     /// Take nodes out of scheduling; fair-share work on them is evicted, other work stays
     #[command(after_help = VARY_OFF_EXAMPLES)]
-    VaryOff(VaryOff),
+    VaryOff(VaryOffArgs),
     /// Put nodes back into scheduling
     #[command(after_help = VARY_ON_EXAMPLES)]
-    VaryOn(VaryOn),
+    VaryOn(VaryOnArgs),
     /// Say that silent nodes are dead: their work is given up and starts elsewhere
     #[command(after_help = LOST_EXAMPLES)]
     Lost(NodesLost),
     /// Forget nodes that are gone for good: they leave lists, metrics and alerts
     #[command(after_help = FORGET_EXAMPLES)]
-    Forget(NodesGone),
+    Forget(NodesGoneArgs),
 }
 
 const NODE_SHOW_EXAMPLES: &str = "\
@@ -158,7 +158,7 @@ pub struct NodeShow {
 
 /// Lists work.
 #[derive(Debug, Args)]
-pub struct Queue {
+pub struct QueueArgs {
     /// Filter and order of the jobs.
     #[command(flatten)]
     pub filter: JobFilter,
@@ -184,13 +184,13 @@ Examples:
 pub enum JobAction {
     /// List work: the same as `apportion queue`
     #[command(visible_alias = "ls", after_help = QUEUE_EXAMPLES)]
-    List(Queue),
+    List(QueueArgs),
     /// Show one job: its request, its demand and holdings, share by share
     #[command(after_help = JOB_SHOW_EXAMPLES)]
     Show(JobShow),
     /// Explain why it has what it has: the same as `apportion why`
     #[command(visible_alias = "explain", after_help = WHY_EXAMPLES)]
-    Why(Why),
+    Why(WhyArgs),
 }
 
 const JOB_SHOW_EXAMPLES: &str = "\
@@ -211,7 +211,7 @@ pub struct JobShow {
 
 /// Explains jobs.
 #[derive(Debug, Args)]
-pub struct Why {
+pub struct WhyArgs {
     /// The numbers of the jobs; without a number, the job that waits longest or lacks most
     #[arg(value_name = "JOB", value_parser = parse_job)]
     pub jobs: Vec<u64>,
@@ -244,7 +244,7 @@ Examples:
 pub enum ClassAction {
     /// List classes: the same as `apportion classes`
     #[command(visible_alias = "ls", after_help = CLASSES_EXAMPLES)]
-    List(ClassList),
+    List(ClassListArgs),
     /// Show one class: its rules, and its users with fair share and holdings
     #[command(after_help = CLASS_SHOW_EXAMPLES)]
     Show(ClassShow),
@@ -261,7 +261,7 @@ Examples:
 
 /// Lists classes.
 #[derive(Debug, Args)]
-pub struct ClassList {
+pub struct ClassListArgs {
     /// The question.
     #[command(flatten)]
     pub asking: Asking,
@@ -283,7 +283,7 @@ pub struct ClassShow {
 pub enum UserAction {
     /// List users: the same as `apportion users`
     #[command(visible_alias = "ls", after_help = USERS_EXAMPLES)]
-    List(UserList),
+    List(UserListArgs),
     /// Show one user: fair share, allotment, accounts by class, and jobs
     #[command(after_help = USER_SHOW_EXAMPLES)]
     Show(UserShow),
@@ -300,7 +300,7 @@ Examples:
 
 /// Lists users.
 #[derive(Debug, Args)]
-pub struct UserList {
+pub struct UserListArgs {
     /// The question.
     #[command(flatten)]
     pub asking: Asking,
@@ -324,7 +324,7 @@ Examples:
 
 /// Shows demand and supply.
 #[derive(Debug, Args)]
-pub struct Load {
+pub struct LoadArgs {
     /// The question.
     #[command(flatten)]
     pub asking: Asking,
@@ -337,7 +337,7 @@ Examples:
 
 /// Shows who is where.
 #[derive(Debug, Args)]
-pub struct Occupancy {
+pub struct OccupancyArgs {
     /// Only these: names, host lists or patterns, such as node[01-08,12] or 'r1*'
     #[arg(value_name = "HOSTLIST")]
     pub nodes: Vec<String>,

@@ -4,9 +4,9 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde::Serialize;
 
-use super::answer::{Answer, Look, answer};
-use super::args::{JobFilter, Queue};
-use super::client::Client;
+use super::answer::{ShownAnswer, TextStyle, answer};
+use super::args::{JobFilter, QueueArgs};
+use super::client::DaemonClient;
 use super::failure::Failure;
 use super::reasons::Summary;
 use super::table::Column::{Left, Right};
@@ -19,16 +19,16 @@ use crate::model::span;
 /// # Errors
 ///
 /// If the daemon cannot be reached or refuses.
-pub async fn run(args: &Queue) -> Result<(), Failure> {
+pub async fn run(args: &QueueArgs) -> Result<(), Failure> {
     let selects = args.filter.selects();
     if args.summary {
         let filter = JobFilter { waiting: true, ..args.filter.clone() };
         let summary =
-            async |client: &Client| Ok(Summary::of(&filter.jobs(client).await?, now_ms()));
+            async |client: &DaemonClient| Ok(Summary::of(&filter.jobs(client).await?, now_ms()));
         return answer(&args.asking, summary).await;
     }
-    let listing = async |client: &Client| {
-        Ok(Listing { page: args.filter.jobs(client).await?, now_ms: now_ms(), selects })
+    let listing = async |client: &DaemonClient| {
+        Ok(QueueTable { page: args.filter.jobs(client).await?, now_ms: now_ms(), selects })
     };
     answer(&args.asking, listing).await
 }
@@ -41,7 +41,7 @@ pub(super) fn now_ms() -> u64 {
 
 /// Work in lines.
 #[derive(Debug, Serialize)]
-struct Listing {
+struct QueueTable {
     #[serde(flatten)]
     page: JobPage,
     #[serde(skip)]
@@ -50,7 +50,7 @@ struct Listing {
     selects: bool,
 }
 
-impl Answer for Listing {
+impl ShownAnswer for QueueTable {
     type Entry = JobInfo;
 
     fn entries(&self) -> &[JobInfo] {
@@ -61,7 +61,7 @@ impl Answer for Listing {
         job.id.to_string()
     }
 
-    fn render(&self, look: Look) -> String {
+    fn render(&self, look: TextStyle) -> String {
         if look.is_wide && !self.page.jobs.is_empty() {
             return render_wide(&self.page, self.now_ms, look);
         }
@@ -69,7 +69,7 @@ impl Answer for Listing {
     }
 }
 
-fn render(page: &JobPage, now_ms: u64, selects: bool, look: Look) -> String {
+fn render(page: &JobPage, now_ms: u64, selects: bool, look: TextStyle) -> String {
     if page.jobs.is_empty() {
         return if selects {
             "No such jobs. `apportion queue` lists all there are.".to_owned()
@@ -96,7 +96,7 @@ fn render(page: &JobPage, now_ms: u64, selects: bool, look: Look) -> String {
 }
 
 /// The reason in a word.
-fn render_narrow(page: &JobPage, now_ms: u64, look: Look) -> String {
+fn render_narrow(page: &JobPage, now_ms: u64, look: TextStyle) -> String {
     let columns = [
         Right("JOB"),
         Left("USER"),
@@ -117,7 +117,7 @@ fn render_narrow(page: &JobPage, now_ms: u64, look: Look) -> String {
 }
 
 /// The arithmetic too.
-fn render_wide(page: &JobPage, now_ms: u64, look: Look) -> String {
+fn render_wide(page: &JobPage, now_ms: u64, look: TextStyle) -> String {
     let columns = [
         Right("JOB"),
         Left("USER"),
@@ -225,16 +225,18 @@ mod tests {
             JobInfo { completing: true, kind: WorkKind::Service, ..job(1011, "bob", 1, 1) },
         ];
         let page = JobPage { cycle: 3, jobs, next: None };
-        assert_snapshot!(render(&page, 7_501_000, false, Look::default()));
-        assert_snapshot!(render_wide(&page, 7_501_000, Look::default()));
-        let narrow = Look { width: Some(100), ..Look::default() };
+        assert_snapshot!(render(&page, 7_501_000, false, TextStyle::default()));
+        assert_snapshot!(render_wide(&page, 7_501_000, TextStyle::default()));
+        let narrow = TextStyle { width: Some(100), ..TextStyle::default() };
         assert_snapshot!(render(&page, 7_501_000, false, narrow));
     }
 
     #[test]
     fn an_empty_queue_says_where_work_comes_from() {
         let page = JobPage { cycle: 3, jobs: Vec::new(), next: None };
-        assert!(render(&page, 0, false, Look::default()).contains("PUT /v1/publication"));
-        assert!(render(&page, 0, true, Look::default()).contains("`apportion queue` lists all"));
+        assert!(render(&page, 0, false, TextStyle::default()).contains("PUT /v1/publication"));
+        assert!(
+            render(&page, 0, true, TextStyle::default()).contains("`apportion queue` lists all")
+        );
     }
 }

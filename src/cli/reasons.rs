@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use super::answer::{Answer, Look};
+use super::answer::{ShownAnswer, TextStyle};
 use super::table::Column::{Left, Right};
 use super::table::{fitted, memory};
 use crate::api::wire::{JobInfo, JobPage};
@@ -124,7 +124,7 @@ fn unblocked_by(code: &str) -> &'static str {
     }
 }
 
-impl Answer for Summary {
+impl ShownAnswer for Summary {
     type Entry = ReasonCount;
 
     fn entries(&self) -> &[ReasonCount] {
@@ -135,7 +135,7 @@ impl Answer for Summary {
         reason.reason.clone()
     }
 
-    fn render(&self, look: Look) -> String {
+    fn render(&self, look: TextStyle) -> String {
         if self.reasons.is_empty() {
             return "Nothing waits.".to_owned();
         }

@@ -5,9 +5,9 @@ use std::path::Path;
 use anyhow::Context;
 use serde::Serialize;
 
-use super::answer::Look;
-use super::args::Replay as Args;
-use super::failure::{Exit, Failure};
+use super::answer::TextStyle;
+use super::args::ReplayArgs as Args;
+use super::failure::{Failure, FailureKind};
 use super::output::show;
 use super::why;
 use crate::api::{self, wire};
@@ -49,7 +49,8 @@ struct Replayed {
 pub async fn run(args: &Args) -> Result<(), Failure> {
     let mut archive = Archive::open(&args.store).await?;
     let (from, to) = asked(args, archive.range().await?)?;
-    let mut course = Course::begin(&mut archive, from, args.export.is_some(), &args.store).await?;
+    let mut course =
+        ReplayRun::begin(&mut archive, from, args.export.is_some(), &args.store).await?;
     while course.at < to {
         let cycles = archive.cycles_after(course.at, CHUNK).await?;
         if cycles.is_empty() {
@@ -68,7 +69,7 @@ fn asked(args: &Args, range: Option<(u64, u64)>) -> Result<(u64, u64), Failure> 
     let store = args.store.display();
     let Some((oldest, newest)) = range else {
         let message = format!("no cycle is on record in `{store}` that could be computed again");
-        return Err(Failure::new(Exit::NotFound, message));
+        return Err(Failure::new(FailureKind::NotFound, message));
     };
     let from = args.cycle.or(args.from).unwrap_or(oldest);
     let to = args.cycle.or(args.to).unwrap_or(newest);
@@ -78,19 +79,19 @@ fn asked(args: &Args, range: Option<(u64, u64)>) -> Result<(u64, u64), Failure> 
                 "cycle {cycle} is not on record in `{store}`, which has {oldest} to {newest}; \
                  `daemon.journal.cycles` in the configuration says how many are kept"
             );
-            return Err(Failure::new(Exit::NotFound, message));
+            return Err(Failure::new(FailureKind::NotFound, message));
         }
     }
     if to < from {
         let message =
             format!("cycle {to} comes before cycle {from}; give the earlier one with --from");
-        return Err(Failure::new(Exit::NotFound, message));
+        return Err(Failure::new(FailureKind::NotFound, message));
     }
     Ok((from, to))
 }
 
 /// The way through the record.
-struct Course {
+struct ReplayRun {
     replay: Replay,
     /// The last cycle computed.
     at: u64,
@@ -105,18 +106,18 @@ struct Course {
     is_exported: bool,
 }
 
-impl Course {
+impl ReplayRun {
     async fn begin(
         archive: &mut Archive,
         from: u64,
         is_exported: bool,
         store: &Path,
-    ) -> Result<Course, Failure> {
+    ) -> Result<ReplayRun, Failure> {
         let books = archive.books_before(from).await?;
         let books = books.context("no books are on record that lead there")?;
         let replay = Replay::from(books.cycle, &books.sealed)?;
         let name = store.file_name().unwrap_or_default().display().to_string();
-        Ok(Course {
+        Ok(ReplayRun {
             replay,
             at: books.cycle,
             from,
@@ -172,7 +173,10 @@ impl Course {
             Some(id) => {
                 let job = view.jobs.iter().find(|job| job.id == JobId(id));
                 let job = job.ok_or_else(|| {
-                    Failure::new(Exit::NotFound, format!("there was no job {id} in cycle {to}"))
+                    Failure::new(
+                        FailureKind::NotFound,
+                        format!("there was no job {id} in cycle {to}"),
+                    )
                 })?;
                 Some(api::why(view, job))
             }
@@ -232,7 +236,7 @@ fn render(replayed: &Replayed) -> String {
         ),
     }];
     if let Some(why) = why {
-        parts.push(format!("\n{}", why::render(why, Look::default())));
+        parts.push(format!("\n{}", why::render(why, TextStyle::default())));
     }
     if let Some(file) = &replayed.exported {
         parts.push(format!("written to {file}; `apportion simulate --recorded {file}` plays it"));

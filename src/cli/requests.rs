@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde::Serialize;
 
-use super::answer::Look;
+use super::answer::TextStyle;
 use super::diag::millis;
 use super::table::Column::{Left, Right};
 use super::table::headed;
@@ -90,7 +90,7 @@ fn label<'a>(labels: &'a str, wanted: &str) -> Option<&'a str> {
 }
 
 /// Renders a table of all routes, or of the busiest.
-pub(super) fn render_requests(requests: &[Requests], look: Look) -> String {
+pub(super) fn render_requests(requests: &[Requests], look: TextStyle) -> String {
     let sum = |of: fn(&Requests) -> u64| requests.iter().map(of).sum::<u64>();
     let mut lines = vec![format!(
         "requests:     {} since the start, {} refused, {} failed",
@@ -118,7 +118,7 @@ pub(super) fn render_requests(requests: &[Requests], look: Look) -> String {
 }
 
 /// Renders a table of the busiest clients, and the other clients in a single line.
-pub(super) fn render_clients(list: &ClientList, look: Look) -> String {
+pub(super) fn render_clients(list: &ClientList, look: TextStyle) -> String {
     let shown = if look.is_wide { list.clients.len() } else { SHOWN.min(list.clients.len()) };
     let (shown, more) = list.clients.split_at(shown);
     let numbers = |counts: ClientCounts| {
@@ -186,7 +186,7 @@ apportion_ready 1
             ("none", 1, 0, 1, None),
         ];
         assert_eq!(figures.collect::<Vec<_>>(), expected);
-        let shown = render_requests(&requests, Look::default());
+        let shown = render_requests(&requests, TextStyle::default());
         assert!(shown.starts_with("requests:     15 since the start, 2 refused, 1 failed\n"));
         assert!(shown.contains("GET /v1/jobs/{id}      5        2       0  2.0 ms"), "{shown}");
     }
@@ -209,15 +209,18 @@ apportion_ready 1
             "  c1      reader  10.0.0.1     99        1        1",
             "  c2      -       socket       98        2        1",
         ];
-        assert_eq!(render_clients(&list, Look::default()).lines().collect::<Vec<_>>(), expected);
+        assert_eq!(
+            render_clients(&list, TextStyle::default()).lines().collect::<Vec<_>>(),
+            expected
+        );
         list.clients.extend((3..11).map(|number| one(number, None, None)));
         list.other_clients = ClientCounts { requests: 1_000, refused: 0, limited: 5 };
-        let shown = render_clients(&list, Look::default());
+        let shown = render_clients(&list, TextStyle::default());
         let last: Vec<&str> = shown.lines().rev().take(2).collect();
         assert_eq!(last[0], "  2 of the others by name with -o wide");
         let others: Vec<&str> = last[1].split_whitespace().collect();
         assert_eq!(others, ["(others)", "1181", "19", "7"]);
-        let wide = render_clients(&list, Look { is_wide: true, ..Look::default() });
+        let wide = render_clients(&list, TextStyle { is_wide: true, ..TextStyle::default() });
         assert_eq!(wide.lines().count(), 2 + 10 + 1, "{wide}");
     }
 
@@ -226,10 +229,11 @@ apportion_ready 1
         let one = Requests::of(METRICS).swap_remove(1);
         let many = vec![one; SHOWN + 3];
         assert!(
-            render_requests(&many, Look::default()).ends_with("and 3 more; -o wide shows them all")
+            render_requests(&many, TextStyle::default())
+                .ends_with("and 3 more; -o wide shows them all")
         );
-        let wide = Look { is_wide: true, ..Look::default() };
+        let wide = TextStyle { is_wide: true, ..TextStyle::default() };
         assert_eq!(render_requests(&many, wide).lines().count(), 2 + many.len());
-        assert_eq!(render_requests(&[], Look::default()).lines().count(), 1);
+        assert_eq!(render_requests(&[], TextStyle::default()).lines().count(), 1);
     }
 }

@@ -9,11 +9,11 @@ use serde_json::{Map, Value, json};
 use tokio::time::Instant;
 
 use super::campaign::{detail, reasons};
-use super::failure::{Exit, Failure};
+use super::failure::{Failure, FailureKind};
 use super::output::complain;
-use super::place::{Orchestrator, Place};
-use super::progress::Line;
-use super::submit::{Asked, check, complete, say_once, send, stdin};
+use super::place::{Orchestrator, OrchestratorArgs};
+use super::progress::ProgressLine;
+use super::submit::{CampaignFlags, check, complete, say_once, send, stdin};
 use super::table::plain;
 use super::task::{act, copy};
 use crate::orchestrator::wire::{Reason, TaskInfo, TaskResult};
@@ -44,16 +44,16 @@ const REST: Duration = Duration::from_secs(10);
 
 /// Arguments of `run`, for a single task.
 #[derive(Debug, Args)]
-pub struct RunArgs {
+pub struct TaskRunArgs {
     /// Settings of the task.
     #[command(flatten)]
-    pub asked: Asked,
+    pub asked: CampaignFlags,
     /// Submit it, say its name, and leave
     #[arg(long)]
     pub detach: bool,
     /// The orchestrator.
     #[command(flatten)]
-    pub place: Place,
+    pub place: OrchestratorArgs,
     /// The command
     #[arg(last = true, required = true, value_name = "COMMAND")]
     pub command: Vec<String>,
@@ -64,16 +64,16 @@ pub struct RunArgs {
 /// # Errors
 ///
 /// With the exit status of the task, if that is not 0; if it was not run, with 125.
-pub async fn run(args: &RunArgs) -> Result<(), Failure> {
+pub async fn run(args: &TaskRunArgs) -> Result<(), Failure> {
     let status = Box::pin(attached(args)).await.map_err(|failure| {
-        let is_ours = [Exit::Unreachable, Exit::Unauthorised].contains(&failure.exit);
-        let exit = if is_ours { failure.exit } else { Exit::Status(125) };
+        let is_ours = [FailureKind::Unreachable, FailureKind::Unauthorised].contains(&failure.exit);
+        let exit = if is_ours { failure.exit } else { FailureKind::Status(125) };
         Failure { exit, ..failure }
     })?;
-    if status == 0 { Ok(()) } else { Err(Failure::silent(Exit::Status(status))) }
+    if status == 0 { Ok(()) } else { Err(Failure::silent(FailureKind::Status(status))) }
 }
 
-async fn attached(args: &RunArgs) -> Result<u8, Failure> {
+async fn attached(args: &TaskRunArgs) -> Result<u8, Failure> {
     let mut document = Map::new();
     document.insert("command".to_owned(), Value::from(args.command.clone()));
     let is_piped = !std::io::stdin().is_terminal() && !is_null();
@@ -178,7 +178,7 @@ async fn watch(
         let info = match orchestrator.task_info(task).await {
             Ok(info) => info,
             // The orchestrator may restart; the task goes on.
-            Err(failure) if failure.exit == Exit::Unreachable => {
+            Err(failure) if failure.exit == FailureKind::Unreachable => {
                 waits.say("the orchestrator does not answer; the task goes on");
                 continue;
             }
@@ -201,7 +201,7 @@ async fn watch(
 /// Reasons of a task's wait: a current line on a terminal, or else a line for each new reason.
 #[derive(Debug, Default)]
 struct Waits {
-    line: Option<Line>,
+    line: Option<ProgressLine>,
     said: Option<String>,
     asked: Option<Instant>,
 }
@@ -225,7 +225,7 @@ impl Waits {
     }
 
     fn say(&mut self, sentence: &str) {
-        let line = self.line.get_or_insert_with(Line::new);
+        let line = self.line.get_or_insert_with(ProgressLine::new);
         if line.is_seen() {
             line.show(sentence);
         } else {

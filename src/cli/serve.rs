@@ -14,7 +14,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::args::{LogFormat, Serve};
 use super::cohost;
-use super::failure::{Exit, Failure};
+use super::failure::{Failure, FailureKind};
 use super::output::complain;
 use super::settings::{load, locate};
 use crate::config::{Config, Flag, Sources};
@@ -41,7 +41,7 @@ pub async fn run(args: &Serve) -> Result<(), Failure> {
     }
     // The signals are caught before clients can learn of the daemon, so that no signal kills it
     // unprepared.
-    let signals = Signals::catch()?;
+    let signals = ServeSignals::catch()?;
     let address = config.daemon.listen;
     let listener = if args.handed_over {
         handed_over()?
@@ -63,7 +63,7 @@ pub async fn run(args: &Serve) -> Result<(), Failure> {
             result.map_err(ended)
         }
         () = signals.second(&stop) => {
-            Err(Failure::new(Exit::Refused, "stopped at once, by a second signal"))
+            Err(Failure::new(FailureKind::Refused, "stopped at once, by a second signal"))
         }
     }
 }
@@ -118,7 +118,7 @@ fn handed_over() -> io::Result<TcpListener> {
 /// access files are wrong.
 fn ended(error: DaemonError) -> Failure {
     let is_to_be_mended = matches!(error, DaemonError::Access(_));
-    let exit = if is_to_be_mended { Exit::Configuration } else { Exit::Refused };
+    let exit = if is_to_be_mended { FailureKind::Configuration } else { FailureKind::Refused };
     Failure { exit, error: Some(error.into()) }
 }
 
@@ -136,7 +136,7 @@ fn configure(args: &Serve, dev: Option<&Dev>) -> Result<(Sources, Config), Failu
     let state =
         state.map(|state| flag("daemon.state", state.to_string_lossy().into_owned(), "--state"));
     let flags: Vec<Flag> = args.overrides.set.iter().cloned().chain(listen).chain(state).collect();
-    let (sources, mut config) = load(&path, &flags, Exit::Configuration)?;
+    let (sources, mut config) = load(&path, &flags, FailureKind::Configuration)?;
     if let Some(state) = named {
         // A path need not be text.
         config.daemon.state = state;
@@ -146,16 +146,16 @@ fn configure(args: &Serve, dev: Option<&Dev>) -> Result<(Sources, Config), Failu
 
 /// The signals that ask for an end, or to read the configuration again.
 #[derive(Debug)]
-struct Signals {
+struct ServeSignals {
     terminate: Signal,
     interrupt: Signal,
     hangup: Signal,
     reread: Arc<Notify>,
 }
 
-impl Signals {
-    fn catch() -> io::Result<Signals> {
-        Ok(Signals {
+impl ServeSignals {
+    fn catch() -> io::Result<ServeSignals> {
+        Ok(ServeSignals {
             terminate: signal(SignalKind::terminate())?,
             interrupt: signal(SignalKind::interrupt())?,
             hangup: signal(SignalKind::hangup())?,

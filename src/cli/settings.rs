@@ -4,7 +4,7 @@ use std::env;
 use std::io::{self, IsTerminal};
 use std::path::{Path, PathBuf};
 
-use super::failure::{Exit, Failure};
+use super::failure::{Failure, FailureKind};
 use super::output::complain;
 use crate::config::{Config, ConfigError, Flag, Problems, Sources};
 
@@ -23,7 +23,7 @@ pub fn locate(named: Option<&Path>) -> PathBuf {
 /// # Errors
 ///
 /// With `exit`, if it is wrong or cannot be read.
-pub fn load(path: &Path, flags: &[Flag], exit: Exit) -> Result<(Sources, Config), Failure> {
+pub fn load(path: &Path, flags: &[Flag], exit: FailureKind) -> Result<(Sources, Config), Failure> {
     let read = || {
         let sources = Sources::new(path, flags)?;
         let config = sources.load()?;
@@ -41,7 +41,7 @@ pub fn load(path: &Path, flags: &[Flag], exit: Exit) -> Result<(Sources, Config)
 }
 
 /// Shows the problems; the failure that is left says no more.
-pub fn shown(problems: &Problems, exit: Exit) -> Failure {
+pub fn shown(problems: &Problems, exit: FailureKind) -> Failure {
     complain(&problems.render(io::stderr().is_terminal()));
     Failure::silent(exit)
 }

@@ -8,10 +8,10 @@ use std::path::Path;
 
 use clap::{Parser, Subcommand};
 
-use super::answer::{Answer, Look};
+use super::answer::{ShownAnswer, TextStyle};
 use super::args::{Remote, ShimVary};
-use super::client::Client;
-use super::failure::{Exit, Failure};
+use super::client::DaemonClient;
+use super::failure::{Failure, FailureKind};
 use super::occupancy;
 use super::output::print;
 use super::table::plain;
@@ -52,7 +52,7 @@ pub enum ShimCommand {
 
 /// Direction of a change of nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Way {
+enum ShimWay {
     /// Out of scheduling.
     Off,
     /// Back into it.
@@ -72,8 +72,8 @@ pub fn is_called(arguments: &[OsString]) -> bool {
 /// If the daemon cannot be reached or refuses.
 pub async fn run(command: &ShimCommand) -> Result<(), Failure> {
     match command {
-        ShimCommand::VaryOff(args) => vary(args, Way::Off).await,
-        ShimCommand::VaryOn(args) => vary(args, Way::On).await,
+        ShimCommand::VaryOff(args) => vary(args, ShimWay::Off).await,
+        ShimCommand::VaryOn(args) => vary(args, ShimWay::On).await,
         ShimCommand::Load(remote) => load(remote).await,
         ShimCommand::Occupancy(remote) => occupancy(remote).await,
         ShimCommand::Reconfigure(remote) => reconfigure(remote).await,
@@ -86,17 +86,18 @@ pub async fn run(command: &ShimCommand) -> Result<(), Failure> {
 /// # Errors
 ///
 /// If the daemon cannot be reached, or refused a node after the rest was done.
-async fn vary(args: &ShimVary, way: Way) -> Result<(), Failure> {
-    let client = Client::new(&args.remote)?;
+async fn vary(args: &ShimVary, way: ShimWay) -> Result<(), Failure> {
+    let client = DaemonClient::new(&args.remote)?;
     let known: NodeList = client.get(&["v1", "nodes"], &[]).await?;
     let mut has_failed = false;
     for list in &args.nodes {
-        let names = expand_hostlist(list)
-            .map_err(|error| Failure::new(Exit::Refused, format!("`{}`: {error}", plain(list))))?;
+        let names = expand_hostlist(list).map_err(|error| {
+            Failure::new(FailureKind::Refused, format!("`{}`: {error}", plain(list)))
+        })?;
         for name in names {
             let line = if let Some(name) = full_name(&known, &name) {
                 match vary_one(&client, name, args, way).await {
-                    Err(failure) if failure.exit != Exit::Unreachable => {
+                    Err(failure) if failure.exit != FailureKind::Unreachable => {
                         has_failed = true;
                         failure.error.map(|error| format!("{name}: {error}")).unwrap_or_default()
                     }
@@ -109,7 +110,7 @@ async fn vary(args: &ShimVary, way: Way) -> Result<(), Failure> {
             print(&line)?;
         }
     }
-    if has_failed { Err(Failure::silent(Exit::Refused)) } else { Ok(()) }
+    if has_failed { Err(Failure::silent(FailureKind::Refused)) } else { Ok(()) }
 }
 
 /// Returns the name a node reports under: as given, or the only name that differs by the domain
@@ -126,25 +127,25 @@ fn full_name<'a>(known: &'a NodeList, name: &str) -> Option<&'a str> {
 }
 
 async fn vary_one(
-    client: &Client,
+    client: &DaemonClient,
     name: &str,
     args: &ShimVary,
-    way: Way,
+    way: ShimWay,
 ) -> Result<String, Failure> {
     let nodes = vec![name.to_owned()];
     let answer: VaryAnswer = match way {
-        Way::Off => {
+        ShimWay::Off => {
             let reason = args.reason.clone();
             // The original knows no such question, be it the last node.
             let request = wire::VaryOff { nodes, reason, dry_run: false, all: true };
             client.post(&["v1", "nodes", "vary-off"], &request).await?
         }
-        Way::On => {
+        ShimWay::On => {
             let request = wire::VaryOn { nodes, dry_run: false };
             client.post(&["v1", "nodes", "vary-on"], &request).await?
         }
     };
-    let word = if way == Way::Off { "off" } else { "on" };
+    let word = if way == ShimWay::Off { "off" } else { "on" };
     let done = if answer.changed.is_empty() { "already varied" } else { "varied" };
     let evicted = match answer.impact.shares_evicted {
         0 => String::new(),
@@ -161,8 +162,8 @@ async fn vary_one(
 ///
 /// If the daemon cannot be reached.
 async fn load(remote: &Remote) -> Result<(), Failure> {
-    let load: Load = Client::new(remote)?.get(&["v1", "load"], &[]).await?;
-    Ok(super::output::show(&load, remote.json, |load| load.render(Look::default()))?)
+    let load: Load = DaemonClient::new(remote)?.get(&["v1", "load"], &[]).await?;
+    Ok(super::output::show(&load, remote.json, |load| load.render(TextStyle::default()))?)
 }
 
 /// Prints nodes with their shares, in the columns of the original.
@@ -171,8 +172,8 @@ async fn load(remote: &Remote) -> Result<(), Failure> {
 ///
 /// If the daemon cannot be reached.
 async fn occupancy(remote: &Remote) -> Result<(), Failure> {
-    let occupied = occupancy::ask(&Client::new(remote)?, &[]).await?;
-    Ok(super::output::show(&occupied, remote.json, |all| all.render_wide(Look::default()))?)
+    let occupied = occupancy::ask(&DaemonClient::new(remote)?, &[]).await?;
+    Ok(super::output::show(&occupied, remote.json, |all| all.render_wide(TextStyle::default()))?)
 }
 
 /// Has the daemon read its configuration again, all of it or nothing.
@@ -181,7 +182,7 @@ async fn occupancy(remote: &Remote) -> Result<(), Failure> {
 ///
 /// If it is wrong, or the daemon cannot be reached.
 async fn reconfigure(remote: &Remote) -> Result<(), Failure> {
-    let client = Client::new(remote)?;
+    let client = DaemonClient::new(remote)?;
     let request = ConfigRequest::default();
     let answer: ConfigPlan = client.post(&["v1", "config", "apply"], &request).await?;
     Ok(super::output::show(&answer, remote.json, |answer| {

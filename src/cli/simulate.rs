@@ -4,7 +4,7 @@
 use std::time::Instant;
 
 use super::args::{ReportFormat, Simulate, Variant};
-use super::failure::{Exit, Failure};
+use super::failure::{Failure, FailureKind};
 use super::output::{complain, show};
 use super::table::{Column, table};
 use crate::sim::measure::{JobSpread, RunReport};
@@ -59,7 +59,7 @@ fn objections(findings: &[String]) {
 
 /// A run that the audit objects to is a check that failed.
 fn judged(audit_findings: u64) -> Result<(), Failure> {
-    if audit_findings == 0 { Ok(()) } else { Err(Failure::silent(Exit::Refused)) }
+    if audit_findings == 0 { Ok(()) } else { Err(Failure::silent(FailureKind::Refused)) }
 }
 
 /// Renders a played scenario, a line for each job and cycle.

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use anyhow::{Context, anyhow};
 use clap::{Args, Parser};
 
-use super::failure::{Exit, Failure};
+use super::failure::{Failure, FailureKind};
 use crate::orchestrator::wire::{AttemptId, Channel};
 use crate::slot::wire::ReadRequest;
 use crate::slot::{self, ProcessChange, SlotAct, UserIdentity};
@@ -89,7 +89,7 @@ struct Alone {
 pub fn run_alone(arguments: &[OsString]) -> Result<(), Failure> {
     let words = arguments.iter().take(1).chain(arguments.iter().skip(2));
     let alone = Alone::try_parse_from(words);
-    run(&alone.map_err(|error| Failure::new(Exit::Refused, error))?.args)
+    run(&alone.map_err(|error| Failure::new(FailureKind::Refused, error))?.args)
 }
 
 /// Runs the slot, or does what else is asked in its folder.

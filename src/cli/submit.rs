@@ -8,9 +8,9 @@ use clap::Args;
 use serde_json::{Map, Value};
 
 use super::campaign;
-use super::failure::{Exit, Failure};
+use super::failure::{Failure, FailureKind};
 use super::output::{complain, print, show};
-use super::place::{Orchestrator, Place, own_name};
+use super::place::{Orchestrator, OrchestratorArgs, own_name};
 use super::table::plain;
 use crate::model::counted;
 use crate::orchestrator::spec::{
@@ -31,7 +31,7 @@ Exit status with --wait: 0 all done   1 some failed   3 no daemon   4 not author
 
 /// Settings of a campaign that `submit` and `run` share.
 #[derive(Clone, Debug, Args)]
-pub struct Asked {
+pub struct CampaignFlags {
     /// Memory of each task
     #[arg(long, value_name = "SIZE")]
     pub memory: Option<String>,
@@ -125,7 +125,7 @@ pub struct SubmitArgs {
     pub shell: Option<String>,
     /// Settings shared with `run`.
     #[command(flatten)]
-    pub asked: Asked,
+    pub asked: CampaignFlags,
     /// Check it, and submit nothing
     #[arg(long)]
     pub check: bool,
@@ -140,7 +140,7 @@ pub struct SubmitArgs {
     pub progress: bool,
     /// The orchestrator.
     #[command(flatten)]
-    pub place: Place,
+    pub place: OrchestratorArgs,
     /// The command of each task
     #[arg(last = true, value_name = "COMMAND")]
     pub command: Vec<String>,
@@ -198,7 +198,8 @@ pub(super) fn key() -> Result<String, Failure> {
 
 /// A campaign file, and its text where lines can be named.
 fn read_file(path: &Path) -> Result<(Map<String, Value>, String), Failure> {
-    let bad = |what: String| Failure::new(Exit::Refused, format!("{}: {what}", path.display()));
+    let bad =
+        |what: String| Failure::new(FailureKind::Refused, format!("{}: {what}", path.display()));
     let text = std::fs::read_to_string(path).map_err(|error| bad(error.to_string()))?;
     let is_json = path.extension().is_some_and(|end| end == "json");
     let document = if is_json {
@@ -223,8 +224,9 @@ fn take_lists(document: &mut Map<String, Value>, folder: &Path) -> Result<(), Fa
 pub(super) fn read_list(key: &str, path: &Path) -> Result<Value, Failure> {
     if key == "from_json" {
         let bytes = read(path)?;
-        return serde_json::from_slice(&bytes)
-            .map_err(|error| Failure::new(Exit::Refused, format!("{}: {error}", path.display())));
+        return serde_json::from_slice(&bytes).map_err(|error| {
+            Failure::new(FailureKind::Refused, format!("{}: {error}", path.display()))
+        });
     }
     let bytes = read(path)?;
     lines(&bytes).map(Value::from).map_err(|line| {
@@ -232,7 +234,7 @@ pub(super) fn read_list(key: &str, path: &Path) -> Result<Value, Failure> {
             "{}: line {line} is not UTF-8; write it so, or give the number of the line to the command",
             path.display()
         );
-        Failure::new(Exit::Refused, message)
+        Failure::new(FailureKind::Refused, message)
     })
 }
 
@@ -255,7 +257,7 @@ fn read(path: &Path) -> Result<Vec<u8>, Failure> {
     } else {
         std::fs::read(path)
     };
-    read.map_err(|error| Failure::new(Exit::Refused, format!("{}: {error}", path.display())))
+    read.map_err(|error| Failure::new(FailureKind::Refused, format!("{}: {error}", path.display())))
 }
 
 /// The standard input that goes with the campaign, noted in its document.
@@ -268,7 +270,7 @@ pub(super) fn stdin(
     if MAX_STDIN < bytes.len() {
         let message =
             "standard input is longer than 64 MiB; put it in a file, and name that in the command";
-        return Err(Failure::new(Exit::Refused, message));
+        return Err(Failure::new(FailureKind::Refused, message));
     }
     document.remove("stdin");
     Ok(Some(bytes))
@@ -317,8 +319,8 @@ fn flags(args: &SubmitArgs, document: &mut Map<String, Value>) -> Result<(), Fai
 
 /// Adds what both commands say, the environment, the working directory and the user.
 pub(super) fn complete(
-    asked: &Asked,
-    place: &Place,
+    asked: &CampaignFlags,
+    place: &OrchestratorArgs,
     document: &mut Map<String, Value>,
 ) -> Result<(), Failure> {
     let text = |text: &Option<String>| text.clone().map(Value::from);
@@ -342,7 +344,10 @@ pub(super) fn complete(
     if !document.contains_key("cwd") {
         let cwd = std::env::current_dir()?;
         let cwd = cwd.to_str().ok_or_else(|| {
-            Failure::new(Exit::Refused, "the name of the working directory is not UTF-8; rename it")
+            Failure::new(
+                FailureKind::Refused,
+                "the name of the working directory is not UTF-8; rename it",
+            )
         })?;
         document.insert("cwd".to_owned(), Value::from(cwd));
     }
@@ -361,7 +366,7 @@ pub(super) fn complete(
     document.insert("env".to_owned(), Value::Object(chosen));
     if !document.contains_key("user") && place.has_no_credential() {
         let user = own_name().ok_or_else(|| {
-            Failure::new(Exit::Refused, "this user has no name here; give one with --user")
+            Failure::new(FailureKind::Refused, "this user has no name here; give one with --user")
         })?;
         document.insert("user".to_owned(), Value::from(user));
     }
@@ -388,7 +393,7 @@ fn told(problems: &[SpecProblem], text: &str, file: Option<&Path>) -> Failure {
     };
     let lines: Vec<String> =
         problems.iter().map(|problem| plain(&format!("{}{problem}", place(problem)))).collect();
-    Failure::new(Exit::Refused, lines.join("\n"))
+    Failure::new(FailureKind::Refused, lines.join("\n"))
 }
 
 fn explained(spec: &CampaignSpec, params: &Params) -> String {

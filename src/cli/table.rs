@@ -2,7 +2,7 @@
 
 use comfy_table::{Cell, CellAlignment, Color, Table, presets::NOTHING};
 
-use super::answer::{Look, shortened};
+use super::answer::{TextStyle, shortened};
 use crate::model::{is_hidden, memory_text};
 
 /// The blanks between two columns.
@@ -23,14 +23,14 @@ pub(super) fn table<const N: usize>(
     columns: [Column; N],
     rows: impl IntoIterator<Item = [String; N]>,
 ) -> String {
-    headed(columns, rows, Look::default())
+    headed(columns, rows, TextStyle::default())
 }
 
 /// Renders as [`table`] does, by the settings of `look`.
 pub(super) fn headed<const N: usize>(
     columns: [Column; N],
     rows: impl IntoIterator<Item = [String; N]>,
-    look: Look,
+    look: TextStyle,
 ) -> String {
     fitted(columns, rows, look, &[])
 }
@@ -40,7 +40,7 @@ pub(super) fn headed<const N: usize>(
 pub(super) fn fitted<const N: usize>(
     columns: [Column; N],
     rows: impl IntoIterator<Item = [String; N]>,
-    look: Look,
+    look: TextStyle,
     spare: &[&str],
 ) -> String {
     let rows: Vec<[String; N]> = rows.into_iter().map(|row| row.map(|text| plain(&text))).collect();
@@ -179,7 +179,7 @@ mod tests {
             (22, "NODE       FREE  STATE"),
             (3, "NODE      FREE  STATE"),
         ] {
-            let look = Look { width: Some(width), ..Look::default() };
+            let look = TextStyle { width: Some(width), ..TextStyle::default() };
             let text = fitted(COLUMNS, rows(), look, &["POOL"]);
             assert_eq!(text.lines().next(), Some(expected), "{width}: {text}");
             let widest = text.lines().map(|line| line.chars().count()).max();
@@ -189,7 +189,7 @@ mod tests {
 
     #[test]
     fn states_have_colours_where_a_terminal_shows_them() {
-        let look = Look { has_colour: true, ..Look::default() };
+        let look = TextStyle { has_colour: true, ..TextStyle::default() };
         let text = headed(COLUMNS, rows(), look);
         assert!(text.contains("\u{1b}[38;5;9mdead") || text.contains("\u{1b}[31mdead"), "{text:?}");
         assert!(!text.lines().next().unwrap().contains('\u{1b}'), "{text:?}");

@@ -6,9 +6,9 @@ use clap::{Args, Subcommand};
 use reqwest::{Method, Response};
 use serde_json::json;
 
-use super::failure::{Exit, Failure};
+use super::failure::{Failure, FailureKind};
 use super::output::{print, show};
-use super::place::{Orchestrator, Place};
+use super::place::{Orchestrator, OrchestratorArgs};
 use super::table::{memory, plain};
 use crate::orchestrator::wire::{AttemptInfo, Reason, TaskInfo};
 
@@ -53,7 +53,7 @@ pub struct TaskArgs {
     pub task: String,
     /// The orchestrator.
     #[command(flatten)]
-    pub place: Place,
+    pub place: OrchestratorArgs,
 }
 
 /// Shows output.
@@ -131,7 +131,7 @@ async fn logs(args: &LogsArgs) -> Result<(), Failure> {
     query.extend(attempt.iter().map(|attempt| ("attempt", attempt.as_str())));
     match orchestrator.output(task, &query).await? {
         Ok(output) => copy(output, &mut std::io::stdout()).await.map(|_| ()),
-        Err(why) => Err(Failure::new(Exit::NotFound, plain(&why))),
+        Err(why) => Err(Failure::new(FailureKind::NotFound, plain(&why))),
     }
 }
 

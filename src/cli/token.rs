@@ -11,7 +11,7 @@ use jiff::tz::TimeZone;
 use jiff::{Span, Timestamp};
 use serde::Serialize;
 
-use super::failure::{Exit, Failure};
+use super::failure::{Failure, FailureKind};
 use super::output::show;
 use super::token_list;
 use crate::auth::{Role, Secret, new_line};
@@ -24,7 +24,7 @@ pub enum TokenAction {
     New(New),
     /// List the tokens of a file: whose they are, what they are good for, and until when
     #[command(visible_alias = "ls", after_help = token_list::EXAMPLES)]
-    List(token_list::List),
+    List(token_list::TokenListArgs),
 }
 
 const EXAMPLES: &str = "\
@@ -117,12 +117,12 @@ pub fn run(action: &TokenAction) -> Result<(), Failure> {
 
 fn make(args: &New) -> Result<(), Failure> {
     let secret = Secret::new()?;
-    let line = line(args, &secret).map_err(|what| Failure::new(Exit::Refused, what))?;
+    let line = line(args, &secret).map_err(|what| Failure::new(FailureKind::Refused, what))?;
     let token = match &args.out {
         Some(file) => {
             keep(&secret, file).map_err(|error| {
                 let what = format!("cannot make the file {}: {error}", file.display());
-                Failure::new(Exit::Refused, what)
+                Failure::new(FailureKind::Refused, what)
             })?;
             None
         }

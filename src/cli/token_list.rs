@@ -7,7 +7,7 @@ use clap::Args;
 use jiff::Timestamp;
 use serde::Serialize;
 
-use super::failure::{Exit, Failure};
+use super::failure::{Failure, FailureKind};
 use super::output::show;
 use super::settings::{load, locate};
 use super::table::Column::Left;
@@ -24,7 +24,7 @@ A daemon reads the file at its start and on SIGHUP: later changes are not in eff
 
 /// Lists tokens.
 #[derive(Debug, Args)]
-pub struct List {
+pub struct TokenListArgs {
     /// The file of tokens; without it, the file in `daemon.access.tokens` of the configuration
     #[arg(value_name = "FILE")]
     pub file: Option<PathBuf>,
@@ -38,7 +38,7 @@ pub struct List {
 
 /// A token, as people and programs see it.
 #[derive(Debug, Serialize)]
-struct Token {
+struct ListedToken {
     name: String,
     role: String,
     /// The nodes of an agent, as a host list; `*` for any.
@@ -52,15 +52,15 @@ struct Token {
     state: &'static str,
 }
 
-impl Token {
-    fn of(entry: &TokenEntry, now: Timestamp) -> Token {
+impl ListedToken {
+    fn of(entry: &TokenEntry, now: Timestamp) -> ListedToken {
         let nodes = match &entry.nodes {
             NodeScope::All => Some("*".to_owned()),
             NodeScope::Only(names) if names.is_empty() => None,
             NodeScope::Only(names) => Some(fold_hostlist(names.iter().map(String::as_str))),
         };
         let is_over = entry.until.is_some_and(|until| until <= now);
-        Token {
+        ListedToken {
             name: entry.name.clone(),
             role: entry.role.to_string(),
             nodes,
@@ -72,16 +72,16 @@ impl Token {
 }
 
 /// The file of tokens that the configuration names.
-fn configured(args: &List) -> Result<PathBuf, Failure> {
+fn configured(args: &TokenListArgs) -> Result<PathBuf, Failure> {
     let path = locate(args.config.as_deref());
-    let (_, config) = load(&path, &[], Exit::Refused)?;
+    let (_, config) = load(&path, &[], FailureKind::Refused)?;
     config.daemon.access.tokens.ok_or_else(|| {
         let message = format!(
             "{} names no file of tokens (daemon.access.tokens): on this machine, all users may do everything; \
              `apportion token new` makes a token",
             path.display()
         );
-        Failure::new(Exit::NotFound, message)
+        Failure::new(FailureKind::NotFound, message)
     })
 }
 
@@ -90,18 +90,19 @@ fn configured(args: &List) -> Result<PathBuf, Failure> {
 /// # Errors
 ///
 /// If there is no such file, or it is wrong.
-pub(super) fn run(args: &List, now: Timestamp) -> Result<(), Failure> {
+pub(super) fn run(args: &TokenListArgs, now: Timestamp) -> Result<(), Failure> {
     let file = match args.file.clone() {
         Some(file) => file,
         None => configured(args)?,
     };
     let tokens = TokenFile::read(&file)?;
-    let mut list: Vec<Token> = tokens.entries().map(|entry| Token::of(entry, now)).collect();
+    let mut list: Vec<ListedToken> =
+        tokens.entries().map(|entry| ListedToken::of(entry, now)).collect();
     list.sort_by(|one, other| (&one.name, &one.until).cmp(&(&other.name, &other.until)));
     Ok(show(&list, args.json, |list| render(list))?)
 }
 
-fn render(tokens: &[Token]) -> String {
+fn render(tokens: &[ListedToken]) -> String {
     if tokens.is_empty() {
         return "No tokens. `apportion token new` makes one.".to_owned();
     }

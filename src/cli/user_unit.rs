@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use anyhow::Context;
 
 use super::agent::AgentArgs;
-use super::failure::{Exit, Failure};
+use super::failure::{Failure, FailureKind};
 use super::output::print;
 use super::up::Join;
 
@@ -22,7 +22,7 @@ pub fn install(args: &AgentArgs) -> Result<(), Failure> {
     Join::read(file)?;
     let file = fs::canonicalize(file)?;
     let program = std::env::current_exe().context("cannot find this program")?;
-    let folder = units().ok_or_else(|| Failure::new(Exit::Refused, "HOME is not set"))?;
+    let folder = units().ok_or_else(|| Failure::new(FailureKind::Refused, "HOME is not set"))?;
     let path = folder.join(NAME);
     fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
     let text = text(&program, &file, args.node.as_deref());

@@ -3,11 +3,11 @@
 
 use serde::Serialize;
 
-use super::accounts::{Amounts, HEADINGS};
-use super::answer::{Answer, Look, answer};
+use super::accounts::{HEADINGS, MemoryAccount};
+use super::answer::{ShownAnswer, TextStyle, answer};
 use super::args::UserAction;
-use super::client::Client;
-use super::failure::{Exit, Failure};
+use super::client::DaemonClient;
+use super::failure::{Failure, FailureKind};
 use super::questions;
 use super::table::Column::{Left, Right};
 use super::table::{fitted, headed, memory, plain};
@@ -33,7 +33,7 @@ pub async fn run(action: &UserAction) -> Result<(), Failure> {
 /// # Errors
 ///
 /// If the daemon cannot be reached.
-pub async fn list(args: &questions::UserList) -> Result<(), Failure> {
+pub async fn list(args: &questions::UserListArgs) -> Result<(), Failure> {
     answer(&args.asking, async |client| {
         let list: UserList = client.get(&["v1", "users"], &[]).await?;
         Ok(UserTable { list, classes: classes(client).await? })
@@ -41,7 +41,7 @@ pub async fn list(args: &questions::UserList) -> Result<(), Failure> {
     .await
 }
 
-async fn classes(client: &Client) -> Result<Vec<ClassInfo>, Failure> {
+async fn classes(client: &DaemonClient) -> Result<Vec<ClassInfo>, Failure> {
     let list: ClassList = client.get(&["v1", "classes"], &[]).await?;
     Ok(list.classes)
 }
@@ -66,7 +66,7 @@ struct UserCard {
     classes: Vec<ClassInfo>,
 }
 
-async fn one(client: &Client, name: &str) -> Result<UserCard, Failure> {
+async fn one(client: &DaemonClient, name: &str) -> Result<UserCard, Failure> {
     let list: UserList = client.get(&["v1", "users"], &[]).await?;
     let names = || list.users.iter().map(|user| user.user.as_str());
     let Some(user) = list.users.iter().find(|user| user.user == name).cloned() else {
@@ -76,7 +76,7 @@ async fn one(client: &Client, name: &str) -> Result<UserCard, Failure> {
             plain(name),
             hint.unwrap_or_default()
         );
-        return Err(Failure::new(Exit::NotFound, message));
+        return Err(Failure::new(FailureKind::NotFound, message));
     };
     let jobs = client.jobs(&[("user", name)]).await?.jobs;
     Ok(UserCard { cycle: list.cycle, user, jobs, classes: classes(client).await? })
@@ -86,7 +86,7 @@ fn allotment(user: &UserInfo) -> String {
     user.allotment_mb.map_or_else(|| "no limit".to_owned(), memory)
 }
 
-impl Answer for UserTable {
+impl ShownAnswer for UserTable {
     type Entry = UserInfo;
 
     fn entries(&self) -> &[UserInfo] {
@@ -97,7 +97,7 @@ impl Answer for UserTable {
         user.user.clone()
     }
 
-    fn render(&self, look: Look) -> String {
+    fn render(&self, look: TextStyle) -> String {
         if self.list.users.is_empty() {
             return "No user has jobs. The orchestrator publishes them with PUT /v1/publication."
                 .to_owned();
@@ -116,8 +116,8 @@ impl Answer for UserTable {
             Right("ALLOTMENT"),
         ];
         let rows = self.list.users.iter().map(|user| {
-            let amounts = user.classes.iter().fold(Amounts::default(), |sum, class| {
-                sum.and(Amounts::in_class(&class.account, &class.class, &self.classes))
+            let amounts = user.classes.iter().fold(MemoryAccount::default(), |sum, class| {
+                sum.and(MemoryAccount::in_class(&class.account, &class.class, &self.classes))
             });
             let [demand, fair_share, target, held] = amounts.cells();
             [
@@ -137,7 +137,7 @@ impl Answer for UserTable {
     }
 }
 
-impl Answer for UserCard {
+impl ShownAnswer for UserCard {
     type Entry = UserCard;
 
     fn entries(&self) -> &[UserCard] {
@@ -148,7 +148,7 @@ impl Answer for UserCard {
         card.user.user.clone()
     }
 
-    fn render(&self, look: Look) -> String {
+    fn render(&self, look: TextStyle) -> String {
         let user = &self.user;
         let mut lines = vec![
             format!(
@@ -168,7 +168,7 @@ impl Answer for UserCard {
             let [demand, fair_share, target, held] = HEADINGS;
             let columns = [Left("IN CLASS"), demand, fair_share, target, held];
             let rows = user.classes.iter().map(|class| {
-                let amounts = Amounts::in_class(&class.account, &class.class, &self.classes);
+                let amounts = MemoryAccount::in_class(&class.account, &class.class, &self.classes);
                 let [demand, fair_share, target, held] = amounts.cells();
                 [class.class.clone(), demand, fair_share, target, held]
             });

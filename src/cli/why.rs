@@ -3,10 +3,10 @@
 
 use std::collections::BTreeMap;
 
-use super::accounts::{Amounts, HEADINGS};
-use super::answer::{Answer, Look, answer};
-use super::args::Why as Args;
-use super::client::Client;
+use super::accounts::{HEADINGS, MemoryAccount};
+use super::answer::{ShownAnswer, TextStyle, answer};
+use super::args::WhyArgs as Args;
+use super::client::DaemonClient;
 use super::failure::Failure;
 use super::table::Column::{Left, Right};
 use super::table::{headed, memory, plain};
@@ -28,15 +28,15 @@ const PREEMPTIONS_SHOWN: usize = 10;
 pub async fn run(args: &Args) -> Result<(), Failure> {
     if args.sentence {
         let query = [("depth", "sentence")];
-        let ask = async |client: &Client| each::<WhyBrief>(client, args, &query).await;
+        let ask = async |client: &DaemonClient| each::<WhyBrief>(client, args, &query).await;
         return answer(&args.asking, ask).await;
     }
     let depth = args.nodes.then_some(("depth", "nodes"));
-    let ask = async |client: &Client| each::<Why>(client, args, depth.as_slice()).await;
+    let ask = async |client: &DaemonClient| each::<Why>(client, args, depth.as_slice()).await;
     answer(&args.asking, ask).await
 }
 
-impl Answer for WhyBrief {
+impl ShownAnswer for WhyBrief {
     type Entry = WhyBrief;
 
     fn entries(&self) -> &[WhyBrief] {
@@ -47,14 +47,14 @@ impl Answer for WhyBrief {
         why.job.to_string()
     }
 
-    fn render(&self, _: Look) -> String {
+    fn render(&self, _: TextStyle) -> String {
         let mut parts = vec![headline(&self.sentence, self.reason.as_ref().map(|r| &*r.code))];
         parts.extend(self.unblock.as_ref().map(helps).unwrap_or_default());
         parts.join("\n")
     }
 }
 
-impl Answer for Why {
+impl ShownAnswer for Why {
     type Entry = Why;
 
     fn entries(&self) -> &[Why] {
@@ -65,7 +65,7 @@ impl Answer for Why {
         why.job.to_string()
     }
 
-    fn render(&self, look: Look) -> String {
+    fn render(&self, look: TextStyle) -> String {
         let mut text = render(self, look);
         if let Some(verdicts) = &self.verdicts {
             text.push_str("\n\n");
@@ -95,7 +95,7 @@ fn helps(unblock: &Unblock) -> Vec<String> {
 }
 
 /// The explanation, for people.
-pub(super) fn render(why: &Why, look: Look) -> String {
+pub(super) fn render(why: &Why, look: TextStyle) -> String {
     let mut parts = vec![headline(&why.sentence, why.reason.as_ref().map(|r| &*r.code))];
     parts.extend(why.unblock.as_ref().map(helps).unwrap_or_default());
     let (job, bound) = (&why.sums.job, &why.sums.bound);
@@ -173,13 +173,14 @@ fn holders(holders: &[Holder], quantum: u64) -> String {
 }
 
 /// Class, user and job, from the whole down, in memory; then the job's in processes.
-fn accounts(job: u64, sums: &WhySums, look: Look) -> String {
+fn accounts(job: u64, sums: &WhySums, look: TextStyle) -> String {
     let [demand, fair_share, target, held] = HEADINGS;
     let columns = [Left("OF"), Right("WEIGHT"), demand, fair_share, target, held];
     let quantum = sums.quantum_mb.unwrap_or(0);
     let policy = sums.policy.unwrap_or(Policy::FixedShare);
     let line = |name: String, weight: &str, account: &Account| {
-        let [demand, fair_share, target, held] = Amounts::of(account, quantum, policy).cells();
+        let [demand, fair_share, target, held] =
+            MemoryAccount::of(account, quantum, policy).cells();
         [name, weight.to_owned(), demand, fair_share, target, held]
     };
     let weight = sums.weight.map(|weight| weight.to_string()).unwrap_or_default();
@@ -264,7 +265,7 @@ fn verdict_word(verdict: Verdict) -> &'static str {
 }
 
 /// Renders every node with its reason. Like nodes share a line, unless the wide form is asked for.
-fn nodes(verdicts: &[NodeVerdict], look: Look) -> String {
+fn nodes(verdicts: &[NodeVerdict], look: TextStyle) -> String {
     let mut groups: BTreeMap<(Verdict, &str, usize), Vec<&str>> = BTreeMap::new();
     for (place, verdict) in verdicts.iter().enumerate() {
         let apart = if look.is_wide { place } else { 0 };
@@ -279,7 +280,7 @@ fn nodes(verdicts: &[NodeVerdict], look: Look) -> String {
     headed(columns, rows, look)
 }
 
-fn preemptions(taken: &[PreemptionInfo], look: Look) -> String {
+fn preemptions(taken: &[PreemptionInfo], look: TextStyle) -> String {
     let columns = [
         Right("SHARE"),
         Left("OF JOB"),
@@ -427,7 +428,7 @@ mod tests {
 
     #[test]
     fn a_job_that_waits_is_explained_down_to_the_share() {
-        assert_snapshot!(render(&waiting(), Look::default()));
+        assert_snapshot!(render(&waiting(), TextStyle::default()));
     }
 
     #[test]
@@ -441,7 +442,7 @@ mod tests {
         why.sums.user_account = None;
         why.nodes = NodeTally::default();
         (why.taken_for_it, why.taken_from_it) = (Vec::new(), Vec::new());
-        assert_snapshot!(render(&why, Look::default()));
+        assert_snapshot!(render(&why, TextStyle::default()));
     }
 
     #[test]
@@ -464,13 +465,15 @@ mod tests {
             ..waiting()
         };
         let shown = |look| {
-            let text = Answer::render(&why, look);
+            let text = ShownAnswer::render(&why, look);
             let (_, nodes) = text.rsplit_once("\n\n").unwrap();
             nodes.to_owned()
         };
-        assert_snapshot!(shown(Look::default()));
+        assert_snapshot!(shown(TextStyle::default()));
         assert_eq!(
-            shown(Look { is_wide: true, no_header: true, ..Look::default() }).lines().count(),
+            shown(TextStyle { is_wide: true, no_header: true, ..TextStyle::default() })
+                .lines()
+                .count(),
             4
         );
     }

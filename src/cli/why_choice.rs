@@ -5,9 +5,9 @@ use std::cmp::Reverse;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use super::answer::{Answer, Look, Several};
-use super::args::Why as Args;
-use super::client::Client;
+use super::answer::{Several, ShownAnswer, TextStyle};
+use super::args::WhyArgs as Args;
+use super::client::DaemonClient;
 use super::failure::Failure;
 use super::place::own_name;
 use super::table::plain;
@@ -19,7 +19,7 @@ use crate::api::wire::JobInfo;
 ///
 /// If there is no such job, or the daemon cannot be reached.
 pub(super) async fn each<T: DeserializeOwned + Serialize>(
-    client: &Client,
+    client: &DaemonClient,
     args: &Args,
     query: &[(&str, &str)],
 ) -> Result<Chosen<T>, Failure> {
@@ -50,7 +50,7 @@ pub(super) struct Chosen<T: Serialize> {
     answers: Several<T>,
 }
 
-impl<T: Answer<Entry = T>> Answer for Chosen<T> {
+impl<T: ShownAnswer<Entry = T>> ShownAnswer for Chosen<T> {
     type Entry = T;
 
     fn entries(&self) -> &[T] {
@@ -61,7 +61,7 @@ impl<T: Answer<Entry = T>> Answer for Chosen<T> {
         T::name(entry)
     }
 
-    fn render(&self, look: Look) -> String {
+    fn render(&self, look: TextStyle) -> String {
         let shown = self.answers.render(look);
         let parts = self.note.iter().map(String::as_str).chain([shown.as_str()]);
         parts.filter(|part| !part.is_empty()).collect::<Vec<_>>().join("\n")

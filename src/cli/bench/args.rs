@@ -15,13 +15,13 @@ pub enum Bench {
     /// any number of them; they begin with two and double, and their work is never done. What has to
     /// leave has left by the next cycle.
     #[command(after_help = CYCLE_EXAMPLES)]
-    Cycle(Cycle),
+    Cycle(CycleBenchArgs),
     /// Time the single cycle that places many requests for one share each on empty nodes
     ///
     /// Every node has room for one share, every request is a job of its own that wants one process,
     /// and all come at once. Each cycle is the first of a fresh scheduler.
     #[command(after_help = PLACE_EXAMPLES)]
-    Place(Place),
+    Place(PlaceBenchArgs),
     /// Time the real daemon, from a publication to the schedule with all its jobs
     ///
     /// Starts `apportion serve` on loopback with a store in a temporary folder. The nodes report,
@@ -40,10 +40,10 @@ pub enum Bench {
     /// change, the processor time that 10,000 agents cost which report every 10 s, and what 200 readers
     /// do to cycles.
     #[command(after_help = LOAD_EXAMPLES)]
-    Load(Load),
+    Load(LoadBenchArgs),
     /// Time how fast a slot starts tasks, beside a loop that only starts the same program
     #[command(after_help = SLOT_EXAMPLES)]
-    Slot(Slot),
+    Slot(SlotBenchArgs),
     /// Time the orchestrator between agents and a resource manager that are simulated
     ///
     /// Starts `apportion orchestrator run` on loopback with a database in a temporary folder, and stops it
@@ -53,7 +53,7 @@ pub enum Bench {
     /// `apportion submit`, to keep them, to start with them, to wait with all agents, and to publish them.
     /// The temporary folder takes about 300 MB.
     #[command(after_help = ORCHESTRATOR_EXAMPLES)]
-    Orchestrator(Orchestrator),
+    Orchestrator(OrchestratorBenchArgs),
     /// Be the bare server that the daemon is compared with
     #[command(hide = true)]
     Bare,
@@ -102,10 +102,10 @@ Quote the ratio of task starts: agents share the computer with both servers, whi
 
 /// Times the orchestrator.
 #[derive(Debug, Args)]
-pub struct Orchestrator {
+pub struct OrchestratorBenchArgs {
     /// Measure this only
     #[arg(long, value_enum)]
-    pub only: Option<Part>,
+    pub only: Option<OrchestratorPart>,
     /// For task starts: how many agents
     #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u64).range(1..=10_000))]
     pub agents: u64,
@@ -137,7 +137,7 @@ pub struct Orchestrator {
 
 /// A part of what is measured of the orchestrator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Part {
+pub enum OrchestratorPart {
     /// Task starts a second.
     Starts,
     /// Large campaigns.
@@ -160,7 +160,7 @@ pub struct BareExchange {
 
 /// Times a slot.
 #[derive(Debug, Args)]
-pub struct Slot {
+pub struct SlotBenchArgs {
     /// Number of tasks
     #[arg(long, value_name = "N", default_value_t = 1_000, value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
     pub tasks: u64,
@@ -174,7 +174,7 @@ pub struct Slot {
 
 /// Asks the daemon as much as it answers.
 #[derive(Debug, Args)]
-pub struct Load {
+pub struct LoadBenchArgs {
     /// Nodes
     #[arg(long, value_name = "N", default_value_t = 10_000, value_parser = clap::value_parser!(u64).range(1..=100_000))]
     pub nodes: u64,
@@ -211,7 +211,7 @@ pub struct Size {
 
 /// Times cycles.
 #[derive(Debug, Args)]
-pub struct Cycle {
+pub struct CycleBenchArgs {
     /// The cluster.
     #[command(flatten)]
     pub size: Size,
@@ -249,7 +249,7 @@ pub enum Regime {
 
 /// Times the placing of many requests.
 #[derive(Debug, Args)]
-pub struct Place {
+pub struct PlaceBenchArgs {
     /// The cluster.
     #[command(flatten)]
     pub size: Size,

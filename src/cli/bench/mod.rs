@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 
 use tokio::runtime::Builder;
 
-use self::args::{Bench, Cycle, Daemon, Load, Place, Regime, Size};
-use super::failure::{Exit, Failure};
+use self::args::{Bench, CycleBenchArgs, Daemon, LoadBenchArgs, PlaceBenchArgs, Regime, Size};
+use super::failure::{Failure, FailureKind};
 use super::output::{complain, show};
 use super::table::{Column, table};
 use super::wait;
@@ -48,7 +48,7 @@ pub fn run(action: &Bench) -> Result<(), Failure> {
     }
 }
 
-fn run_cycle(args: &Cycle) -> Result<(), Failure> {
+fn run_cycle(args: &CycleBenchArgs) -> Result<(), Failure> {
     let (regime, cycles) = match args.regime {
         Regime::Burst => (cycle::CycleRegime::Burst, FEW_CYCLES),
         Regime::Steady => (cycle::CycleRegime::Steady, CYCLES),
@@ -75,7 +75,7 @@ fn run_cycle(args: &Cycle) -> Result<(), Failure> {
     judged(&figures.measured, &findings)
 }
 
-fn run_slot(args: &args::Slot) -> Result<(), Failure> {
+fn run_slot(args: &args::SlotBenchArgs) -> Result<(), Failure> {
     let begun = Instant::now();
     let options = slot::SlotOptions { tasks: args.tasks, lanes: args.lanes };
     let figures = slot::run(options, &|| begun.elapsed())?;
@@ -92,7 +92,7 @@ fn run_slot(args: &args::Slot) -> Result<(), Failure> {
     })?)
 }
 
-fn run_place(args: &Place) -> Result<(), Failure> {
+fn run_place(args: &PlaceBenchArgs) -> Result<(), Failure> {
     let Size { nodes, jobs, quantum, json, .. } = args.size;
     let users = users(args.size);
     let options = place::PlaceOptions { nodes, jobs, users, quantum, cycles: args.cycles };
@@ -107,8 +107,8 @@ async fn run_daemon(args: &Daemon) -> Result<(), Failure> {
     Ok(show(&figures, args.size.json, served)?)
 }
 
-async fn run_load(args: &Load) -> Result<(), Failure> {
-    let Load { nodes, jobs, seconds, json } = *args;
+async fn run_load(args: &LoadBenchArgs) -> Result<(), Failure> {
+    let LoadBenchArgs { nodes, jobs, seconds, json } = *args;
     let users = jobs.div_ceil(JOBS_A_USER);
     let shape = ClusterShape {
         nodes,
@@ -136,11 +136,11 @@ fn judged(measured: &Measured, findings: &[String]) -> Result<(), Failure> {
     for finding in findings {
         complain(&format!("audit: {finding}"));
     }
-    if measured.audit_findings == 0 { Ok(()) } else { Err(Failure::silent(Exit::Refused)) }
+    if measured.audit_findings == 0 { Ok(()) } else { Err(Failure::silent(FailureKind::Refused)) }
 }
 
 /// A figure and its value.
-type Row = (&'static str, String);
+type NamedFigure = (&'static str, String);
 
 /// Figures of cycles.
 fn cycled(figures: &cycle::CycleFigures) -> String {
@@ -246,7 +246,7 @@ fn loaded(figures: &load::LoadFigures) -> String {
     render(rows)
 }
 
-fn measured(measured: &Measured) -> Vec<Row> {
+fn measured(measured: &Measured) -> Vec<NamedFigure> {
     let DurationSpread { median, p99, max } = measured.cycle_ms;
     let Parts { record, schedule, plan, view, freeze_apply, update } = measured.parts_ms;
     let Measured { used_qshares, capacity_qshares, .. } = measured;
@@ -272,7 +272,7 @@ fn measured(measured: &Measured) -> Vec<Row> {
     ]
 }
 
-fn render(rows: impl IntoIterator<Item = Row>) -> String {
+fn render(rows: impl IntoIterator<Item = NamedFigure>) -> String {
     let rows = rows.into_iter().map(|(figure, value)| [figure.to_owned(), value]);
     table([Column::Left("FIGURE"), Column::Right("VALUE")], rows)
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::super::failure::Failure;
 use super::super::output::{complain, show};
 use super::super::table::{Column, table};
-use super::args::{BareExchange, Orchestrator, Part};
+use super::args::{BareExchange, OrchestratorBenchArgs, OrchestratorPart};
 use super::known;
 use crate::bench::orchestrator::{
     BareWork, Large, LargeFigures, OrchestratorFigures, OrchestratorOptions, StartFigures, Starts,
@@ -17,7 +17,7 @@ use crate::bench::orchestrator::{
 /// # Errors
 ///
 /// If the orchestrator cannot be measured.
-pub(super) async fn run(args: &Orchestrator) -> Result<(), Failure> {
+pub(super) async fn run(args: &OrchestratorBenchArgs) -> Result<(), Failure> {
     let starts = Starts { agents: args.agents, slots_each: args.slots, tasks: args.tasks };
     let large = Large {
         campaigns: args.campaigns,
@@ -27,8 +27,8 @@ pub(super) async fn run(args: &Orchestrator) -> Result<(), Failure> {
         time: Duration::from_secs(args.seconds),
     };
     let options = OrchestratorOptions {
-        starts: (args.only != Some(Part::Large)).then_some(starts),
-        large: (args.only != Some(Part::Starts)).then_some(large),
+        starts: (args.only != Some(OrchestratorPart::Large)).then_some(starts),
+        large: (args.only != Some(OrchestratorPart::Starts)).then_some(large),
     };
     let figures = measure(&options).await?;
     Ok(show(&figures, args.json, shown)?)
@@ -46,7 +46,7 @@ pub(super) async fn serve_bare(args: &BareExchange) -> Result<(), Failure> {
 }
 
 /// Cells of a row: the name, the figure, the compared figure, their ratio, and the goal.
-type Row = [String; 5];
+type ComparedFigure = [String; 5];
 
 fn shown(figures: &OrchestratorFigures) -> String {
     let starts = figures.starts.iter().flat_map(start_rows);
@@ -61,11 +61,11 @@ fn shown(figures: &OrchestratorFigures) -> String {
     table(columns, starts.chain(large))
 }
 
-fn row(what: impl Into<String>, figure: String, goal: &str) -> Row {
+fn row(what: impl Into<String>, figure: String, goal: &str) -> ComparedFigure {
     [what.into(), figure, String::new(), String::new(), goal.to_owned()]
 }
 
-fn start_rows(figures: &StartFigures) -> Vec<Row> {
+fn start_rows(figures: &StartFigures) -> Vec<ComparedFigure> {
     let StartFigures { per_s, bare_per_s, ratio, cpu_us, bare_cpu_us, .. } = figures;
     let micros = |value: &Option<f64>| known(value.map(|value| format!("{value:.0}")), "us");
     let what = format!("{} tasks, {} slots", figures.tasks, figures.slots);
@@ -88,7 +88,7 @@ fn start_rows(figures: &StartFigures) -> Vec<Row> {
     ]
 }
 
-fn large_rows(figures: &LargeFigures) -> Vec<Row> {
+fn large_rows(figures: &LargeFigures) -> Vec<ComparedFigure> {
     let megabytes = |value: Option<f64>| known(value.map(|value| format!("{value:.0}")), "MB");
     let percent = |value: Option<f64>| known(value.map(|value| format!("{value:.1}")), "%");
     let disk = figures.submit_bytes.map(|bytes| bytes >> 20);

@@ -15,7 +15,7 @@ pub enum ConfigAction {
     Check(Local),
     /// Show every setting in effect: of the file, the environment, the flags, or by default
     #[command(after_help = SHOW_EXAMPLES)]
-    Show(Show),
+    Show(ConfigShowArgs),
     /// Print the sample configuration: every setting, with what it means, its unit and its default
     #[command(after_help = SAMPLE_EXAMPLES)]
     Sample,
@@ -27,18 +27,18 @@ pub enum ConfigAction {
     ImportDucc(ImportDucc),
     /// Ask the running daemon what a configuration would change, and whose work would go
     #[command(after_help = PLAN_EXAMPLES)]
-    Plan(Plan),
+    Plan(ConfigPlanArgs),
     /// Put a configuration into effect while the daemon runs, or have it refused whole
     #[command(after_help = APPLY_EXAMPLES)]
     Apply(Apply),
     /// List the configurations that were in effect, or print a single one
     #[command(after_help = HISTORY_EXAMPLES)]
-    History(History),
+    History(ConfigHistoryArgs),
 }
 
 /// Choice of a configuration.
 #[derive(Clone, Debug, Args)]
-pub struct Which {
+pub struct ConfigChoice {
     /// The file; without it, the daemon's file as it is now
     #[arg(value_name = "FILE")]
     pub file: Option<PathBuf>,
@@ -49,10 +49,10 @@ pub struct Which {
 
 /// Asks what a configuration would come to.
 #[derive(Debug, Args)]
-pub struct Plan {
+pub struct ConfigPlanArgs {
     /// The configuration.
     #[command(flatten)]
-    pub which: Which,
+    pub which: ConfigChoice,
     /// The daemon to ask.
     #[command(flatten)]
     pub remote: Remote,
@@ -63,7 +63,7 @@ pub struct Plan {
 pub struct Apply {
     /// The configuration.
     #[command(flatten)]
-    pub which: Which,
+    pub which: ConfigChoice,
     /// The reason, for readers of the history
     #[arg(long, short)]
     pub reason: Option<String>,
@@ -81,7 +81,7 @@ pub struct Apply {
 
 /// Lists configurations.
 #[derive(Debug, Args)]
-pub struct History {
+pub struct ConfigHistoryArgs {
     /// Print the file of this configuration
     #[arg(value_name = "GENERATION")]
     pub generation: Option<u64>,
@@ -139,7 +139,7 @@ fn parse_set(text: &str) -> Result<Flag, String> {
 
 /// Shows settings.
 #[derive(Debug, Args)]
-pub struct Show {
+pub struct ConfigShowArgs {
     /// The configuration.
     #[command(flatten)]
     pub local: Local,

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use anyhow::Context;
 
-use super::super::failure::{Exit, Failure};
+use super::super::failure::{Failure, FailureKind};
 use super::super::output::{complain, print};
 use super::super::settings::shown;
 use super::args::ImportDucc;
@@ -26,12 +26,14 @@ pub fn run(args: &ImportDucc) -> Result<(), Failure> {
         properties: args.properties.clone(),
     };
     let translated = translate(&files).map_err(|error| match error {
-        TranslationError::File(error) => Failure { exit: Exit::Refused, error: Some(error.into()) },
+        TranslationError::File(error) => {
+            Failure { exit: FailureKind::Refused, error: Some(error.into()) }
+        }
         TranslationError::Problems(files) => {
             for problems in &files {
-                shown(problems, Exit::Refused);
+                shown(problems, FailureKind::Refused);
             }
-            Failure::silent(Exit::Refused)
+            Failure::silent(FailureKind::Refused)
         }
     })?;
     for note in &translated.notes {

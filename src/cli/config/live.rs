@@ -5,15 +5,15 @@ use std::path::Path;
 
 use anyhow::Context;
 
-use super::super::client::Client;
+use super::super::client::DaemonClient;
 use super::super::consent;
-use super::super::failure::{Exit, Failure};
+use super::super::failure::{Failure, FailureKind};
 use super::super::nodes::work_lost;
 use super::super::output::show;
 use super::super::settings::shown;
 use super::super::table::Column::{Left, Right};
 use super::super::table::{plain, table};
-use super::args::{Apply, History, Plan, Which};
+use super::args::{Apply, ConfigChoice, ConfigHistoryArgs, ConfigPlanArgs};
 use crate::api::wire::{
     ConfigChange, ConfigGeneration, ConfigHistory, ConfigImpact, ConfigPlan, ConfigRequest,
     RemovalReason,
@@ -29,9 +29,9 @@ const JOBS_SHOWN: usize = 8;
 /// # Errors
 ///
 /// If it is wrong, or the daemon cannot be reached.
-pub async fn plan(args: &Plan) -> Result<(), Failure> {
+pub async fn plan(args: &ConfigPlanArgs) -> Result<(), Failure> {
     let request = request(&args.which, None)?;
-    let client = Client::new(&args.remote)?;
+    let client = DaemonClient::new(&args.remote)?;
     let plan: ConfigPlan = client.post(&["v1", "config", "plan"], &request).await?;
     Ok(show(&plan, args.remote.json, render)?)
 }
@@ -44,7 +44,7 @@ pub async fn plan(args: &Plan) -> Result<(), Failure> {
 /// evictions.
 pub async fn apply(args: &Apply) -> Result<(), Failure> {
     let request = request(&args.which, args.reason.clone())?;
-    let client = Client::new(&args.remote)?;
+    let client = DaemonClient::new(&args.remote)?;
     if args.dry_run {
         let plan: ConfigPlan = client.post(&["v1", "config", "plan"], &request).await?;
         return Ok(show(&plan, args.remote.json, render)?);
@@ -66,8 +66,8 @@ pub async fn apply(args: &Apply) -> Result<(), Failure> {
 /// # Errors
 ///
 /// If the daemon cannot be reached, or has no such generation.
-pub async fn history(args: &History) -> Result<(), Failure> {
-    let client = Client::new(&args.remote)?;
+pub async fn history(args: &ConfigHistoryArgs) -> Result<(), Failure> {
+    let client = DaemonClient::new(&args.remote)?;
     let path = ["v1", "config", "generations"];
     let Some(generation) = args.generation else {
         let history: ConfigHistory = client.get(&path, &[]).await?;
@@ -81,7 +81,7 @@ pub async fn history(args: &History) -> Result<(), Failure> {
 
 /// Builds the request for the daemon. The client itself checks the syntax of a file, and shows
 /// faults line by line.
-fn request(which: &Which, reason: Option<String>) -> Result<ConfigRequest, Failure> {
+fn request(which: &ConfigChoice, reason: Option<String>) -> Result<ConfigRequest, Failure> {
     let Some(file) = &which.file else {
         return Ok(ConfigRequest {
             generation: which.generation,
@@ -93,7 +93,7 @@ fn request(which: &Which, reason: Option<String>) -> Result<ConfigRequest, Failu
         std::fs::read_to_string(file).with_context(|| format!("cannot read {}", file.display()))?;
     let name = absolute(file);
     config::parse(&file.display().to_string(), &text)
-        .map_err(|problems| shown(&problems, Exit::Refused))?;
+        .map_err(|problems| shown(&problems, FailureKind::Refused))?;
     Ok(ConfigRequest { name: Some(name), text: Some(text), generation: None, reason })
 }
 

@@ -8,7 +8,7 @@ mod show;
 use args::ConfigAction;
 use tokio::runtime::Builder;
 
-use super::failure::{Exit, Failure};
+use super::failure::{Failure, FailureKind};
 use super::output::print;
 use super::settings::{load, locate};
 use super::wait;
@@ -42,5 +42,5 @@ pub fn run(action: &ConfigAction) -> Result<(), Failure> {
 
 fn read(local: &args::Local) -> Result<Config, Failure> {
     let path = locate(local.file.as_deref());
-    Ok(load(&path, &local.overrides.set, Exit::Refused)?.1)
+    Ok(load(&path, &local.overrides.set, FailureKind::Refused)?.1)
 }

@@ -2,12 +2,12 @@
 
 use serde_json::{Value, json};
 
-use super::super::client::Client;
+use super::super::client::DaemonClient;
 use super::super::failure::Failure;
 use super::super::output::{print, show};
 use super::super::table::Column::Left;
 use super::super::table::{plain, table};
-use super::args::Show;
+use super::args::ConfigShowArgs;
 use crate::api::wire::ConfigInfo;
 use crate::config::{Config, Origin, Row};
 
@@ -15,14 +15,14 @@ use crate::config::{Config, Origin, Row};
 const NOT_SET: &str = "(not set)";
 
 /// A shown setting: its key, its value if set, and its origin.
-type Line = (String, Option<String>, String);
+type SettingLine = (String, Option<String>, String);
 
 /// Shows `config`.
 ///
 /// # Errors
 ///
 /// If standard output cannot be written.
-pub fn run(args: &Show, config: &Config) -> Result<(), Failure> {
+pub fn run(args: &ConfigShowArgs, config: &Config) -> Result<(), Failure> {
     if args.remote.json {
         let rows: Vec<Value> = config.listing.rows().map(|row| json_of(row, config)).collect();
         return Ok(print(&serde_json::to_string_pretty(&rows)?)?);
@@ -42,8 +42,8 @@ pub fn run(args: &Show, config: &Config) -> Result<(), Failure> {
 /// # Errors
 ///
 /// If it cannot be reached.
-pub async fn running(args: &Show) -> Result<(), Failure> {
-    let info: ConfigInfo = Client::new(&args.remote)?.get(&["v1", "config"], &[]).await?;
+pub async fn running(args: &ConfigShowArgs) -> Result<(), Failure> {
+    let info: ConfigInfo = DaemonClient::new(&args.remote)?.get(&["v1", "config"], &[]).await?;
     Ok(show(&info, args.remote.json, |info| {
         let lines = info.settings.iter().map(|setting| {
             let origin = match setting.origin.strip_prefix("line ") {
@@ -67,14 +67,14 @@ fn format_of_generation(info: &ConfigInfo) -> String {
     format!("\n# generation {}, {}{waits}", info.generation, plain(&info.name))
 }
 
-fn render(lines: impl Iterator<Item = Line>, with_origins: bool) -> String {
+fn render(lines: impl Iterator<Item = SettingLine>, with_origins: bool) -> String {
     if with_origins {
         let rows = lines.map(|(path, value, origin)| {
             [path, value.unwrap_or_else(|| NOT_SET.to_owned()), origin]
         });
         return table([Left("SETTING"), Left("VALUE"), Left("FROM")], rows);
     }
-    let line = |(path, value, _): Line| match value {
+    let line = |(path, value, _): SettingLine| match value {
         Some(value) => format!("{path} = {value}"),
         None => format!("# {path} is not set"),
     };

@@ -13,11 +13,11 @@ use crate::cli::table::{memory, plain};
 use crate::model::{counted, floor_div, span};
 
 /// A line: pieces of text, each with its paint.
-pub(super) type Line = Vec<(Paint, String)>;
+pub(super) type PaintedLine = Vec<(Ink, String)>;
 
 /// Paint of a piece of text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Paint {
+pub(super) enum Ink {
     Plain,
     Strong,
     Faint,
@@ -94,7 +94,7 @@ pub(super) fn frame(
     picture: &Picture,
     stand: &mut Stand,
     (width, height): (usize, usize),
-) -> Vec<Line> {
+) -> Vec<PaintedLine> {
     let mut lines = head(picture, width);
     // A third of what is left is for events, and the last line for keys.
     let left = height.saturating_sub(lines.len() + 2);
@@ -108,15 +108,15 @@ pub(super) fn frame(
     let mut tabs = tabs(picture, stand);
     if page < rows.len() {
         let (first, last) = (stand.scroll + 1, stand.scroll + page);
-        tabs.push((Paint::Faint, format!(" lines {first}-{last} of {}", rows.len())));
+        tabs.push((Ink::Faint, format!(" lines {first}-{last} of {}", rows.len())));
     }
     lines.extend([tabs, heading]);
-    let mut shown: Vec<Line> = rows.into_iter().skip(stand.scroll).take(page).collect();
-    shown.resize(page, Line::new());
+    let mut shown: Vec<PaintedLine> = rows.into_iter().skip(stand.scroll).take(page).collect();
+    shown.resize(page, PaintedLine::new());
     lines.extend(shown);
     lines.extend(happened(picture, tail));
     lines.push(vec![(
-        Paint::Faint,
+        Ink::Faint,
         " q quit  1-4 or Tab what to see  arrows, PgUp, PgDn scroll  w only what waits".to_owned(),
     )]);
     lines.into_iter().take(height).map(|line| fitted(line, width)).collect()
@@ -124,13 +124,13 @@ pub(super) fn frame(
 
 const THIRD: std::num::NonZeroU64 = std::num::NonZeroU64::new(3).expect("not zero");
 
-fn head(picture: &Picture, width: usize) -> Vec<Line> {
+fn head(picture: &Picture, width: usize) -> Vec<PaintedLine> {
     let status = &picture.status;
     let (nodes, jobs, shares) = (&status.nodes, &status.jobs, &status.shares);
     let readiness = match (&picture.trouble, status.ready) {
-        (Some(trouble), _) => (Paint::Bad, format!("not now: {}", plain(trouble))),
-        (None, true) => (Paint::Good, "ready".to_owned()),
-        (None, false) => (Paint::Notable, "not ready".to_owned()),
+        (Some(trouble), _) => (Ink::Bad, format!("not now: {}", plain(trouble))),
+        (None, true) => (Ink::Good, "ready".to_owned()),
+        (None, false) => (Ink::Notable, "not ready".to_owned()),
     };
     let time = jiff::Timestamp::from_millisecond(i64::try_from(picture.now_ms).unwrap_or(0));
     let time = time.map(|time| format!("{time:.0}")).unwrap_or_default();
@@ -143,12 +143,12 @@ fn head(picture: &Picture, width: usize) -> Vec<Line> {
         (nodes.blacklisted, "blacklisted"),
     ] {
         if 0 < count {
-            out.push((Paint::Notable, format!("  {count} {what}")));
+            out.push((Ink::Notable, format!("  {count} {what}")));
         }
     }
-    let plain_text = |text: String| (Paint::Plain, text);
+    let plain_text = |text: String| (Ink::Plain, text);
     let first = vec![
-        (Paint::Strong, "apportion".to_owned()),
+        (Ink::Strong, "apportion".to_owned()),
         plain_text(format!("  cycle {}  ", status.cycle)),
         readiness,
         plain_text(format!("  {time}")),
@@ -189,19 +189,19 @@ fn head(picture: &Picture, width: usize) -> Vec<Line> {
     ))];
     let mut audit = Vec::new();
     if 0 < status.audit_findings_total {
-        audit.push((Paint::Bad, format!("   audit: {} broken rules", status.audit_findings_total)));
+        audit.push((Ink::Bad, format!("   audit: {} broken rules", status.audit_findings_total)));
     }
     vec![first, second, third, fourth.into_iter().chain(audit).collect()]
 }
 
-fn tabs(picture: &Picture, stand: &Stand) -> Line {
-    let mut line = Line::new();
+fn tabs(picture: &Picture, stand: &Stand) -> PaintedLine {
+    let mut line = PaintedLine::new();
     for (digit, pane, name) in PANES {
-        let paint = if pane == stand.pane { Paint::Inverse } else { Paint::Plain };
+        let paint = if pane == stand.pane { Ink::Inverse } else { Ink::Plain };
         let count = match pane {
             Pane::Overview => {
                 line.push((paint, format!(" {digit} {name} ")));
-                line.push((Paint::Plain, " ".to_owned()));
+                line.push((Ink::Plain, " ".to_owned()));
                 continue;
             }
             Pane::Users => picture.users.users.len(),
@@ -211,13 +211,13 @@ fn tabs(picture: &Picture, stand: &Stand) -> Line {
         let only = if pane == Pane::Queue && stand.waiting_only { " waiting" } else { "" };
         let more = if pane == Pane::Queue && picture.jobs.next.is_some() { "+" } else { "" };
         line.push((paint, format!(" {digit} {name}{only} {count}{more} ")));
-        line.push((Paint::Plain, " ".to_owned()));
+        line.push((Ink::Plain, " ".to_owned()));
     }
     line
 }
 
 /// The heading and the lines of what is looked at.
-fn pane(picture: &Picture, stand: &Stand, width: usize) -> (Line, Vec<Line>) {
+fn pane(picture: &Picture, stand: &Stand, width: usize) -> (PaintedLine, Vec<PaintedLine>) {
     match stand.pane {
         Pane::Overview => overview(picture, width),
         Pane::Users => {
@@ -226,7 +226,7 @@ fn pane(picture: &Picture, stand: &Stand, width: usize) -> (Line, Vec<Line>) {
                 let mut classes = picture.load.classes.iter();
                 classes.any(|class| class.class == part.class && class.policy == Policy::FairShare)
             };
-            let rows = picture.users.users.iter().map(|user| Row {
+            let rows = picture.users.users.iter().map(|user| AccountBar {
                 name: plain(&user.user),
                 jobs: Some(user.jobs),
                 account: sum(user),
@@ -241,11 +241,11 @@ fn pane(picture: &Picture, stand: &Stand, width: usize) -> (Line, Vec<Line>) {
 }
 
 /// Classes with their users, and the queue below.
-fn overview(picture: &Picture, width: usize) -> (Line, Vec<Line>) {
+fn overview(picture: &Picture, width: usize) -> (PaintedLine, Vec<PaintedLine>) {
     // A class that has no work and deserves none takes no room.
     let classes = picture.load.classes.iter().filter(|class| 0 < class.jobs);
     let rows = classes.flat_map(|class| {
-        let row = |name: String, jobs, account: &Account| Row {
+        let row = |name: String, jobs, account: &Account| AccountBar {
             name,
             jobs,
             account: account.clone(),
@@ -265,7 +265,7 @@ fn overview(picture: &Picture, width: usize) -> (Line, Vec<Line>) {
 }
 
 /// A class or user with an account.
-struct Row {
+struct AccountBar {
     name: String,
     /// Number of jobs; `None` if unknown.
     jobs: Option<u64>,
@@ -277,8 +277,8 @@ struct Row {
 }
 
 /// Renders fair share and holdings of each row, as bars on a single scale.
-fn accounts(what: &str, rows: &[Row], width: usize) -> (Line, Vec<Line>) {
-    let most = |row: &Row| row.account.fair_share().max(row.account.held);
+fn accounts(what: &str, rows: &[AccountBar], width: usize) -> (PaintedLine, Vec<PaintedLine>) {
+    let most = |row: &AccountBar| row.account.fair_share().max(row.account.held);
     let scale = rows.iter().map(most).max().unwrap_or(0).max(1);
     let is_wide = WIDE <= width;
     let columns =
@@ -299,12 +299,12 @@ fn accounts(what: &str, rows: &[Row], width: usize) -> (Line, Vec<Line>) {
         let [wanted, due, has] = [wanted, deserved, held].map(|amount| amount.to_string());
         let due = if row.is_fair { due } else { "–".to_owned() };
         let in_memory = memory(held.saturating_mul(row.quantum));
-        let mut line = vec![(Paint::Plain, columns(&name, &jobs, &wanted, &due, &has, &in_memory))];
+        let mut line = vec![(Ink::Plain, columns(&name, &jobs, &wanted, &due, &has, &in_memory))];
         line.extend(bar(held, Some(deserved), scale, room));
         line
     });
     let heading = format!("{heading}█ HELD   | FAIR SHARE, IN QSHARES");
-    (vec![(Paint::Strong, heading)], lines.collect())
+    (vec![(Ink::Strong, heading)], lines.collect())
 }
 
 /// A user's accounts in all classes together. Classes may measure in different quanta; that is
@@ -322,7 +322,7 @@ fn sum(user: &UserInfo) -> Account {
 const WIDE: usize = 110;
 
 /// `part` of `whole` as a bar of `width`, with a mark where `mark` of it is.
-fn bar(part: u64, mark: Option<u64>, whole: u64, width: usize) -> Line {
+fn bar(part: u64, mark: Option<u64>, whole: u64, width: usize) -> PaintedLine {
     let cells = |amount: u64| {
         let width = u64::try_from(width).unwrap_or(0);
         let whole = std::num::NonZeroU64::new(whole).unwrap_or(std::num::NonZeroU64::MIN);
@@ -333,13 +333,13 @@ fn bar(part: u64, mark: Option<u64>, whole: u64, width: usize) -> Line {
     let filled = cells(part);
     let mark = mark.filter(|mark| 0 < *mark).map(|mark| cells(mark).saturating_sub(1));
     let is_behind = mark.is_some_and(|mark| filled < mark);
-    let paint = if is_behind { Paint::Notable } else { Paint::Good };
-    let mut line = Line::new();
+    let paint = if is_behind { Ink::Notable } else { Ink::Good };
+    let mut line = PaintedLine::new();
     for at in 0..width {
         let (paint, cell) = match (mark == Some(at), at < filled) {
-            (true, _) => (Paint::Strong, '|'),
+            (true, _) => (Ink::Strong, '|'),
             (false, true) => (paint, '█'),
-            (false, false) => (Paint::Faint, '·'),
+            (false, false) => (Ink::Faint, '·'),
         };
         match line.last_mut() {
             Some((last, text)) if *last == paint => text.push(cell),
@@ -350,7 +350,7 @@ fn bar(part: u64, mark: Option<u64>, whole: u64, width: usize) -> Line {
 }
 
 /// Work in lines; the reason in a word where there is no room for a sentence.
-fn queue(picture: &Picture, width: usize) -> (Line, Vec<Line>) {
+fn queue(picture: &Picture, width: usize) -> (PaintedLine, Vec<PaintedLine>) {
     let is_wide = WIDE <= width;
     let columns =
         |job: &str, user: &str, class: &str, memory: &str, has: &str, state: &str, age: &str| {
@@ -373,13 +373,13 @@ fn queue(picture: &Picture, width: usize) -> (Line, Vec<Line>) {
             .reason
             .as_ref()
             .map(|reason| plain(if is_wide { &reason.sentence } else { &reason.code }));
-        let paint = if job.sums.held == 0 { Paint::Notable } else { Paint::Plain };
-        vec![(paint, text), (Paint::Faint, reason.unwrap_or_default())]
+        let paint = if job.sums.held == 0 { Ink::Notable } else { Ink::Plain };
+        vec![(paint, text), (Ink::Faint, reason.unwrap_or_default())]
     });
-    (vec![(Paint::Strong, format!("{heading}REASON"))], lines.collect())
+    (vec![(Ink::Strong, format!("{heading}REASON"))], lines.collect())
 }
 
-fn nodes(picture: &Picture, width: usize) -> (Line, Vec<Line>) {
+fn nodes(picture: &Picture, width: usize) -> (PaintedLine, Vec<PaintedLine>) {
     let room = width.saturating_sub(60).clamp(10, 40);
     let heading = format!(
         "{:<14} {:<12} {:>8} {:>5} {:>5}  {:<room$}  STATE",
@@ -395,33 +395,33 @@ fn nodes(picture: &Picture, width: usize) -> (Line, Vec<Line>) {
             node.free
         );
         let is_up = node.states == [NodeState::Up];
-        let paint = if is_up { Paint::Plain } else { Paint::Bad };
-        let mut line = vec![(Paint::Plain, text)];
+        let paint = if is_up { Ink::Plain } else { Ink::Bad };
+        let mut line = vec![(Ink::Plain, text)];
         line.extend(bar(node.used, None, node.order, room));
         let note = plain(&notes(node));
         line.push((paint, format!("  {} {note}", states(node))));
         line
     });
-    (vec![(Paint::Strong, heading)], lines.collect())
+    (vec![(Ink::Strong, heading)], lines.collect())
 }
 
 /// The last of what came about, in so many lines, the newest last.
-fn happened(picture: &Picture, tail: usize) -> Vec<Line> {
+fn happened(picture: &Picture, tail: usize) -> Vec<PaintedLine> {
     if tail == 0 {
         return Vec::new();
     }
     let told: Vec<String> =
         picture.events.iter().flat_map(|event| events::lines(event, false)).collect();
     let skipped = told.len().saturating_sub(tail - 1);
-    let heading = vec![(Paint::Strong, "EVENTS".to_owned())];
-    let told = told.into_iter().skip(skipped).map(|text| vec![(Paint::Plain, text)]);
-    let mut lines: Vec<Line> = [heading].into_iter().chain(told).collect();
-    lines.resize(tail, Line::new());
+    let heading = vec![(Ink::Strong, "EVENTS".to_owned())];
+    let told = told.into_iter().skip(skipped).map(|text| vec![(Ink::Plain, text)]);
+    let mut lines: Vec<PaintedLine> = [heading].into_iter().chain(told).collect();
+    lines.resize(tail, PaintedLine::new());
     lines
 }
 
 /// `line`, cut to `width` characters.
-fn fitted(line: Line, width: usize) -> Line {
+fn fitted(line: PaintedLine, width: usize) -> PaintedLine {
     let mut left = width;
     let pieces = line.into_iter().filter_map(|(paint, text)| {
         if left == 0 {

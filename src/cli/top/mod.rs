@@ -16,8 +16,8 @@ use crossterm::event::{Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 use tokio::sync::mpsc;
 
 use super::args::Top as Args;
-use super::client::Client;
-use super::failure::{Exit, Failure};
+use super::client::DaemonClient;
+use super::failure::{Failure, FailureKind};
 use frame::{Pane, Stand, frame};
 use picture::Picture;
 use screen::Screen;
@@ -34,9 +34,9 @@ const PAUSE: Duration = Duration::from_secs(1);
 pub async fn run(args: &Args) -> Result<(), Failure> {
     if !io::stdout().is_terminal() || !io::stdin().is_terminal() {
         let message = "top needs a terminal; `apportion diag`, `load` and `queue` answer programs";
-        return Err(Failure::new(Exit::Refused, message));
+        return Err(Failure::new(FailureKind::Refused, message));
     }
-    let client = Client::new(&args.remote)?;
+    let client = DaemonClient::new(&args.remote)?;
     let mut stand = Stand::default();
     let mut picture = Picture::take(&client, &stand, None).await?;
     let mut terminated = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate())?;
@@ -83,7 +83,7 @@ type Pictures = mpsc::Receiver<Result<Picture, Failure>>;
 
 /// Pictures as things come about, of what the sender says is looked at.
 fn pictures(args: &Args) -> Result<(tokio::sync::watch::Sender<Stand>, Pictures), Failure> {
-    let client = Client::new(&args.remote)?;
+    let client = DaemonClient::new(&args.remote)?;
     let (sender, receiver) = mpsc::channel(1);
     let (asked, mut wanted) = tokio::sync::watch::channel(Stand::default());
     tokio::spawn(async move {

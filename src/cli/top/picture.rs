@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use super::frame::Stand;
 use crate::api::wire::{Event, EventPage, JobPage, Load, NodeList, Status, UserList};
-use crate::cli::client::Client;
+use crate::cli::client::DaemonClient;
 use crate::cli::failure::Failure;
 use crate::cli::queue::now_ms;
 
@@ -34,7 +34,7 @@ pub(super) struct Picture {
 impl Picture {
     /// A look at the cluster after `last`.
     pub async fn take(
-        client: &Client,
+        client: &DaemonClient,
         stand: &Stand,
         last: Option<&Picture>,
     ) -> Result<Picture, Failure> {
@@ -71,7 +71,7 @@ impl Picture {
     }
 
     /// Waits until there is an event after this picture, or until the wait ends.
-    pub async fn wait_for_more(&self, client: &Client) -> Result<(), Failure> {
+    pub async fn wait_for_more(&self, client: &DaemonClient) -> Result<(), Failure> {
         let number = self.sequence.to_string();
         let query = [("since", number.as_str()), ("wait", "10s")];
         client.get::<EventPage>(&["v1", "events"], &query).await.map(|_| ())

@@ -14,11 +14,11 @@ use crossterm::terminal::{
 use crossterm::{execute, queue};
 use tokio::sync::mpsc;
 
-use super::frame::{Line, Paint};
+use super::frame::{Ink, PaintedLine};
 
 /// The terminal while it is ours. Dropping it gives it back.
 pub(super) struct Screen {
-    shown: Vec<Line>,
+    shown: Vec<PaintedLine>,
     has_colour: bool,
 }
 
@@ -56,7 +56,7 @@ impl Screen {
     }
 
     /// Shows `lines` from the top. Writes changed lines only.
-    pub fn show(&mut self, lines: &[Line]) -> io::Result<()> {
+    pub fn show(&mut self, lines: &[PaintedLine]) -> io::Result<()> {
         let mut out = io::stdout().lock();
         for (at, line) in lines.iter().enumerate() {
             if self.shown.get(at) == Some(line) {
@@ -77,18 +77,18 @@ impl Screen {
         Ok(())
     }
 
-    fn paint(&self, out: &mut impl Write, paint: Paint, text: &str) -> io::Result<()> {
+    fn paint(&self, out: &mut impl Write, paint: Ink, text: &str) -> io::Result<()> {
         let colour = match paint {
-            Paint::Plain | Paint::Strong | Paint::Inverse | Paint::Faint => None,
-            Paint::Good => Some(Color::Cyan),
-            Paint::Bad => Some(Color::Red),
-            Paint::Notable => Some(Color::Yellow),
+            Ink::Plain | Ink::Strong | Ink::Inverse | Ink::Faint => None,
+            Ink::Good => Some(Color::Cyan),
+            Ink::Bad => Some(Color::Red),
+            Ink::Notable => Some(Color::Yellow),
         };
         match paint {
-            Paint::Strong => queue!(out, SetAttribute(Attribute::Bold))?,
-            Paint::Inverse => queue!(out, SetAttribute(Attribute::Reverse))?,
-            Paint::Faint => queue!(out, SetAttribute(Attribute::Dim))?,
-            Paint::Plain | Paint::Good | Paint::Bad | Paint::Notable => {}
+            Ink::Strong => queue!(out, SetAttribute(Attribute::Bold))?,
+            Ink::Inverse => queue!(out, SetAttribute(Attribute::Reverse))?,
+            Ink::Faint => queue!(out, SetAttribute(Attribute::Dim))?,
+            Ink::Plain | Ink::Good | Ink::Bad | Ink::Notable => {}
         }
         if let Some(colour) = colour.filter(|_| self.has_colour) {
             queue!(out, SetForegroundColor(colour))?;

@@ -3,7 +3,7 @@
 use insta::assert_snapshot;
 use serde_json::json;
 
-use super::frame::{Line, Stand, frame};
+use super::frame::{PaintedLine, Stand, frame};
 use super::picture::Picture;
 use crate::api::wire::{
     Account, ClassLoad, Load, NodeInfo, NodeList, NodeState, Policy, Status, UserClass, UserInfo,
@@ -11,8 +11,8 @@ use crate::api::wire::{
 };
 use crossterm::event::KeyCode;
 
-fn text(lines: &[Line]) -> String {
-    let line = |line: &Line| line.iter().map(|(_, text)| text.as_str()).collect::<String>();
+fn text(lines: &[PaintedLine]) -> String {
+    let line = |line: &PaintedLine| line.iter().map(|(_, text)| text.as_str()).collect::<String>();
     lines.iter().map(line).collect::<Vec<_>>().join("\n")
 }
 

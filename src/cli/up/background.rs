@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 
 use anyhow::Context;
 
-use super::super::failure::{Exit, Failure};
+use super::super::failure::{Failure, FailureKind};
 use super::super::output::print;
 use super::found::Folder;
 
@@ -40,5 +40,5 @@ pub fn start(folder: &Folder, arguments: &[OsString]) -> Result<(), Failure> {
     let says = fs::read_to_string(&log).unwrap_or_default();
     let says = says.trim().trim_start_matches("error: ").to_owned();
     let code = status.code().and_then(|code| u8::try_from(code).ok());
-    Err(Failure::new(code.map_or(Exit::Refused, Exit::Status), says))
+    Err(Failure::new(code.map_or(FailureKind::Refused, FailureKind::Status), says))
 }

@@ -14,8 +14,8 @@ use rustix::process::{Pid, Signal, kill_process};
 use tokio::process::{Child, Command};
 use tokio::time::{Instant, sleep, timeout};
 
-use super::super::failure::{Exit, Failure};
-use super::found::{Folder, Found};
+use super::super::failure::{Failure, FailureKind};
+use super::found::{Folder, UpRecord};
 use crate::agent::boot;
 use crate::agent::run::{ProcessIdentity, end_slots};
 
@@ -51,7 +51,7 @@ pub struct Children<'a> {
     folder: &'a Folder,
     members: Vec<Member>,
     /// Record of the processes in the folder.
-    pub found: Found,
+    pub found: UpRecord,
 }
 
 impl<'a> Children<'a> {
@@ -62,7 +62,7 @@ impl<'a> Children<'a> {
     /// If this system does not say which boot this is.
     pub fn new(folder: &'a Folder) -> Result<Children<'a>, Failure> {
         let own = i32::try_from(std::process::id())?;
-        let found = Found { up: ProcessIdentity::of(own, &boot()?), ..Found::default() };
+        let found = UpRecord { up: ProcessIdentity::of(own, &boot()?), ..UpRecord::default() };
         Ok(Children { folder, members: Vec::new(), found })
     }
 
@@ -168,7 +168,7 @@ fn ended(member: &Member, status: ExitStatus) -> Failure {
     let last = lines.get(lines.len().saturating_sub(LINES)..).unwrap_or_default();
     let last = last.join("\n  ");
     let message = format!("the {name} ended ({status}); the end of {}:\n  {last}", log.display());
-    Failure::new(Exit::Refused, message)
+    Failure::new(FailureKind::Refused, message)
 }
 
 async fn end_one(child: &mut Child) -> io::Result<()> {
@@ -190,7 +190,7 @@ async fn end_work(folder: &Folder) -> Result<(), Failure> {
         return Ok(());
     }
     let ended = end_slots(&spool).await;
-    ended.map(drop).map_err(|problem| Failure::new(Exit::Refused, problem))
+    ended.map(drop).map_err(|problem| Failure::new(FailureKind::Refused, problem))
 }
 
 /// Ends what a supervisor that was killed has left: by the numbers and times of start that it wrote down.

@@ -6,7 +6,7 @@ use std::time::Duration;
 use reqwest::Method;
 use tokio::time::sleep;
 
-use super::super::client::Client;
+use super::super::client::DaemonClient;
 use super::super::failure::Failure;
 use super::super::output::complain;
 use crate::orchestrator::wire::{CampaignPage, CampaignSummary, StateChange, WantedState};
@@ -16,7 +16,7 @@ const LOOK: Duration = Duration::from_millis(500);
 
 /// Fate of the running tasks at the end of `apportion up`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Way {
+pub enum TasksEnd {
     /// Each task gets its stop signal, and is killed after its grace; the next start repeats it.
     Now,
     /// Tasks end by themselves, and no other task begins.
@@ -24,7 +24,7 @@ pub enum Way {
 }
 
 /// Returns the number of running tasks.
-pub async fn running(orchestrator: &Client) -> u64 {
+pub async fn running(orchestrator: &DaemonClient) -> u64 {
     let campaigns = campaigns(orchestrator).await.unwrap_or_default();
     campaigns.iter().map(|campaign| campaign.running).sum()
 }
@@ -35,9 +35,9 @@ pub async fn running(orchestrator: &Client) -> u64 {
 /// # Errors
 ///
 /// If the terminal fails.
-pub fn ask(running: u64) -> io::Result<Way> {
+pub fn ask(running: u64) -> io::Result<TasksEnd> {
     if running == 0 || !io::stdin().is_terminal() {
-        return Ok(Way::Now);
+        return Ok(TasksEnd::Now);
     }
     let mut error = io::stderr().lock();
     write!(
@@ -47,7 +47,7 @@ pub fn ask(running: u64) -> io::Result<Way> {
     error.flush()?;
     let mut answer = String::new();
     io::stdin().lock().read_line(&mut answer)?;
-    Ok(if answer.trim().starts_with(['w', 'W']) { Way::Wait } else { Way::Now })
+    Ok(if answer.trim().starts_with(['w', 'W']) { TasksEnd::Wait } else { TasksEnd::Now })
 }
 
 /// Waits until no task runs. No other begins meanwhile: campaigns are suspended, and their numbers noted in
@@ -56,7 +56,7 @@ pub fn ask(running: u64) -> io::Result<Way> {
 /// # Errors
 ///
 /// If the orchestrator does not answer.
-pub async fn drain(orchestrator: &Client, suspended: &mut Vec<u64>) -> Result<(), Failure> {
+pub async fn drain(orchestrator: &DaemonClient, suspended: &mut Vec<u64>) -> Result<(), Failure> {
     loop {
         let campaigns = campaigns(orchestrator).await?;
         for campaign in campaigns.iter().filter(|campaign| campaign.state == "running") {
@@ -73,7 +73,7 @@ pub async fn drain(orchestrator: &Client, suspended: &mut Vec<u64>) -> Result<()
 }
 
 /// Lets campaigns go on that were suspended for the end.
-pub async fn resume(orchestrator: &Client, suspended: &[u64]) {
+pub async fn resume(orchestrator: &DaemonClient, suspended: &[u64]) {
     for id in suspended {
         // A campaign that was cancelled meanwhile cannot continue.
         if let Err(failure) = set(orchestrator, *id, WantedState::Running).await {
@@ -85,12 +85,12 @@ pub async fn resume(orchestrator: &Client, suspended: &[u64]) {
     }
 }
 
-async fn campaigns(orchestrator: &Client) -> Result<Vec<CampaignSummary>, Failure> {
+async fn campaigns(orchestrator: &DaemonClient) -> Result<Vec<CampaignSummary>, Failure> {
     let page: CampaignPage = orchestrator.get(&["v1", "campaigns"], &[("limit", "1000")]).await?;
     Ok(page.campaigns)
 }
 
-async fn set(orchestrator: &Client, id: u64, state: WantedState) -> Result<(), Failure> {
+async fn set(orchestrator: &DaemonClient, id: u64, state: WantedState) -> Result<(), Failure> {
     let path = ["v1", "campaigns", &id.to_string(), "state"];
     orchestrator.act(Method::PUT, &path, &StateChange { state, now: false }).await
 }

@@ -6,7 +6,7 @@ use std::path::Path;
 use rustix::process::getuid;
 
 use super::super::place::own_name;
-use super::found::{Folder, Found};
+use super::found::{Folder, UpRecord};
 use super::secrets::Secrets;
 
 /// A command line of words, and of flags with paths.
@@ -32,12 +32,12 @@ pub fn for_daemon(
 
 /// For the agent of this machine.
 pub fn for_agent(
-    found: &Found,
+    found: &UpRecord,
     folder: &Folder,
     secrets: &Secrets,
     more: Vec<OsString>,
 ) -> Vec<OsString> {
-    let Found { daemon, orchestrator, .. } = found;
+    let UpRecord { daemon, orchestrator, .. } = found;
     let mut flags = vec!["agent", "--run", "--url", daemon, "--orchestrator", orchestrator];
     flags.extend(["--interval", "5s"]);
     let own = own_name().unwrap_or_default();

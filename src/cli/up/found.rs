@@ -12,7 +12,7 @@ use reqwest::Url;
 use serde::{Deserialize, Serialize};
 
 use super::super::args::Trust;
-use super::super::failure::{Exit, Failure};
+use super::super::failure::{Failure, FailureKind};
 use super::super::output::complain;
 use super::join::{self, Join, Joined};
 use super::public::host_name;
@@ -27,7 +27,7 @@ const LOCK: &str = "up.lock";
 
 /// Running processes, and their addresses.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Found {
+pub struct UpRecord {
     /// Address of the daemon.
     pub daemon: String,
     /// Address of the orchestrator.
@@ -47,7 +47,7 @@ pub struct Found {
     pub children: Vec<ProcessIdentity>,
 }
 
-impl Found {
+impl UpRecord {
     /// Returns the token and the authority for the owner of the folder.
     pub fn trust(&self) -> Trust {
         Trust { token_file: self.token_file.clone(), ca: self.authority.clone() }
@@ -73,7 +73,7 @@ pub struct Elsewhere {
 
 /// Content of the join file in the environment, or else the record in the default folder. Read
 /// once.
-static DEFAULT: LazyLock<Option<Found>> = LazyLock::new(|| {
+static DEFAULT: LazyLock<Option<UpRecord>> = LazyLock::new(|| {
     let joined = std::env::var_os(join::VARIABLE).filter(|path| !path.is_empty());
     if let Some(path) = joined {
         let joined = Join::read(Path::new(&path)).and_then(|join| join.unpack());
@@ -84,7 +84,7 @@ static DEFAULT: LazyLock<Option<Found>> = LazyLock::new(|| {
     if let Some(Elsewhere { daemon, orchestrator, .. }) =
         found.elsewhere.take_if(|elsewhere| elsewhere.host != host_name())
     {
-        return Some(Found { daemon, orchestrator, ..found });
+        return Some(UpRecord { daemon, orchestrator, ..found });
     }
     let boot = boot().ok()?;
     found.children.first().is_some_and(|daemon| daemon.is_alive(&boot)).then_some(found)
@@ -95,15 +95,15 @@ fn complain_of(failure: &Failure) {
     complain(&format!("{} is of no use: {why}", join::VARIABLE));
 }
 
-fn of_joined(joined: Joined) -> Found {
+fn of_joined(joined: Joined) -> UpRecord {
     // A parsed URL of a host alone ends in a slash, which the file does not write.
     let text = |url: &Url| url.as_str().trim_end_matches('/').to_owned();
-    Found {
+    UpRecord {
         daemon: text(&joined.daemon),
         orchestrator: text(&joined.orchestrator),
         token_file: Some(joined.submitter_token),
         authority: Some(joined.authority),
-        ..Found::default()
+        ..UpRecord::default()
     }
 }
 
@@ -133,7 +133,8 @@ pub fn orchestrator_beside(daemon: &Url) -> Option<Url> {
 
 /// `trust`, with the token of `apportion up` in the place of none if `url` is its own.
 pub fn with_own(trust: &Trust, url: &Url) -> Trust {
-    let own = DEFAULT.as_ref().filter(|found| found.has(url)).map(Found::trust).unwrap_or_default();
+    let own =
+        DEFAULT.as_ref().filter(|found| found.has(url)).map(UpRecord::trust).unwrap_or_default();
     let Trust { token_file, ca } = trust.clone();
     Trust { token_file: token_file.or(own.token_file), ca: ca.or(own.ca) }
 }
@@ -162,7 +163,7 @@ impl Folder {
     /// If it cannot be used.
     pub fn open(named: Option<&Path>) -> Result<Folder, Failure> {
         let path = locate(named).ok_or_else(|| {
-            Failure::new(Exit::Refused, "HOME is not set; name a folder with --state")
+            Failure::new(FailureKind::Refused, "HOME is not set; name a folder with --state")
         })?;
         let shown = path.display().to_string();
         let made = fs::DirBuilder::new().recursive(true).mode(0o700).create(&path);
@@ -193,7 +194,7 @@ impl Folder {
     }
 
     /// Returns the record, if there is any.
-    pub fn read(&self) -> Option<Found> {
+    pub fn read(&self) -> Option<UpRecord> {
         serde_json::from_slice(&fs::read(self.path.join(FILE)).ok()?).ok()
     }
 
@@ -202,7 +203,7 @@ impl Folder {
     /// # Errors
     ///
     /// If that fails.
-    pub fn write(&self, found: &Found) -> Result<(), Failure> {
+    pub fn write(&self, found: &UpRecord) -> Result<(), Failure> {
         let (new, path) = (self.path.join("up.new"), self.path.join(FILE));
         let write = || {
             let mut options = OpenOptions::new();

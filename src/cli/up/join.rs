@@ -11,7 +11,7 @@ use reqwest::Url;
 use serde::{Deserialize, Serialize};
 
 use super::super::args::parse_url;
-use super::super::failure::{Exit, Failure};
+use super::super::failure::{Failure, FailureKind};
 use super::found::locate;
 use super::secrets::write_private;
 
@@ -81,7 +81,7 @@ impl Join {
     /// If other users may read the file, it is no join file, or its tokens have expired.
     pub fn read(path: &Path) -> Result<Join, Failure> {
         let shown = path.display();
-        let refused = |what: String| Failure::new(Exit::Refused, what);
+        let refused = |what: String| Failure::new(FailureKind::Refused, what);
         let file = File::open(path).with_context(|| format!("cannot read {shown}"))?;
         if file.metadata()?.permissions().mode() & 0o077 != 0 {
             let what =
@@ -111,7 +111,10 @@ impl Join {
     /// If they cannot be written, or the addresses are none.
     pub fn unpack(&self) -> Result<Joined, Failure> {
         let state = locate(None).ok_or_else(|| {
-            Failure::new(Exit::Refused, "HOME is not set; name a folder with APPORTION_STATE")
+            Failure::new(
+                FailureKind::Refused,
+                "HOME is not set; name a folder with APPORTION_STATE",
+            )
         })?;
         let folder = state.join("joined");
         let made = DirBuilder::new().recursive(true).mode(0o700).create(&folder);
@@ -125,7 +128,8 @@ impl Join {
             }
             write_private(&path, text).map(|()| path)
         };
-        let url = |text: &str| parse_url(text).map_err(|what| Failure::new(Exit::Refused, what));
+        let url =
+            |text: &str| parse_url(text).map_err(|what| Failure::new(FailureKind::Refused, what));
         Ok(Joined {
             daemon: url(&self.daemon)?,
             orchestrator: url(&self.orchestrator)?,

@@ -23,17 +23,17 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::{Instant, sleep};
 
 use self::children::{Children, end_left};
-use self::ending::Way;
+use self::ending::TasksEnd;
 use self::flags::{for_agent, for_daemon, words};
-use self::found::{Folder, Found, VARIABLE};
+use self::found::{Folder, UpRecord, VARIABLE};
 pub use self::found::{found_by_default, orchestrator_beside, with_own};
 pub use self::join::Join;
 pub use self::public::host_name;
 use self::public::{Public, own_url};
 use self::secrets::Secrets;
 use super::args::{Remote, Trust, parse_address};
-use super::client::Client;
-use super::failure::{Exit, Failure};
+use super::client::DaemonClient;
+use super::failure::{Failure, FailureKind};
 use super::output::{complain, print};
 use crate::agent::run::Ladder;
 use crate::api::wire::{NodeList, NodeState};
@@ -138,7 +138,7 @@ pub async fn run(args: &UpArgs) -> Result<(), Failure> {
         let _ = setsid();
     }
     let Some(_lock) = folder.lock()? else { return Err(runs_already(&folder)) };
-    let mut signals = Signals::catch()?;
+    let mut signals = UpSignals::catch()?;
     end_left(&folder).await?;
     let mut children = Children::new(&folder)?;
     let work = async {
@@ -148,14 +148,14 @@ pub async fn run(args: &UpArgs) -> Result<(), Failure> {
         }
     };
     let (failure, asked) = tokio::select! {
-        failure = work => (Some(failure), Asked::End),
+        failure = work => (Some(failure), EndRequest::End),
         asked = signals.next() => (None, asked),
     };
     let mut suspended = Vec::new();
     let orchestrator = client(&children.found.orchestrator, &folder).ok();
     if failure.is_none()
         && let Some(orchestrator) = &orchestrator
-        && way(asked, orchestrator, &mut signals).await == Way::Wait
+        && way(asked, orchestrator, &mut signals).await == TasksEnd::Wait
     {
         // A second signal ends it without waiting.
         let drained = tokio::select! {
@@ -172,7 +172,7 @@ pub async fn run(args: &UpArgs) -> Result<(), Failure> {
         _ = signals.next() => {
             children.kill().await;
             let message = "stopped at once, by a second signal; `apportion down` ends the processes that are left";
-            Err(Failure::new(Exit::Refused, message))
+            Err(Failure::new(FailureKind::Refused, message))
         }
     };
     failure.map_or(ended, Err)
@@ -180,7 +180,7 @@ pub async fn run(args: &UpArgs) -> Result<(), Failure> {
 
 /// Request of a signal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Asked {
+enum EndRequest {
     /// An end, now.
     End,
     /// An end, from the terminal.
@@ -191,16 +191,16 @@ enum Asked {
 
 /// The signals that end it.
 #[derive(Debug)]
-struct Signals {
+struct UpSignals {
     terminate: tokio::signal::unix::Signal,
     interrupt: tokio::signal::unix::Signal,
     hangup: tokio::signal::unix::Signal,
     later: tokio::signal::unix::Signal,
 }
 
-impl Signals {
-    fn catch() -> std::io::Result<Signals> {
-        Ok(Signals {
+impl UpSignals {
+    fn catch() -> std::io::Result<UpSignals> {
+        Ok(UpSignals {
             terminate: signal(SignalKind::terminate())?,
             interrupt: signal(SignalKind::interrupt())?,
             hangup: signal(SignalKind::hangup())?,
@@ -208,28 +208,28 @@ impl Signals {
         })
     }
 
-    async fn next(&mut self) -> Asked {
+    async fn next(&mut self) -> EndRequest {
         tokio::select! {
-            _ = self.terminate.recv() => Asked::End,
-            _ = self.hangup.recv() => Asked::End,
-            _ = self.interrupt.recv() => Asked::Interrupt,
-            _ = self.later.recv() => Asked::EndLater,
+            _ = self.terminate.recv() => EndRequest::End,
+            _ = self.hangup.recv() => EndRequest::End,
+            _ = self.interrupt.recv() => EndRequest::Interrupt,
+            _ = self.later.recv() => EndRequest::EndLater,
         }
     }
 }
 
 /// Returns the fate of running tasks. A second signal during the question means: now.
-async fn way(asked: Asked, orchestrator: &Client, signals: &mut Signals) -> Way {
+async fn way(asked: EndRequest, orchestrator: &DaemonClient, signals: &mut UpSignals) -> TasksEnd {
     match asked {
-        Asked::End => Way::Now,
-        Asked::EndLater => Way::Wait,
-        Asked::Interrupt => {
+        EndRequest::End => TasksEnd::Now,
+        EndRequest::EndLater => TasksEnd::Wait,
+        EndRequest::Interrupt => {
             let running = ending::running(orchestrator).await;
             tokio::select! {
                 answer = tokio::task::spawn_blocking(move || ending::ask(running)) => {
-                    answer.ok().and_then(Result::ok).unwrap_or(Way::Now)
+                    answer.ok().and_then(Result::ok).unwrap_or(TasksEnd::Now)
                 }
-                _ = signals.next() => Way::Now,
+                _ = signals.next() => TasksEnd::Now,
             }
         }
     }
@@ -239,7 +239,7 @@ async fn way(asked: Asked, orchestrator: &Client, signals: &mut Signals) -> Way 
 /// then.
 async fn end(
     children: &mut Children<'_>,
-    orchestrator: Option<&Client>,
+    orchestrator: Option<&DaemonClient>,
     suspended: &[u64],
 ) -> Result<(), Failure> {
     let outcome = children.end_agent().await;
@@ -267,7 +267,7 @@ fn repeated(args: &UpArgs, folder: &Folder) -> Vec<OsString> {
 fn runs_already(folder: &Folder) -> Failure {
     let shown = folder.path.display();
     let message = match folder.read() {
-        Some(Found { daemon, up: Some(up), .. }) => format!(
+        Some(UpRecord { daemon, up: Some(up), .. }) => format!(
             "`apportion up` runs already, as process {} at {daemon}, with its state in {shown}; end it with \
              `apportion down`, or name another folder with --state",
             up.pid
@@ -276,7 +276,7 @@ fn runs_already(folder: &Folder) -> Failure {
             format!("`apportion up` runs already, with its state in {shown}, and is about to start")
         }
     };
-    Failure::new(Exit::Conflict, message)
+    Failure::new(FailureKind::Conflict, message)
 }
 
 /// Starts the two, and says so when work can run.
@@ -326,7 +326,7 @@ async fn start(args: &UpArgs, folder: &Folder, children: &mut Children<'_>) -> R
 /// Returns the text for people once work can run.
 fn told(
     folder: &Folder,
-    found: &Found,
+    found: &UpRecord,
     (memory_mb, quantum_mb): (u64, u64),
     join_file: Option<&Path>,
 ) -> String {
@@ -371,7 +371,7 @@ async fn until(
         }
         if START < since.elapsed() {
             let message = "not ready after a minute; the logs are in the folder of the state";
-            return Err(Failure::new(Exit::Refused, message));
+            return Err(Failure::new(FailureKind::Refused, message));
         }
         sleep(LOOK).await;
     }
@@ -384,7 +384,7 @@ fn listen_at(address: SocketAddr, any: bool) -> Result<TcpListener, Failure> {
         Err(_) if any => Ok(TcpListener::bind((address.ip(), 0))?),
         Err(error) => {
             let message = format!("cannot listen at {address} ({error}); name another port");
-            Err(Failure::new(Exit::Refused, message))
+            Err(Failure::new(FailureKind::Refused, message))
         }
         Ok(listener) => Ok(listener),
     }
@@ -394,9 +394,9 @@ fn url(scheme: &str, address: SocketAddr) -> String {
     format!("{scheme}://{address}")
 }
 
-fn client(url: &str, folder: &Folder) -> Result<Client, Failure> {
+fn client(url: &str, folder: &Folder) -> Result<DaemonClient, Failure> {
     let trust = folder.read().map_or_else(Trust::default, |found| found.trust());
-    Client::new(&Remote { url: url.parse()?, json: false, trust })
+    DaemonClient::new(&Remote { url: url.parse()?, json: false, trust })
 }
 
 /// Ends what `apportion up` started.
@@ -415,7 +415,7 @@ pub async fn down(args: &DownArgs) -> Result<(), Failure> {
                 return Ok(print("apportion: down")?);
             }
             let message = format!("`apportion up` does not run in {}", folder.path.display());
-            return Err(Failure::new(Exit::NotFound, message));
+            return Err(Failure::new(FailureKind::NotFound, message));
         }
         // A held lock means that the recorded process lives, or that another is starting.
         let found = folder.read().filter(|_| asked.is_none());
@@ -423,23 +423,23 @@ pub async fn down(args: &DownArgs) -> Result<(), Failure> {
             found.and_then(|found| Some((Pid::from_raw(found.up.as_ref()?.pid)?, found)))
         {
             let way = wanted(args, &found, &folder).await?;
-            kill_process(pid, if way == Way::Wait { Signal::USR1 } else { Signal::TERM })?;
+            kill_process(pid, if way == TasksEnd::Wait { Signal::USR1 } else { Signal::TERM })?;
             asked = Some(way);
             since = Instant::now();
         }
-        if asked != Some(Way::Wait) && END < since.elapsed() {
-            return Err(Failure::new(Exit::Refused, "it does not end; its logs say why"));
+        if asked != Some(TasksEnd::Wait) && END < since.elapsed() {
+            return Err(Failure::new(FailureKind::Refused, "it does not end; its logs say why"));
         }
         sleep(LOOK).await;
     }
 }
 
 /// Returns the fate of running tasks that `down` asks for.
-async fn wanted(args: &DownArgs, found: &Found, folder: &Folder) -> Result<Way, Failure> {
+async fn wanted(args: &DownArgs, found: &UpRecord, folder: &Folder) -> Result<TasksEnd, Failure> {
     if args.now || args.wait {
-        return Ok(if args.wait { Way::Wait } else { Way::Now });
+        return Ok(if args.wait { TasksEnd::Wait } else { TasksEnd::Now });
     }
-    let Ok(orchestrator) = client(&found.orchestrator, folder) else { return Ok(Way::Now) };
+    let Ok(orchestrator) = client(&found.orchestrator, folder) else { return Ok(TasksEnd::Now) };
     let running = ending::running(&orchestrator).await;
     Ok(tokio::task::spawn_blocking(move || ending::ask(running)).await??)
 }

@@ -9,7 +9,7 @@ use jiff::{Timestamp, ToSpan};
 
 use super::super::failure::Failure;
 use super::authority::Certificates;
-use super::found::{Elsewhere, Folder, Found};
+use super::found::{Elsewhere, Folder, UpRecord};
 use super::join::{Join, VALID_HOURS};
 use super::secrets::{JOIN_AGENT, JOIN_SUBMITTER, Secrets};
 use super::{UpArgs, url};
@@ -73,7 +73,7 @@ impl Public {
     }
 
     /// Tells commands in this folder how they come in, here and on machines that share the folder.
-    pub fn enter(&self, found: &mut Found) {
+    pub fn enter(&self, found: &mut UpRecord) {
         found.authority = Some(self.certificates.authority.clone());
         let beyond = |own: &str| self.beyond(own);
         let (daemon, orchestrator) = (beyond(&found.daemon), beyond(&found.orchestrator));
@@ -98,7 +98,7 @@ impl Public {
         &self,
         folder: &Folder,
         secrets: &Secrets,
-        found: &Found,
+        found: &UpRecord,
     ) -> Result<PathBuf, Failure> {
         let read = |name: &str| fs::read_to_string(folder.at(name));
         let join = Join {

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use anyhow::Context;
 use jiff::Timestamp;
 
-use super::super::failure::{Exit, Failure};
+use super::super::failure::{Failure, FailureKind};
 use super::super::place::own_name;
 use super::found::Folder;
 use crate::auth::{Role, Secret, new_line};
@@ -18,7 +18,7 @@ pub const TOKENS: &str = "tokens";
 
 /// A token: the file that holds it, its role, and what stands before its lines of the file of tokens.
 #[derive(Clone, Copy, Debug)]
-struct Kind {
+struct TokenKind {
     file: &'static str,
     role: Role,
     /// `None`: the user that called `apportion up`.
@@ -28,8 +28,9 @@ struct Kind {
 /// The file with the token of the user that called `apportion up`.
 pub const OWN_TOKEN: &str = "own.token";
 
-const OWN: Kind = Kind { file: OWN_TOKEN, role: Role::Operator, name: None };
-const AGENT: Kind = Kind { file: "agent.token", role: Role::Agent, name: Some("up-agent") };
+const OWN: TokenKind = TokenKind { file: OWN_TOKEN, role: Role::Operator, name: None };
+const AGENT: TokenKind =
+    TokenKind { file: "agent.token", role: Role::Agent, name: Some("up-agent") };
 
 /// The token for agents in the join file.
 pub const JOIN_AGENT: &str = "join-agent.token";
@@ -74,9 +75,9 @@ impl Secrets {
     ///
     /// If they cannot be written.
     pub fn renew_join(&self, folder: &Folder, until: Timestamp) -> Result<(), Failure> {
-        let agent = Kind { file: JOIN_AGENT, role: Role::Agent, name: None };
+        let agent = TokenKind { file: JOIN_AGENT, role: Role::Agent, name: None };
         self.replace(folder, agent, JOINING, Some(until))?;
-        let submitter = Kind { file: JOIN_SUBMITTER, role: Role::Submitter, name: None };
+        let submitter = TokenKind { file: JOIN_SUBMITTER, role: Role::Submitter, name: None };
         let name = user_name();
         self.replace(folder, submitter, &name, Some(until))
     }
@@ -92,14 +93,14 @@ impl Secrets {
     fn replace(
         &self,
         folder: &Folder,
-        kind: Kind,
+        kind: TokenKind,
         name: &str,
         until: Option<Timestamp>,
     ) -> Result<(), Failure> {
         let secret = Secret::new()?;
         let nodes = (kind.role == Role::Agent).then_some("*");
         let line = new_line(&secret, name, kind.role, nodes, until)
-            .map_err(|what| Failure::new(Exit::Refused, what))?;
+            .map_err(|what| Failure::new(FailureKind::Refused, what))?;
         let start = format!("{name} {} ", kind.role);
         let before = fs::read_to_string(&self.tokens).unwrap_or_default();
         let kept = before.lines().filter(|line| !line.starts_with(&start));
