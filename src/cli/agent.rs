@@ -1,24 +1,19 @@
 //! The agent, as the shell or systemd starts and stops it.
 
-use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::Args;
-use reqwest::Url;
 use sd_notify::NotifyState;
 use tokio::signal::unix::{SignalKind, signal};
 
-use super::agent_run::{self, AgentRunArgs};
-use super::args::{Logging, Trust, parse_span, parse_url};
+use super::agent_args::AgentArgs;
+use super::agent_run;
 use super::failure::{Failure, FailureKind};
+use super::logging::log_format;
 use super::output::{print, show};
-use super::serve::log_format;
 use super::user_unit;
 use crate::agent::run::Runner;
 use crate::agent::{AgentError, HeartbeatSender, Options, RetryPace};
 use crate::api::wire::Heartbeat;
-use crate::config;
-use crate::model::Mebibytes;
 use crate::telemetry;
 
 /// End of the help of `agent`.
@@ -34,66 +29,6 @@ Examples:
 
 Exit status with --once: 0 heard   1 refused   3 no daemon reached   4 not authorised
 Not beside an agent that runs: the daemon would see two.";
-
-/// Reports this node.
-#[derive(Clone, Debug, Args)]
-pub struct AgentArgs {
-    /// The daemon's address
-    #[arg(
-        long,
-        env = "APPORTION_URL",
-        default_value = "http://127.0.0.1:7070",
-        value_parser = parse_url
-    )]
-    pub url: Url,
-    /// The node's name; without it, the host name up to the first dot
-    #[arg(long, value_name = "NAME", env = "APPORTION_NODE")]
-    pub node: Option<String>,
-    /// Time between reports; the daemon counts by its own interval, which should be no shorter
-    #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = parse_interval)]
-    pub interval: Duration,
-    /// Offer this much memory instead of all there is
-    #[arg(long, value_name = "SIZE", value_parser = parse_size)]
-    pub memory: Option<Mebibytes>,
-    /// Offer so much less, for the system itself
-    #[arg(long, value_name = "SIZE", default_value = "0MB", value_parser = parse_size)]
-    pub reserve: Mebibytes,
-    /// While this file exists, ask for no new work; what is there stays
-    #[arg(long, value_name = "FILE")]
-    pub quiesce_file: Option<PathBuf>,
-    /// Join with the file that `apportion up --listen` wrote: as --run, with its addresses, authority and
-    /// token, and a spool of this node below the folder for state
-    #[arg(long, value_name = "FILE")]
-    pub join: Option<PathBuf>,
-    /// With --join: write a unit for the user's systemd that does the same, tell how it is started, and end
-    #[arg(long, requires = "join", conflicts_with_all = ["once", "check"])]
-    pub install_user_unit: bool,
-    /// The agent's token and the authority it trusts. Every heartbeat reads the token anew.
-    #[command(flatten)]
-    pub trust: Trust,
-    /// Report once and end
-    #[arg(long)]
-    pub once: bool,
-    /// With --once, show what was said in JSON
-    #[arg(long, requires = "once")]
-    pub json: bool,
-    /// Settings of the part that runs work.
-    #[command(flatten)]
-    pub run: AgentRunArgs,
-    /// The log.
-    #[command(flatten)]
-    pub logging: Logging,
-}
-
-fn parse_interval(text: &str) -> Result<Duration, String> {
-    let interval = parse_span(text)?;
-    let allowed = Duration::from_millis(10)..=Duration::from_hours(1);
-    if allowed.contains(&interval) { Ok(interval) } else { Err("10ms to 1h".to_owned()) }
-}
-
-fn parse_size(text: &str) -> Result<Mebibytes, String> {
-    config::size(text)
-}
 
 /// Reports until it is told to stop, or once.
 ///

@@ -4,18 +4,18 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use reqwest::Url;
-use tracing_subscriber::filter::{LevelFilter, Targets};
 
-pub use super::agent::AgentArgs;
+pub use super::agent_args::AgentArgs;
 pub use super::audit::AuditAction;
 pub use super::bench::args::Bench;
 pub use super::config::args::{ConfigAction, SetFlags};
+use super::logging::Logging;
 pub use super::orchestrator::OrchestratorAction;
 pub use super::publication::PublicationAction;
 pub use super::questions::*;
 pub use super::slot::SlotArgs;
 pub use super::token::TokenAction;
+use super::values::{parse_address, parse_job, parse_span};
 use crate::sim::survey::scale::{FEWEST_CYCLES, ScaleSize};
 
 const SIMULATE_EXAMPLES: &str = "Examples:
@@ -199,53 +199,6 @@ pub enum CliCommand {
     Man(Man),
 }
 
-/// The daemon to talk to, and how to show its answer.
-#[derive(Clone, Debug, Args)]
-pub struct Remote {
-    /// The daemon's address; without it, the daemon of `apportion up`
-    #[arg(
-        long,
-        env = "APPORTION_URL",
-        default_value = "http://127.0.0.1:7070",
-        value_parser = parse_url
-    )]
-    pub url: Url,
-    /// Show the answer in JSON, as the API gives it
-    #[arg(long)]
-    pub json: bool,
-    /// The caller's token, and the authority it trusts.
-    #[command(flatten)]
-    pub trust: Trust,
-}
-
-/// The caller's token for the daemon, and the authority that proves the daemon.
-#[derive(Clone, Debug, Default, Args)]
-pub struct Trust {
-    /// The file with our token
-    #[arg(long, value_name = "FILE", env = "APPORTION_TOKEN_FILE")]
-    pub token_file: Option<PathBuf>,
-    /// The certificate of the authority that vouches for the daemon, for https, in PEM
-    #[arg(long, value_name = "FILE", env = "APPORTION_CA")]
-    pub ca: Option<PathBuf>,
-}
-
-pub(super) fn parse_url(text: &str) -> Result<Url, String> {
-    const FORMS: &str =
-        "write HOST:PORT, http://HOST:PORT, https://HOST:PORT or unix:///PATH/TO/SOCKET";
-    let text = match text {
-        path if path.starts_with('/') => format!("unix://{path}"),
-        address if address.contains("://") => address.to_owned(),
-        // A daemon that needs TLS says so in its answer.
-        address => ["http", address].join("://"),
-    };
-    let url: Url = text.parse().map_err(|error| format!("{error}; {FORMS}"))?;
-    match url.scheme() {
-        "http" | "https" if url.has_host() => Ok(url),
-        "unix" if !url.has_host() && url.path().len() > 1 => Ok(url),
-        _ => Err(FORMS.to_owned()),
-    }
-}
-
 /// Runs the daemon.
 #[derive(Debug, Args)]
 pub struct Serve {
@@ -273,29 +226,6 @@ pub struct Serve {
     pub logging: Logging,
 }
 
-/// Log settings of a process that runs on.
-#[derive(Clone, Debug, Args)]
-pub struct Logging {
-    /// The form of the log on standard error
-    #[arg(long, value_enum, default_value_t = LogFormat::Human)]
-    pub log_format: LogFormat,
-    /// The level of the log: error, warn, info, debug or trace, also per module:
-    /// info,apportion=debug
-    #[arg(
-        long,
-        value_name = "LEVELS",
-        env = "APPORTION_LOG",
-        default_value = "info",
-        value_parser = parse_levels
-    )]
-    pub log: String,
-}
-
-/// The configuration decides if other machines may reach the address.
-pub(super) fn parse_address(text: &str) -> Result<SocketAddr, String> {
-    text.parse().map_err(|_| "write an address and a port, 127.0.0.1:7070".to_owned())
-}
-
 /// The demo asks for no token, so it stays on loopback.
 fn parse_loopback(text: &str) -> Result<SocketAddr, String> {
     let address = parse_address(text)?;
@@ -303,17 +233,6 @@ fn parse_loopback(text: &str) -> Result<SocketAddr, String> {
         Ok(address)
     } else {
         Err("the demo is for this machine only; write 127.0.0.1:PORT".to_owned())
-    }
-}
-
-pub(super) fn parse_levels(text: &str) -> Result<String, String> {
-    // `Targets` alone would take a misspelt level for the name of a module, and log nothing else.
-    let is_level = |part: &str| part.contains('=') || part.trim().parse::<LevelFilter>().is_ok();
-    if !text.trim().is_empty() && text.split(',').all(is_level) && text.parse::<Targets>().is_ok() {
-        Ok(text.to_owned())
-    } else {
-        Err("write error, warn, info, debug or trace; or per module, info,apportion=debug"
-            .to_owned())
     }
 }
 
@@ -325,19 +244,6 @@ Examples:
 
 SIGTERM and SIGINT stop it after the running cycle; a second one stops it at once. SIGHUP has it read
 its configuration again; one that is wrong is refused, and the one before stays in effect.";
-
-/// Form of a log.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum LogFormat {
-    /// A line a message, for people.
-    Human,
-    /// An object a line, for programs.
-    Json,
-}
-
-pub(super) fn parse_job(text: &str) -> Result<u64, String> {
-    text.parse().map_err(|_| "a job has a number; `apportion queue` shows it".to_owned())
-}
 
 /// Computes past cycles again.
 #[derive(Debug, Args)]
@@ -402,12 +308,6 @@ const DEMO_EXAMPLES: &str = "\
 Examples:
   apportion demo                                   until Ctrl-C; ask it with the other commands
   apportion demo --once --for 30s --report json    figures for a script; 1 if the audit objects";
-
-pub(super) fn parse_span(text: &str) -> Result<std::time::Duration, String> {
-    let span: jiff::SignedDuration =
-        text.parse().map_err(|_| "write a time such as 30s or 2m".to_owned())?;
-    std::time::Duration::try_from(span).map_err(|_| "time does not run backwards".to_owned())
-}
 
 /// Form of a report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -502,25 +402,6 @@ mod tests {
     }
 
     #[test]
-    fn only_ways_that_there_are_will_do() {
-        for (url, will_do) in [
-            ("http://head:7070", true),
-            ("https://head", true),
-            ("unix:///run/apportion/admin.sock", true),
-            ("unix://admin.sock", false),
-            ("head:7070", true),
-            ("127.0.0.1:7070", true),
-            ("/run/apportion/admin.sock", true),
-            ("http://", false),
-            ("head:port", false),
-            ("ftp://head", false),
-            ("", false),
-        ] {
-            assert_eq!(parse_url(url).is_ok(), will_do, "{url}");
-        }
-    }
-
-    #[test]
     fn the_demo_listens_only_to_its_own_machine() {
         for (address, will_do) in [
             ("127.0.0.1:7070", true),
@@ -529,19 +410,6 @@ mod tests {
             ("127.0.0.1", false),
         ] {
             assert_eq!(parse_loopback(address).is_ok(), will_do, "{address}");
-        }
-    }
-
-    #[test]
-    fn misspelt_levels_are_not_taken_for_modules() {
-        for (levels, will_do) in [
-            ("info", true),
-            ("WARN,apportion::daemon=debug", true),
-            ("loud", false),
-            ("apportion=loud", false),
-            ("", false),
-        ] {
-            assert_eq!(parse_levels(levels).is_ok(), will_do, "{levels}");
         }
     }
 }

@@ -1,8 +1,6 @@
 //! Campaigns: listing, showing, explaining, suspending, resuming, cancelling, submitting again,
 //! adding tasks, waiting.
 
-use std::time::{Duration, Instant};
-
 use clap::{ArgGroup, Args, Subcommand};
 use reqwest::Method;
 use serde_json::json;
@@ -11,23 +9,19 @@ use super::campaign_add::{ADD_EXAMPLES, AddArgs, add};
 use super::campaign_stat::{
     EVENTS_EXAMPLES, EventsArgs, STAT_EXAMPLES, StatArgs, events, stat, stats, time, used,
 };
+use super::campaign_wait::{detail, reasons, wait_for};
 use super::export::{self, EXPORT_EXAMPLES, ExportArgs};
-use super::failure::{Failure, FailureKind};
-use super::output::{complain, print, show};
+use super::failure::Failure;
+use super::one_campaign::OneArgs;
+use super::output::show;
 use super::place::{Orchestrator, OrchestratorArgs};
-use super::progress::{ProgressHistory, ProgressLine};
 use super::table::Column::{Left, Right};
 use super::table::{memory, plain, table};
 use crate::model::counted;
 use crate::orchestrator::wire::{
-    CampaignDetail, CampaignPage, CampaignStats, CampaignSummary, CampaignWhy, Resubmit,
-    Resubmitted, TaskInfo, TaskList,
+    CampaignDetail, CampaignPage, CampaignStats, CampaignSummary, Resubmit, Resubmitted, TaskInfo,
+    TaskList,
 };
-
-/// Time between two requests about a campaign that the command waits for.
-const LOOK: Duration = Duration::from_millis(300);
-/// Time with few slots after which the command asks for a hint.
-const PATIENCE: Duration = Duration::from_secs(3);
 
 const LIST_EXAMPLES: &str = "\
 Examples:
@@ -123,17 +117,6 @@ pub struct ListArgs {
     /// Longest list of campaigns
     #[arg(long, default_value_t = 100)]
     pub limit: u32,
-    /// The orchestrator.
-    #[command(flatten)]
-    pub place: OrchestratorArgs,
-}
-
-/// Name of one campaign, and the place of the orchestrator.
-#[derive(Debug, Args)]
-pub struct OneArgs {
-    /// The campaign's number, or `last`
-    #[arg(value_name = "CAMPAIGN")]
-    pub campaign: String,
     /// The orchestrator.
     #[command(flatten)]
     pub place: OrchestratorArgs,
@@ -241,14 +224,6 @@ async fn open(args: &OneArgs) -> Result<(Orchestrator, u64), Failure> {
     Ok((orchestrator, id))
 }
 
-/// A campaign in full.
-pub(super) async fn detail(
-    orchestrator: &Orchestrator,
-    id: u64,
-) -> Result<CampaignDetail, Failure> {
-    orchestrator.get(&["v1", "campaigns", &id.to_string()], &[]).await
-}
-
 async fn list(args: &ListArgs) -> Result<(), Failure> {
     let limit = args.limit.to_string();
     let mut query = vec![("limit", limit.as_str())];
@@ -344,11 +319,6 @@ async fn why(args: &OneArgs) -> Result<(), Failure> {
     })?)
 }
 
-/// Returns the orchestrator's explanation of a campaign's number of slots.
-pub(super) async fn reasons(orchestrator: &Orchestrator, id: u64) -> Result<CampaignWhy, Failure> {
-    orchestrator.get(&["v1", "campaigns", &id.to_string(), "why"], &[]).await
-}
-
 async fn tasks(args: &TasksArgs) -> Result<(), Failure> {
     let (orchestrator, id) = open(&args.one).await?;
     let (id, after, limit) = (id.to_string(), args.after.to_string(), args.limit.to_string());
@@ -390,74 +360,4 @@ async fn resubmit(args: &ResubmitArgs) -> Result<(), Failure> {
         format!("campaign {id}: {} queued again", counted(answer.tasks, "task"))
     };
     Ok(show(&answer, args.one.place.json, say)?)
-}
-
-/// Waits until a campaign is final, and ends as its tasks did. An orchestrator that restarts is waited
-/// for.
-pub(super) async fn wait_for(
-    orchestrator: &Orchestrator,
-    id: u64,
-    has_progress: bool,
-) -> Result<(), Failure> {
-    let line = has_progress.then(ProgressLine::new);
-    let (mut course, mut hints) = (ProgressHistory::default(), Hints::default());
-    let summary = loop {
-        match detail(orchestrator, id).await {
-            Ok(detail) => {
-                let one = detail.campaign;
-                if let Some(line) = &line {
-                    line.show(&course.line(&one, Instant::now()));
-                }
-                if ["done", "failed", "cancelled"].contains(&one.state.as_str()) {
-                    break one;
-                }
-                hints.tell(orchestrator, &one).await;
-            }
-            Err(failure) if failure.exit == FailureKind::Unreachable => {}
-            Err(failure) => return Err(failure),
-        }
-        tokio::time::sleep(LOOK).await;
-    };
-    if let Some(line) = line {
-        line.leave();
-    }
-    match summary.state.as_str() {
-        "done" => Ok(()),
-        "cancelled" => {
-            print(&format!("campaign {id} was cancelled: {} done", summary.done))?;
-            Err(Failure::silent(FailureKind::Conflict))
-        }
-        _ => {
-            let failed = counted(summary.failed, "task");
-            print(&format!(
-                "campaign {id}: {failed} failed; `apportion campaign tasks {id} --failed`"
-            ))?;
-            Err(Failure::silent(FailureKind::Refused))
-        }
-    }
-}
-
-/// Says once what can be done for a campaign that has few slots.
-#[derive(Debug, Default)]
-struct Hints {
-    asked: Option<Instant>,
-    is_said: bool,
-}
-
-impl Hints {
-    async fn tell(&mut self, orchestrator: &Orchestrator, one: &CampaignSummary) {
-        let is_slow = 0 < one.queued && one.running <= 1;
-        let is_due = *self.asked.get_or_insert_with(Instant::now) + PATIENCE <= Instant::now();
-        if self.is_said || !is_slow || !is_due {
-            return;
-        }
-        self.asked = Some(Instant::now());
-        // Not worth a failure: the campaign goes on without a hint.
-        if let Ok(why) = reasons(orchestrator, one.id).await
-            && let Some(hint) = why.hints.first()
-        {
-            complain(&format!("hint: {}", plain(hint)));
-            self.is_said = true;
-        }
-    }
 }

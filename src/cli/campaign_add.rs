@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use clap::Args;
 use serde_json::{Value, json};
 
-use super::campaign::OneArgs;
 use super::failure::Failure;
+use super::one_campaign::OneArgs;
 use super::output::show;
 use super::submit::{key, read_list};
 use crate::model::counted;

@@ -3,13 +3,14 @@
 use serde::Serialize;
 
 use super::accounts::{HEADINGS, MemoryAccount};
-use super::answer::{ShownAnswer, TextStyle, answer};
+use super::answer::{ShownAnswer, answer};
 use super::args::ClassAction;
 use super::client::DaemonClient;
 use super::failure::{Failure, FailureKind};
 use super::questions;
 use super::table::Column::{Left, Right};
 use super::table::{fitted, headed, memory, plain};
+use super::text::TextStyle;
 use crate::api::wire::{ClassInfo, ClassList, ClassLoad, Load};
 use crate::model::nearest;
 

@@ -10,10 +10,10 @@ use reqwest::{Method, Response, StatusCode, Url};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use super::args::Remote;
 use super::failure::{Failure, FailureKind};
+use super::remote::Remote;
 use super::table::plain;
-use super::up;
+use super::up::with_own;
 use crate::api::wire::{JobPage, Problem};
 use crate::client::{NoAnswer, Transport, token_for};
 
@@ -47,7 +47,7 @@ impl DaemonClient {
     /// If this process cannot be a client at all, or not in this way.
     pub fn new(remote: &Remote) -> Result<DaemonClient, Failure> {
         let Remote { url, trust, .. } = remote;
-        let trust = up::with_own(trust, url);
+        let trust = with_own(trust, url);
         let transport = Transport::new(url, trust.ca.as_deref(), ANSWER_TIMEOUT)?;
         let token = trust.token_file.as_deref().map(|file| token_for(url, file)).transpose()?;
         Ok(DaemonClient { shown: url.clone(), transport, token })

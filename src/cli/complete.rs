@@ -10,9 +10,10 @@ use clap_complete::engine::{ArgValueCandidates, CompletionCandidate};
 use clap_complete::env::Shells;
 use tokio::runtime::Builder;
 
-use super::args::{Cli, CliCommand as Act, Remote};
+use super::args::{Cli, CliCommand as Act};
 use super::client::DaemonClient;
 use super::failure::Failure;
+use super::remote::Remote;
 use super::up;
 use crate::api::wire::{ClassList, Load, NodeList, UserList};
 

@@ -2,7 +2,7 @@
 
 use clap::{Args, ValueEnum};
 
-use super::args::Remote;
+use super::remote::Remote;
 
 pub(super) const EVENTS_EXAMPLES: &str = "\
 Examples:

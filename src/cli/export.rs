@@ -2,8 +2,8 @@
 
 use clap::{Args, ValueEnum};
 
-use super::campaign::OneArgs;
 use super::failure::Failure;
+use super::one_campaign::OneArgs;
 use super::output::{OutputReader, say};
 use crate::orchestrator::wire::{AttemptInfo, Reason, TaskInfo, TaskList};
 

@@ -3,87 +3,14 @@
 
 use std::cmp::Ordering;
 
-use clap::builder::PossibleValuesParser;
-use clap::{Args, ValueEnum};
-
 use super::client::DaemonClient;
 use super::failure::{Failure, FailureKind};
+use super::filter_args::{JobFilter, JobOrder, NodeOrder};
 use super::node_names;
-use super::place::own_name;
-use super::reasons::CODES;
 use super::table::plain;
+use super::user_name::own_name;
 use crate::api::wire::{ClassList, JobInfo, JobPage, NodeInfo, NodeList, UserList};
 use crate::model::nearest;
-
-/// Choice of jobs, and their order.
-#[derive(Clone, Debug, Default, Args)]
-#[command(next_help_heading = "Which jobs")]
-pub struct JobFilter {
-    /// Only this user's
-    #[arg(long, short)]
-    pub user: Option<String>,
-    /// Only your own
-    #[arg(long, visible_alias = "mine", conflicts_with = "user")]
-    pub me: bool,
-    /// Only in this class
-    #[arg(long, short)]
-    pub class: Option<String>,
-    /// Only what has less than it wants
-    #[arg(long, short)]
-    pub waiting: bool,
-    /// Only in these states, such as running,waiting
-    #[arg(long, short = 't', value_delimiter = ',', ignore_case = true,
-        value_parser = PossibleValuesParser::new(JobInfo::STATES))]
-    pub state: Vec<String>,
-    /// Only what waits for these reasons
-    #[arg(long, value_delimiter = ',', hide_possible_values = true,
-        value_parser = PossibleValuesParser::new(CODES))]
-    pub reason: Vec<String>,
-    /// Only of these kinds
-    #[arg(long, value_delimiter = ',', value_parser = PossibleValuesParser::new(KINDS))]
-    pub kind: Vec<String>,
-    /// Only with a process on these nodes: names, host lists or patterns
-    #[arg(long, value_name = "HOSTLIST")]
-    pub node: Vec<String>,
-    /// Only these
-    #[arg(long, short, value_name = "JOB", value_delimiter = ',')]
-    pub job: Vec<u64>,
-    /// Names ascend, the largest figures come first; without it the oldest job does
-    #[arg(long, value_enum, value_name = "BY")]
-    pub sort: Option<JobOrder>,
-    /// The other way round
-    #[arg(long, short)]
-    pub reverse: bool,
-    /// At most so many
-    #[arg(long, short = 'n', value_name = "N")]
-    pub limit: Option<usize>,
-}
-
-/// Every word of a job's kind.
-const KINDS: [&str; 4] = ["job", "service", "process", "reservation"];
-
-/// Sort key of jobs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum JobOrder {
-    /// The time since it was submitted.
-    Age,
-    /// Number.
-    Job,
-    /// User.
-    User,
-    /// Class.
-    Class,
-    /// Memory of a process.
-    Memory,
-    /// The processes that it could use.
-    Wants,
-    /// The processes that it holds.
-    Holds,
-    /// State.
-    State,
-    /// Reason of the wait.
-    Reason,
-}
 
 impl JobFilter {
     /// True if the filter selects a part of all jobs.
@@ -195,23 +122,6 @@ fn unknown(what: &str, name: &str, why: &str, known: &[&str], command: &str) -> 
     let hint = hint.map(|near| format!(", did you mean `{}`?", plain(near))).unwrap_or_default();
     let message = format!("{what} `{}`{why}{hint}; `{command}` lists those there are", plain(name));
     Failure::new(FailureKind::NotFound, message)
-}
-
-/// Sort key of nodes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum NodeOrder {
-    /// Name.
-    Node,
-    /// Nodepool.
-    Pool,
-    /// State.
-    State,
-    /// Memory.
-    Memory,
-    /// Memory free of shares.
-    Free,
-    /// Memory in shares.
-    Used,
 }
 
 /// Sorts `nodes`: names ascend, the largest figures come first.

@@ -1,11 +1,12 @@
 //! Details of a job: its request, its demand and holdings, and every share.
 
-use super::answer::{Several, ShownAnswer, TextStyle, answer};
+use super::answer::{Several, ShownAnswer, answer};
 use super::args::{JobAction, JobShow};
 use super::failure::Failure;
-use super::nodes::share_state;
+use super::node_words::share_state;
 use super::table::Column::{Left, Right};
 use super::table::{headed, memory, plain};
+use super::text::TextStyle;
 use super::{queue, why};
 use crate::api::wire::{JobInfo, RemovalReason};
 use crate::model::{counted, span};

@@ -1,11 +1,12 @@
 //! Demand against supply: classes and their users, nodepools by size, and what is missing.
 
 use super::accounts::{HEADINGS, MemoryAccount};
-use super::answer::{ShownAnswer, TextStyle, answer};
+use super::answer::{ShownAnswer, answer};
 use super::args::LoadArgs as Args;
 use super::failure::Failure;
 use super::table::Column::{Left, Right};
 use super::table::{fitted, headed, memory};
+use super::text::TextStyle;
 use crate::api::wire::{Account, ClassLoad, Load, PoolLoad, SizeLoad, Unmet};
 
 /// Shows it.

@@ -4,10 +4,11 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use super::answer::{ShownAnswer, TextStyle};
-use super::nodes::states;
+use super::answer::ShownAnswer;
+use super::node_words::states;
 use super::table::Column::{Left, Right};
 use super::table::{fitted, memory};
+use super::text::TextStyle;
 use crate::api::wire::NodeList;
 use crate::model::fold_hostlist;
 

@@ -4,8 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use super::answer::{ShownAnswer, TextStyle, answer};
-use super::args::{Format, NodeAction, NodeShow, Remote, StateFilter, VaryOffArgs, VaryOnArgs};
+use super::answer::{ShownAnswer, answer};
 use super::client::DaemonClient;
 use super::consent;
 use super::failure::Failure;
@@ -13,17 +12,18 @@ use super::filters;
 use super::node_acts;
 use super::node_counts::NodeGroups;
 use super::node_names::{self, among, selected};
+use super::node_words::{JOBS_SHOWN, names, notes, render_impact, share_state, states};
 use super::output::show;
 use super::place::OrchestratorArgs;
 use super::questions;
+use super::questions::{Format, NodeAction, NodeShow, StateFilter, VaryOffArgs, VaryOnArgs};
+use super::remote::Remote;
 use super::table::Column::{Left, Right};
 use super::table::{fitted, headed, memory, plain};
-use crate::api::wire::{self, NodeInfo, NodeList, ShareState, VaryAnswer};
-use crate::model::{counted, fold_hostlist, span};
+use super::text::TextStyle;
+use crate::api::wire::{self, NodeInfo, NodeList, VaryAnswer};
+use crate::model::{counted, fold_hostlist};
 use crate::orchestrator::wire::Grid;
-
-/// Named jobs of a node; the text counts the rest.
-const JOBS_SHOWN: usize = 6;
 
 /// Does what was asked.
 ///
@@ -222,13 +222,6 @@ fn card(node: &NodeInfo, look: TextStyle) -> String {
     lines.join("\n")
 }
 
-pub(super) fn share_state(state: ShareState) -> &'static str {
-    match state {
-        ShareState::Held => "held",
-        ShareState::Leaving => "leaving",
-    }
-}
-
 async fn vary_off(args: &VaryOffArgs) -> Result<(), Failure> {
     let client = DaemonClient::new(&args.remote)?;
     let nodes = node_names::spelled_out(&client, &args.nodes).await?;
@@ -326,10 +319,6 @@ fn render_wide(
     headed(columns, rows, look)
 }
 
-pub(super) fn states(node: &NodeInfo) -> String {
-    node.states.iter().map(|state| state.word()).collect::<Vec<_>>().join(",")
-}
-
 /// Nodes with the same row, together, where the first of them is.
 fn folded(nodes: &[NodeInfo]) -> Vec<(Vec<&str>, [String; 7])> {
     let mut places = BTreeMap::new();
@@ -368,13 +357,6 @@ fn work(node: &NodeInfo) -> String {
     shown.chain(more).collect::<Vec<_>>().join(" ")
 }
 
-pub(super) fn notes(node: &NodeInfo) -> String {
-    let missed = u64::from(node.missed_heartbeats);
-    let missed = (0 < missed).then(|| format!("missed {}", counted(missed, "heartbeat")));
-    let reason = node.vary_off_reason.as_ref().map(|reason| format!("off: {reason}"));
-    reason.into_iter().chain(missed).chain(node.notes.clone()).collect::<Vec<_>>().join("; ")
-}
-
 fn render_answer(answer: &VaryAnswer, way: VaryWay) -> String {
     let mut lines = Vec::new();
     let word = match way {
@@ -393,43 +375,6 @@ fn render_answer(answer: &VaryAnswer, way: VaryWay) -> String {
     }
     lines.extend(answer.notes.iter().map(|note| format!("note: {}", plain(note))));
     lines.join("\n")
-}
-
-pub(super) fn render_impact(answer: &VaryAnswer) -> Vec<String> {
-    let impact = &answer.impact;
-    let mut lines = Vec::new();
-    let would = if answer.dry_run { "would be " } else { "" };
-    if 0 < impact.shares_evicted {
-        let count = u64::try_from(impact.jobs.len()).unwrap_or(u64::MAX);
-        let jobs: Vec<String> = impact.jobs.iter().take(JOBS_SHOWN).map(u64::to_string).collect();
-        let more = if JOBS_SHOWN < impact.jobs.len() { ", …" } else { "" };
-        lines.push(format!(
-            "{} of {} {would}evicted ({}{more}){}",
-            counted(impact.shares_evicted, "share"),
-            counted(count, "job"),
-            jobs.join(", "),
-            work_lost(impact.work_lost_ms),
-        ));
-    } else if !answer.changed.is_empty() {
-        lines.push(format!("no work {would}evicted"));
-    }
-    if 0 < impact.kept {
-        let stays = if impact.kept == 1 { "stays" } else { "stay" };
-        lines.push(format!("{} {stays} until done", counted(impact.kept, "share")));
-    }
-    lines
-}
-
-/// Returns the lost work of evictions, for a preview.
-pub(super) fn work_lost(ms: u64) -> String {
-    match ms {
-        0 => String::new(),
-        ms => format!("; {} of work lost", span(ms)),
-    }
-}
-
-pub(super) fn names(nodes: &[String]) -> String {
-    plain(&fold_hostlist(nodes.iter().map(String::as_str)))
 }
 
 #[cfg(test)]

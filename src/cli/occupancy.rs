@@ -4,14 +4,15 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use super::answer::{ShownAnswer, TextStyle, answer};
+use super::answer::{ShownAnswer, answer};
 use super::args::OccupancyArgs as Args;
 use super::client::DaemonClient;
 use super::failure::Failure;
 use super::node_names::selected;
-use super::nodes::{share_state, states};
+use super::node_words::{share_state, states};
 use super::table::Column::{Left, Right};
 use super::table::{fitted, headed, memory};
+use super::text::TextStyle;
 use crate::api::wire::{ClassList, JobInfo, NodeInfo, NodeList, NodeState, Policy, WorkKind};
 use crate::model::span;
 

@@ -11,12 +11,13 @@ use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 
 use super::adopt::{self, ADOPT_EXAMPLES, AdoptArgs};
-use super::args::{Logging, Remote, Trust, parse_address, parse_span, parse_url};
 use super::client::DaemonClient;
 use super::failure::{Failure, FailureKind};
+use super::logging::{Logging, log_format};
 use super::output::{complain, show};
-use super::serve::log_format;
+use super::remote::{Remote, Trust};
 use super::table::plain;
+use super::values::{parse_address, parse_span, parse_url};
 use crate::api::wire::{HandOver, Orchestrators};
 use crate::config::{Access, CampaignRetention};
 use crate::orchestrator::rm::RmOptions;

@@ -8,10 +8,12 @@ use reqwest::{Method, Response, Url};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use super::args::{Remote, Trust, parse_url};
 use super::client::DaemonClient;
 use super::failure::{Failure, FailureKind};
-use super::up;
+use super::remote::{Remote, Trust};
+use super::up::{orchestrator_beside, with_own};
+use super::user_name::own_name;
+use super::values::parse_url;
 use crate::client::{NoAnswer, Transport, token_for};
 use crate::orchestrator::wire::{CampaignPage, TaskInfo};
 
@@ -59,7 +61,7 @@ impl OrchestratorArgs {
     pub fn open(&self) -> Result<Orchestrator, Failure> {
         let url = self.found();
         let client = DaemonClient::new(&self.remote(&url))?;
-        let trust = up::with_own(&self.trust, &url);
+        let trust = with_own(&self.trust, &url);
         let transport = Transport::new(&url, trust.ca.as_deref(), STREAM)?;
         let token = trust.token_file.as_deref();
         let token = token.map(|file| token_for(&url, file)).transpose()?;
@@ -83,13 +85,13 @@ impl OrchestratorArgs {
 
     /// True if the caller named an orchestrator, or it runs beside the daemon of `apportion up`.
     pub fn knows_orchestrator(&self) -> bool {
-        self.orchestrator.is_some() || up::orchestrator_beside(&self.url).is_some()
+        self.orchestrator.is_some() || orchestrator_beside(&self.url).is_some()
     }
 
     /// Returns the address of the orchestrator.
     fn found(&self) -> Url {
         let named = self.orchestrator.clone();
-        named.or_else(|| up::orchestrator_beside(&self.url)).unwrap_or_else(|| self.url.clone())
+        named.or_else(|| orchestrator_beside(&self.url)).unwrap_or_else(|| self.url.clone())
     }
 
     fn remote(&self, url: &Url) -> Remote {
@@ -260,10 +262,4 @@ impl Orchestrator {
         let (campaign, task) = (campaign.to_string(), task.to_string());
         self.get(&["v1", "campaigns", &campaign, "tasks", &task], &[]).await
     }
-}
-
-/// The name of the user that runs this command.
-pub fn own_name() -> Option<String> {
-    let user = nix::unistd::User::from_uid(nix::unistd::Uid::current());
-    user.ok().flatten().map(|user| user.name)
 }

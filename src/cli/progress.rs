@@ -40,7 +40,7 @@ impl ProgressLine {
 
     /// Shows `text` instead of what it showed.
     pub fn show(&self, text: &str) {
-        let shown = super::answer::shortened(&plain(text), width());
+        let shown = super::text::shortened(&plain(text), width());
         if self.0.message() != shown {
             self.0.set_message(shown);
             self.0.tick();

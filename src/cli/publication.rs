@@ -2,10 +2,10 @@
 
 use clap::{Args, Subcommand};
 
-use super::args::Remote;
 use super::client::DaemonClient;
 use super::failure::Failure;
 use super::output::show;
+use super::remote::Remote;
 use crate::api::wire::{PublicationReset, PublicationResetAnswer};
 
 /// An action on publications.

@@ -4,12 +4,13 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum};
 
-use super::args::{Remote, parse_job};
 pub(super) use super::event_args::EVENTS_EXAMPLES;
 pub use super::event_args::{EventFormat, EventKind, Events, Since};
-pub use super::filters::{JobFilter, JobOrder, NodeOrder};
-use super::node_acts::{FORGET_EXAMPLES, LOST_EXAMPLES, VARY_OFF_EXAMPLES, VARY_ON_EXAMPLES};
-pub use super::node_acts::{NodesGoneArgs, NodesLost, VaryOffArgs, VaryOnArgs};
+pub use super::filter_args::{JobFilter, JobOrder, NodeOrder};
+use super::node_act_args::{FORGET_EXAMPLES, LOST_EXAMPLES, VARY_OFF_EXAMPLES, VARY_ON_EXAMPLES};
+pub use super::node_act_args::{NodesGoneArgs, NodesLost, VaryOffArgs, VaryOnArgs};
+use super::remote::Remote;
+use super::values::parse_job;
 
 /// A question to the daemon, and how to show its answer.
 #[derive(Clone, Debug, Args)]

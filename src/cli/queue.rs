@@ -4,13 +4,14 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde::Serialize;
 
-use super::answer::{ShownAnswer, TextStyle, answer};
+use super::answer::{ShownAnswer, answer};
 use super::args::{JobFilter, QueueArgs};
 use super::client::DaemonClient;
 use super::failure::Failure;
 use super::reasons::Summary;
 use super::table::Column::{Left, Right};
 use super::table::{fitted, headed, memory};
+use super::text::TextStyle;
 use crate::api::wire::{JobInfo, JobPage};
 use crate::model::span;
 

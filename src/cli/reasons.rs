@@ -4,37 +4,12 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use super::answer::{ShownAnswer, TextStyle};
+use super::answer::ShownAnswer;
 use super::table::Column::{Left, Right};
 use super::table::{fitted, memory};
+use super::text::TextStyle;
 use crate::api::wire::{JobInfo, JobPage};
 use crate::model::span;
-
-/// Every code of a reason: of jobs that wait, and of jobs that are refused.
-pub(super) const CODES: [&str; 22] = [
-    "completing",
-    "doubling",
-    "fair_share_used",
-    "fragmented",
-    "frozen",
-    "impossible",
-    "initialization_cap",
-    "maximum",
-    "memory_out_of_range",
-    "next_cycle",
-    "no_machine_up",
-    "nothing_left",
-    "over_allotment",
-    "prediction",
-    "preemptable_class",
-    "quiet_stop",
-    "spent",
-    "too_dear",
-    "too_late",
-    "unknown_class",
-    "user_not_allowed",
-    "waiting_for_exits",
-];
 
 /// Waiting jobs by reason, the reason with most processes first.
 #[derive(Debug, Serialize)]

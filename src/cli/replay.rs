@@ -5,10 +5,10 @@ use std::path::Path;
 use anyhow::Context;
 use serde::Serialize;
 
-use super::answer::TextStyle;
 use super::args::ReplayArgs as Args;
 use super::failure::{Failure, FailureKind};
 use super::output::show;
+use super::text::TextStyle;
 use super::why;
 use crate::api::{self, wire};
 use crate::journal::{Digest, Excerpt, Replay, Trouble};

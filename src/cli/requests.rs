@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use serde::Serialize;
 
-use super::answer::TextStyle;
-use super::diag::millis;
+use super::figures::millis;
 use super::table::Column::{Left, Right};
 use super::table::headed;
+use super::text::TextStyle;
 use crate::api::wire::{ClientCounts, ClientList};
 
 /// Routes, and also clients, in the short form: enough to see the busiest.

@@ -8,7 +8,7 @@ use clap::Args;
 use serde_json::{Map, Value, json};
 use tokio::time::Instant;
 
-use super::campaign::{detail, reasons};
+use super::campaign_wait::{detail, reasons};
 use super::failure::{Failure, FailureKind};
 use super::output::complain;
 use super::place::{Orchestrator, OrchestratorArgs};

@@ -12,9 +12,10 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
-use super::args::{LogFormat, Serve};
+use super::args::Serve;
 use super::cohost;
 use super::failure::{Failure, FailureKind};
+use super::logging::log_format;
 use super::output::complain;
 use super::settings::{load, locate};
 use crate::config::{Config, Flag, Sources};
@@ -183,13 +184,5 @@ impl ServeSignals {
                 _ = self.hangup.recv() => self.reread.notify_one(),
             }
         }
-    }
-}
-
-/// The same, as what writes the log knows it.
-pub(super) fn log_format(format: LogFormat) -> telemetry::LogLineFormat {
-    match format {
-        LogFormat::Human => telemetry::LogLineFormat::Human,
-        LogFormat::Json => telemetry::LogLineFormat::Json,
     }
 }

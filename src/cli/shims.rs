@@ -8,13 +8,15 @@ use std::path::Path;
 
 use clap::{Parser, Subcommand};
 
-use super::answer::{ShownAnswer, TextStyle};
-use super::args::{Remote, ShimVary};
+use super::answer::ShownAnswer;
 use super::client::DaemonClient;
 use super::failure::{Failure, FailureKind};
 use super::occupancy;
 use super::output::print;
+use super::questions::ShimVary;
+use super::remote::Remote;
 use super::table::plain;
+use super::text::TextStyle;
 use crate::api::wire::{self, ConfigPlan, ConfigRequest, Load, NodeList, VaryAnswer};
 use crate::model::{counted, expand_hostlist};
 

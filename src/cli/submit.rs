@@ -7,11 +7,12 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use serde_json::{Map, Value};
 
-use super::campaign;
+use super::campaign_wait;
 use super::failure::{Failure, FailureKind};
 use super::output::{complain, print, show};
-use super::place::{Orchestrator, OrchestratorArgs, own_name};
+use super::place::{Orchestrator, OrchestratorArgs};
 use super::table::plain;
+use super::user_name::own_name;
 use crate::model::counted;
 use crate::orchestrator::spec::{
     CampaignSpec, EnvironmentChoice, MAX_STDIN, Params, SpecProblem, line_of, select,
@@ -175,7 +176,7 @@ pub async fn run(args: &SubmitArgs) -> Result<(), Failure> {
     };
     show(&submitted, args.place.json, say)?;
     if args.wait {
-        return campaign::wait_for(&orchestrator, submitted.id, args.progress).await;
+        return campaign_wait::wait_for(&orchestrator, submitted.id, args.progress).await;
     }
     Ok(())
 }

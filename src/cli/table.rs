@@ -2,7 +2,7 @@
 
 use comfy_table::{Cell, CellAlignment, Color, Table, presets::NOTHING};
 
-use super::answer::{TextStyle, shortened};
+use super::text::{TextStyle, shortened};
 use crate::model::{is_hidden, memory_text};
 
 /// The blanks between two columns.

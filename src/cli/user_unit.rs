@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 
-use super::agent::AgentArgs;
+use super::agent_args::AgentArgs;
 use super::failure::{Failure, FailureKind};
 use super::output::print;
 use super::up::Join;

@@ -4,12 +4,13 @@
 use std::collections::BTreeMap;
 
 use super::accounts::{HEADINGS, MemoryAccount};
-use super::answer::{ShownAnswer, TextStyle, answer};
+use super::answer::{ShownAnswer, answer};
 use super::args::WhyArgs as Args;
 use super::client::DaemonClient;
 use super::failure::Failure;
 use super::table::Column::{Left, Right};
 use super::table::{headed, memory, plain};
+use super::text::TextStyle;
 use super::why_choice::each;
 use crate::api::wire::{
     Account, BoundBy, Holder, JobSums, NodeTally, NodeVerdict, Policy, PreemptionInfo, Unblock,

@@ -5,12 +5,13 @@ use std::cmp::Reverse;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use super::answer::{Several, ShownAnswer, TextStyle};
+use super::answer::{Several, ShownAnswer};
 use super::args::WhyArgs as Args;
 use super::client::DaemonClient;
 use super::failure::Failure;
-use super::place::own_name;
 use super::table::plain;
+use super::text::TextStyle;
+use super::user_name::own_name;
 use crate::api::wire::JobInfo;
 
 /// Returns the explanation of each named job; of the most interesting job if none is named.

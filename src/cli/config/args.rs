@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 
-use super::super::args::Remote;
+use super::super::remote::Remote;
 use crate::config::Flag;
 
 /// An action on a configuration.

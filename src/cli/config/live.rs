@@ -8,7 +8,7 @@ use anyhow::Context;
 use super::super::client::DaemonClient;
 use super::super::consent;
 use super::super::failure::{Failure, FailureKind};
-use super::super::nodes::work_lost;
+use super::super::node_words::work_lost;
 use super::super::output::show;
 use super::super::settings::shown;
 use super::super::table::Column::{Left, Right};

@@ -1,15 +1,13 @@
 //! Screen of `top` as lines of painted text. The text follows from the picture and the view alone.
 
-use crossterm::event::KeyCode;
-
-use super::PANES;
 use super::picture::Picture;
+use super::stand::{PANES, Pane, Stand};
 use crate::api::wire::{Account, NodeState, Policy, UserClass, UserInfo};
-use crate::cli::answer::shortened;
-use crate::cli::diag::{millis, percent};
 use crate::cli::events;
-use crate::cli::nodes::{notes, states};
+use crate::cli::figures::{millis, percent};
+use crate::cli::node_words::{notes, states};
 use crate::cli::table::{memory, plain};
+use crate::cli::text::shortened;
 use crate::model::{counted, floor_div, span};
 
 /// A line: pieces of text, each with its paint.
@@ -25,68 +23,6 @@ pub(super) enum Ink {
     Good,
     Bad,
     Notable,
-}
-
-/// A pane of the screen.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) enum Pane {
-    #[default]
-    Overview,
-    Users,
-    Queue,
-    Nodes,
-}
-
-/// Place of the reader: pane, scroll position and filter.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Stand {
-    pub pane: Pane,
-    /// Lines of the pane above the first shown line.
-    pub scroll: usize,
-    /// Shown lines of the pane, as of the last frame.
-    page: usize,
-    /// True if the queue shows waiting jobs only.
-    pub waiting_only: bool,
-}
-
-impl Stand {
-    /// Goes where `key` says.
-    #[expect(clippy::wildcard_enum_match_arm, reason = "all other keys mean nothing")]
-    pub fn take(&mut self, key: KeyCode) {
-        let places = PANES.iter().map(|(_, pane, _)| *pane).collect::<Vec<_>>();
-        let at = places.iter().position(|pane| *pane == self.pane).unwrap_or(0);
-        let to = |pane: Pane| Stand { pane, scroll: 0, ..self.clone() };
-        *self = match key {
-            KeyCode::Tab | KeyCode::Right => to(places[(at + 1) % places.len()]),
-            KeyCode::BackTab | KeyCode::Left => to(places[(at + places.len() - 1) % places.len()]),
-            KeyCode::Down | KeyCode::Char('j') => self.scrolled(1, true),
-            KeyCode::Up | KeyCode::Char('k') => self.scrolled(1, false),
-            KeyCode::PageDown | KeyCode::Char(' ') => self.scrolled(self.page, true),
-            KeyCode::PageUp => self.scrolled(self.page, false),
-            KeyCode::Home => Stand { scroll: 0, ..self.clone() },
-            KeyCode::End => Stand { scroll: usize::MAX, ..self.clone() },
-            KeyCode::Char('w') => Stand {
-                pane: Pane::Queue,
-                scroll: 0,
-                waiting_only: !self.waiting_only,
-                page: self.page,
-            },
-            KeyCode::Char(typed) => match PANES.iter().find(|(digit, _, _)| *digit == typed) {
-                Some((_, pane, _)) => to(*pane),
-                None => return,
-            },
-            _ => return,
-        };
-    }
-
-    fn scrolled(&self, lines: usize, is_down: bool) -> Stand {
-        let scroll = if is_down {
-            self.scroll.saturating_add(lines)
-        } else {
-            self.scroll.saturating_sub(lines)
-        };
-        Stand { scroll, ..self.clone() }
-    }
 }
 
 /// The screenful for a terminal of `width` by `height`.

@@ -6,6 +6,7 @@
 mod frame;
 mod picture;
 mod screen;
+mod stand;
 #[cfg(test)]
 mod tests;
 
@@ -18,9 +19,10 @@ use tokio::sync::mpsc;
 use super::args::Top as Args;
 use super::client::DaemonClient;
 use super::failure::{Failure, FailureKind};
-use frame::{Pane, Stand, frame};
+use frame::frame;
 use picture::Picture;
 use screen::Screen;
+use stand::Stand;
 
 /// Shortest time between two pictures: readers are no faster.
 const PAUSE: Duration = Duration::from_secs(1);
@@ -106,11 +108,3 @@ fn pictures(args: &Args) -> Result<(tokio::sync::watch::Sender<Stand>, Pictures)
     });
     Ok((asked, receiver))
 }
-
-/// Keys of the panes, in the order of the panes.
-const PANES: [(char, Pane, &str); 4] = [
-    ('1', Pane::Overview, "overview"),
-    ('2', Pane::Users, "users"),
-    ('3', Pane::Queue, "queue"),
-    ('4', Pane::Nodes, "nodes"),
-];

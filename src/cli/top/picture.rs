@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use super::frame::Stand;
+use super::stand::Stand;
 use crate::api::wire::{Event, EventPage, JobPage, Load, NodeList, Status, UserList};
 use crate::cli::client::DaemonClient;
 use crate::cli::failure::Failure;

@@ -3,8 +3,9 @@
 use insta::assert_snapshot;
 use serde_json::json;
 
-use super::frame::{PaintedLine, Stand, frame};
+use super::frame::{PaintedLine, frame};
 use super::picture::Picture;
+use super::stand::Stand;
 use crate::api::wire::{
     Account, ClassLoad, Load, NodeInfo, NodeList, NodeState, Policy, Status, UserClass, UserInfo,
     UserList, UserLoad,

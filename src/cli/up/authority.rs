@@ -11,8 +11,7 @@ use rcgen::{
 };
 
 use super::super::failure::Failure;
-use super::found::Folder;
-use super::secrets::write_private;
+use super::folder::{Folder, write_private};
 
 /// The key of the authority.
 const KEY: &str = "authority.key";

@@ -9,7 +9,7 @@ use anyhow::Context;
 
 use super::super::failure::{Failure, FailureKind};
 use super::super::output::print;
-use super::found::Folder;
+use super::folder::Folder;
 
 /// Starts `apportion up` with `arguments` in the background, and waits until it says that it is ready.
 ///

@@ -15,7 +15,7 @@ use tokio::process::{Child, Command};
 use tokio::time::{Instant, sleep, timeout};
 
 use super::super::failure::{Failure, FailureKind};
-use super::found::{Folder, UpRecord};
+use super::folder::{Folder, UpRecord};
 use crate::agent::boot;
 use crate::agent::run::{ProcessIdentity, end_slots};
 

@@ -5,8 +5,8 @@ use std::path::Path;
 
 use rustix::process::getuid;
 
-use super::super::place::own_name;
-use super::found::{Folder, UpRecord};
+use super::super::user_name::own_name;
+use super::folder::{Folder, UpRecord};
 use super::secrets::Secrets;
 
 /// A command line of words, and of flags with paths.

@@ -10,10 +10,9 @@ use jiff::Timestamp;
 use reqwest::Url;
 use serde::{Deserialize, Serialize};
 
-use super::super::args::parse_url;
 use super::super::failure::{Failure, FailureKind};
-use super::found::locate;
-use super::secrets::write_private;
+use super::super::values::parse_url;
+use super::folder::{locate, write_private};
 
 /// The variable that names the file for commands on other machines.
 pub const VARIABLE: &str = "APPORTION_JOIN";

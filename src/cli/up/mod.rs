@@ -1,11 +1,14 @@
 //! Daemon, orchestrator and agent on this machine, with one command: two processes of this program,
 //! and a supervisor. It starts them in order, watches them, and ends them in the opposite order.
 
+mod addresses;
+mod args;
 mod authority;
 mod background;
 mod children;
 mod ending;
 mod flags;
+mod folder;
 mod found;
 mod join;
 mod public;
@@ -14,52 +17,30 @@ mod secrets;
 
 use std::ffi::OsString;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 
-use clap::Args;
 use rustix::process::{Pid, Signal, getuid, kill_process, setsid};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::{Instant, sleep};
 
+pub use self::addresses::host_name;
+use self::addresses::own_url;
+pub use self::args::{DOWN_EXAMPLES, DownArgs, UP_EXAMPLES, UpArgs};
 use self::children::{Children, end_left};
 use self::ending::TasksEnd;
 use self::flags::{for_agent, for_daemon, words};
-use self::found::{Folder, UpRecord, VARIABLE};
+use self::folder::{Folder, UpRecord, VARIABLE, locate};
 pub use self::found::{found_by_default, orchestrator_beside, with_own};
 pub use self::join::Join;
-pub use self::public::host_name;
-use self::public::{Public, own_url};
+use self::public::Public;
 use self::secrets::Secrets;
-use super::args::{Remote, Trust, parse_address};
 use super::client::DaemonClient;
 use super::failure::{Failure, FailureKind};
 use super::output::{complain, print};
+use super::remote::{Remote, Trust};
 use crate::agent::run::Ladder;
 use crate::api::wire::{NodeList, NodeState};
-
-/// End of the help of `up`.
-pub const UP_EXAMPLES: &str = "\
-Examples:
-  apportion up                                     here; Ctrl-C ends it, and asks about tasks that run
-  apportion up --detach                            in the background; `apportion down` ends it
-  apportion up --listen 127.0.0.1:7170             at another port
-  apportion up --listen 0.0.0.0:7070               for several machines; writes apportion.join
-  apportion agent --join apportion.join            on the other machines
-  apportion run --memory 1GB -- ./crunch input1    from another terminal, meanwhile
-
-It needs no root and no file. Other commands find it by what it writes into its folder. The folder keeps
-campaigns, output, logs and apportion.toml, which the next start takes over, and the tokens that keep other
-users of this machine out. The pages ask for the one in own.token.";
-
-/// End of the help of `down`.
-pub const DOWN_EXAMPLES: &str = "\
-Examples:
-  apportion down                                   asks at a terminal: end running tasks, or wait for them?
-  apportion down --wait                            waits for running tasks; no other task begins
-  apportion down --now                             tasks are asked to end, and killed after their grace
-
-The next start repeats ended tasks. If `apportion up` was killed, `down` ends the processes that are left.";
 
 /// Longest time of a start.
 const START: Duration = Duration::from_mins(1);
@@ -70,58 +51,6 @@ const LOOK: Duration = Duration::from_millis(20);
 const END: Duration = Duration::from_mins(12);
 /// The port, if it is free.
 const PORT: u16 = 7070;
-
-/// The folder of `apportion up`.
-#[derive(Clone, Debug, Args)]
-pub struct StateArgs {
-    /// The folder for state, logs and output; without it, `apportion` below `XDG_STATE_HOME`, or in
-    /// ~/.local/state
-    #[arg(long, value_name = "DIR", env = VARIABLE)]
-    pub state: Option<PathBuf>,
-}
-
-/// Starts all there is on this machine.
-#[derive(Debug, Args)]
-pub struct UpArgs {
-    /// The folder of the state.
-    #[command(flatten)]
-    pub state: StateArgs,
-    /// The daemon's address; port 0 takes a free port. Without it, 127.0.0.1:7070 or a free port.
-    /// An address that other machines reach, such as 0.0.0.0:7070, makes a file with which they
-    /// join
-    #[arg(long, value_name = "ADDRESS:PORT", value_parser = parse_address)]
-    pub listen: Option<SocketAddr>,
-    /// With --listen: the name by which other machines reach this machine, instead of its own
-    #[arg(long, value_name = "NAME", requires = "listen")]
-    pub host: Option<String>,
-    /// With --listen: the file with which other machines join
-    #[arg(long, value_name = "FILE", default_value = "apportion.join")]
-    pub join_file: PathBuf,
-    /// With --listen: make the tokens in that file anew; the tokens before are worth nothing from
-    /// then on
-    #[arg(long, requires = "listen")]
-    pub rejoin: bool,
-    /// Go on in the background once work can run
-    #[arg(long)]
-    pub detach: bool,
-    /// This is the process in the background
-    #[arg(long, hide = true)]
-    pub in_background: bool,
-}
-
-/// Ends all there is on this machine.
-#[derive(Debug, Args)]
-pub struct DownArgs {
-    /// The folder of the state.
-    #[command(flatten)]
-    pub state: StateArgs,
-    /// End tasks that run: they are asked, and killed after their grace
-    #[arg(long, visible_alias = "yes", conflicts_with = "wait")]
-    pub now: bool,
-    /// Wait until the tasks that run have ended; no other begins
-    #[arg(long)]
-    pub wait: bool,
-}
 
 /// Runs daemon, orchestrator and agent until a signal.
 ///
@@ -339,7 +268,7 @@ fn told(
         let (whole, rest) = digits.split_at(digits.len().saturating_sub(1));
         format!("{whole}.{rest} GB")
     };
-    let is_usual = found::locate(None).and_then(|path| path.canonicalize().ok());
+    let is_usual = locate(None).and_then(|path| path.canonicalize().ok());
     let is_usual = is_usual.is_some_and(|path| path == folder.path);
     let variable = if is_usual && std::env::var_os(VARIABLE).is_none() {
         String::new()
@@ -388,10 +317,6 @@ fn listen_at(address: SocketAddr, any: bool) -> Result<TcpListener, Failure> {
         }
         Ok(listener) => Ok(listener),
     }
-}
-
-fn url(scheme: &str, address: SocketAddr) -> String {
-    format!("{scheme}://{address}")
 }
 
 fn client(url: &str, folder: &Folder) -> Result<DaemonClient, Failure> {

@@ -2,17 +2,18 @@
 
 use std::ffi::OsString;
 use std::fs;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 
 use jiff::{Timestamp, ToSpan};
 
 use super::super::failure::Failure;
+use super::addresses::host_name;
+use super::args::UpArgs;
 use super::authority::Certificates;
-use super::found::{Elsewhere, Folder, UpRecord};
+use super::folder::{Elsewhere, Folder, UpRecord};
 use super::join::{Join, VALID_HOURS};
 use super::secrets::{JOIN_AGENT, JOIN_SUBMITTER, Secrets};
-use super::{UpArgs, url};
 
 /// Address of this machine for other machines.
 #[derive(Clone, Debug)]
@@ -112,19 +113,4 @@ impl Public {
         join.write(&self.file)?;
         Ok(self.file.clone())
     }
-}
-
-/// The name of this machine.
-pub fn host_name() -> String {
-    rustix::system::uname().nodename().to_string_lossy().into_owned()
-}
-
-/// The URL by which processes of this machine reach what listens at `address`.
-pub fn own_url(address: SocketAddr, is_public: bool) -> String {
-    let ip = match address.ip() {
-        IpAddr::V4(ip) if ip.is_unspecified() => Ipv4Addr::LOCALHOST.into(),
-        IpAddr::V6(ip) if ip.is_unspecified() => Ipv6Addr::LOCALHOST.into(),
-        ip @ (IpAddr::V4(_) | IpAddr::V6(_)) => ip,
-    };
-    url(if is_public { "https" } else { "http" }, SocketAddr::new(ip, address.port()))
 }

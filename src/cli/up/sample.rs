@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use anyhow::Context;
 
 use super::super::failure::Failure;
-use super::found::Folder;
+use super::folder::Folder;
 use crate::agent::{HeartbeatSender, Options};
 use crate::model::Mebibytes;
 

@@ -1,16 +1,13 @@
 //! The secrets of `apportion up`: other users of this machine reach its ports, and get no further.
 
-use std::fs::{self, OpenOptions};
-use std::io::{self, Write};
-use std::os::unix::fs::OpenOptionsExt;
-use std::path::{Path, PathBuf};
+use std::fs;
+use std::path::PathBuf;
 
-use anyhow::Context;
 use jiff::Timestamp;
 
 use super::super::failure::{Failure, FailureKind};
-use super::super::place::own_name;
-use super::found::Folder;
+use super::super::user_name::own_name;
+use super::folder::{Folder, write_private};
 use crate::auth::{Role, Secret, new_line};
 
 /// The file of tokens.
@@ -115,22 +112,4 @@ fn user_name() -> String {
     let is_legal = |c: char| c.is_ascii_alphanumeric() || "._-@".contains(c);
     let name = own_name().filter(|name| name.len() <= 64 && name.chars().all(is_legal));
     name.unwrap_or_else(|| format!("uid-{}", rustix::process::getuid().as_raw()))
-}
-
-/// Writes a file that only its owner may read. It replaces an earlier file at once.
-///
-/// # Errors
-///
-/// If it cannot be written.
-pub fn write_private(path: &Path, text: &str) -> Result<(), Failure> {
-    let mut new = path.as_os_str().to_owned();
-    new.push(format!(".{}.new", std::process::id()));
-    let write = || -> io::Result<()> {
-        let mut options = OpenOptions::new();
-        let mut file = options.write(true).create(true).truncate(true).mode(0o600).open(&new)?;
-        file.write_all(text.as_bytes())?;
-        file.sync_all()?;
-        fs::rename(&new, path)
-    };
-    Ok(write().with_context(|| format!("cannot write {}", path.display()))?)
 }

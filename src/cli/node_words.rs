@@ -1,0 +1,63 @@
+//! Words on nodes that several commands use: states, notes, shares, and the impact of an act.
+
+use super::table::plain;
+use crate::api::wire::{NodeInfo, ShareState, VaryAnswer};
+use crate::model::{counted, fold_hostlist, span};
+
+/// Named jobs of a node; the text counts the rest.
+pub(super) const JOBS_SHOWN: usize = 6;
+
+pub(super) fn states(node: &NodeInfo) -> String {
+    node.states.iter().map(|state| state.word()).collect::<Vec<_>>().join(",")
+}
+
+pub(super) fn notes(node: &NodeInfo) -> String {
+    let missed = u64::from(node.missed_heartbeats);
+    let missed = (0 < missed).then(|| format!("missed {}", counted(missed, "heartbeat")));
+    let reason = node.vary_off_reason.as_ref().map(|reason| format!("off: {reason}"));
+    reason.into_iter().chain(missed).chain(node.notes.clone()).collect::<Vec<_>>().join("; ")
+}
+
+pub(super) fn share_state(state: ShareState) -> &'static str {
+    match state {
+        ShareState::Held => "held",
+        ShareState::Leaving => "leaving",
+    }
+}
+
+pub(super) fn names(nodes: &[String]) -> String {
+    plain(&fold_hostlist(nodes.iter().map(String::as_str)))
+}
+
+pub(super) fn render_impact(answer: &VaryAnswer) -> Vec<String> {
+    let impact = &answer.impact;
+    let mut lines = Vec::new();
+    let would = if answer.dry_run { "would be " } else { "" };
+    if 0 < impact.shares_evicted {
+        let count = u64::try_from(impact.jobs.len()).unwrap_or(u64::MAX);
+        let jobs: Vec<String> = impact.jobs.iter().take(JOBS_SHOWN).map(u64::to_string).collect();
+        let more = if JOBS_SHOWN < impact.jobs.len() { ", …" } else { "" };
+        lines.push(format!(
+            "{} of {} {would}evicted ({}{more}){}",
+            counted(impact.shares_evicted, "share"),
+            counted(count, "job"),
+            jobs.join(", "),
+            work_lost(impact.work_lost_ms),
+        ));
+    } else if !answer.changed.is_empty() {
+        lines.push(format!("no work {would}evicted"));
+    }
+    if 0 < impact.kept {
+        let stays = if impact.kept == 1 { "stays" } else { "stay" };
+        lines.push(format!("{} {stays} until done", counted(impact.kept, "share")));
+    }
+    lines
+}
+
+/// Returns the lost work of evictions, for a preview.
+pub(super) fn work_lost(ms: u64) -> String {
+    match ms {
+        0 => String::new(),
+        ms => format!("; {} of work lost", span(ms)),
+    }
+}
