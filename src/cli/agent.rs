@@ -30,7 +30,7 @@ Examples:
 Exit status with --once: 0 heard   1 refused   3 no daemon reached   4 not authorised
 Not beside an agent that runs: the daemon would see two.";
 
-/// Reports until it is told to stop, or once.
+/// Reports until a signal stops it, or once.
 ///
 /// # Errors
 ///

@@ -1,4 +1,4 @@
-//! The flags of agents that run work, and what `agent --check` tells.
+//! Options of agents that run work, and the report of `agent --check`.
 
 use std::path::Path;
 use std::time::Duration;

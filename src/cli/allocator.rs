@@ -21,8 +21,8 @@ const SETTINGS: [(&str, &str); 3] = [
 /// Variable by which an administrator may have set all of this in another form.
 const OTHER_WAY: &str = "GLIBC_TUNABLES";
 
-/// Has this program begin again with these settings, as the same process, if it has to be told. Where
-/// that cannot be done it goes on as it is: it needs more memory, and that is all.
+/// Starts this program again with these settings, as the same process, if the environment lacks any.
+/// If the start fails, the process continues as it is and only needs more memory.
 pub(super) fn tell() {
     if !cfg!(target_env = "gnu") {
         return;

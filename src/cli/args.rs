@@ -62,10 +62,10 @@ pub enum CliCommand {
     /// End what `apportion up` started, and the work that runs
     #[command(after_help = super::up::DOWN_EXAMPLES)]
     Down(super::up::DownArgs),
-    /// Run the daemon until it is told to stop
+    /// Run the daemon until a signal stops it
     #[command(after_help = SERVE_EXAMPLES)]
     Serve(Serve),
-    /// Report this node to the daemon until told to stop: run it on every node
+    /// Report this node to the daemon until a signal: run it on every node
     #[command(after_help = super::agent::EXAMPLES)]
     Agent(AgentArgs),
     /// Run a slot: agents call it
@@ -140,7 +140,7 @@ pub enum CliCommand {
         #[command(subcommand)]
         action: ClassAction,
     },
-    /// List users: what they deserve and hold, and what they may hold
+    /// List users: fair share, holdings and allotment
     #[command(after_help = USERS_EXAMPLES)]
     Users(UserListArgs),
     /// List and show users

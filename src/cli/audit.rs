@@ -112,7 +112,7 @@ struct AuditVerdict {
     note: String,
 }
 
-/// Does what was asked.
+/// Runs the command.
 ///
 /// # Errors
 ///

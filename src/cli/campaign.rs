@@ -185,7 +185,7 @@ pub struct WaitArgs {
     pub progress: bool,
 }
 
-/// Does what was asked.
+/// Runs the command.
 ///
 /// # Errors
 ///

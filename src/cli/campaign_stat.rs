@@ -32,7 +32,7 @@ Examples:
 
 /// Longest wait of a request for events.
 const WAIT: &str = "20s";
-/// Without `--since`, so many events are told.
+/// Events of an answer without `--since`.
 const TOLD: u64 = 20;
 /// Failed tasks that are named with a campaign in full.
 const FAILED: &str = "20";
@@ -71,7 +71,7 @@ pub enum Form {
     Csv,
 }
 
-/// Tells events.
+/// Prints events.
 #[derive(Debug, Args)]
 pub struct EventsArgs {
     /// Only events after this number; without it, the latest ones
@@ -307,7 +307,7 @@ fn full(campaign: &FullCampaign) -> String {
     lines.join("\n")
 }
 
-/// Tells events.
+/// Prints events.
 ///
 /// # Errors
 ///

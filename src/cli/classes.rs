@@ -14,7 +14,7 @@ use super::text::TextStyle;
 use crate::api::wire::{ClassInfo, ClassList, ClassLoad, Load};
 use crate::model::nearest;
 
-/// Does what was asked.
+/// Runs the command.
 ///
 /// # Errors
 ///

@@ -12,7 +12,7 @@ Examples:
   apportion events --job 7 -n 5        the last five that concern job 7
   apportion events --since 4711 -o jsonl | jq 'select(.kind == \"removed\")'";
 
-/// Tells events.
+/// Prints events.
 #[derive(Debug, Args)]
 pub struct Events {
     /// Continue with new events
@@ -71,7 +71,7 @@ pub enum EventKind {
     Administration,
 }
 
-/// From where on events are told.
+/// Start of the printed events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Since {
     /// After this event.

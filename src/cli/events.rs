@@ -15,7 +15,7 @@ use crate::api::wire::{
 };
 use crate::model::fold_hostlist;
 
-/// Without `--since`, so many are told.
+/// Events of an answer without `--since`.
 const TOLD: usize = 20;
 
 /// Said where some of what was asked for is missing.
@@ -24,7 +24,7 @@ const GAP: &str = "note: earlier events are not kept any more";
 /// Longest wait of a request for more events. A client waits longer than this for an answer.
 const WAIT: &str = "25s";
 
-/// Tells events.
+/// Prints events.
 ///
 /// # Errors
 ///
@@ -88,7 +88,7 @@ struct EventCursor {
     since: u64,
     /// True if the store has dropped events before the first that was read.
     has_gap: bool,
-    /// No event from before this time is told, in milliseconds since the epoch.
+    /// Time of the oldest printed event, in milliseconds since the epoch.
     oldest_ms: i64,
 }
 
@@ -112,7 +112,7 @@ impl EventCursor {
         Ok((events, !page.more))
     }
 
-    /// The last `limit` events that are wanted, looked for backwards in growing steps.
+    /// Returns the last `limit` events of the filter, by a search backwards in growing steps.
     async fn last(&mut self, limit: usize) -> Result<Vec<Event>, Failure> {
         let first = self.since;
         let mut step = u64::try_from(limit).unwrap_or(u64::MAX);

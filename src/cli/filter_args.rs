@@ -9,23 +9,23 @@ use crate::api::wire::JobInfo;
 #[derive(Clone, Debug, Default, Args)]
 #[command(next_help_heading = "Which jobs")]
 pub struct JobFilter {
-    /// Only this user's
+    /// Only jobs of this user
     #[arg(long, short)]
     pub user: Option<String>,
-    /// Only your own
+    /// Only your own jobs
     #[arg(long, visible_alias = "mine", conflicts_with = "user")]
     pub me: bool,
     /// Only in this class
     #[arg(long, short)]
     pub class: Option<String>,
-    /// Only what has less than it wants
+    /// Only jobs below their demand
     #[arg(long, short)]
     pub waiting: bool,
     /// Only in these states, such as running,waiting
     #[arg(long, short = 't', value_delimiter = ',', ignore_case = true,
         value_parser = PossibleValuesParser::new(JobInfo::STATES))]
     pub state: Vec<String>,
-    /// Only what waits for these reasons
+    /// Only jobs that wait for these reasons
     #[arg(long, value_delimiter = ',', hide_possible_values = true,
         value_parser = PossibleValuesParser::new(CODES))]
     pub reason: Vec<String>,
@@ -35,7 +35,7 @@ pub struct JobFilter {
     /// Only with a process on these nodes: names, host lists or patterns
     #[arg(long, value_name = "HOSTLIST")]
     pub node: Vec<String>,
-    /// Only these
+    /// Only these jobs
     #[arg(long, short, value_name = "JOB", value_delimiter = ',')]
     pub job: Vec<u64>,
     /// Names ascend, the largest figures come first; without it the oldest job does
@@ -44,7 +44,7 @@ pub struct JobFilter {
     /// The other way round
     #[arg(long, short)]
     pub reverse: bool,
-    /// At most so many
+    /// Longest list
     #[arg(long, short = 'n', value_name = "N")]
     pub limit: Option<usize>,
 }
@@ -81,7 +81,7 @@ const CODES: [&str; 22] = [
 /// Sort key of jobs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum JobOrder {
-    /// The time since it was submitted.
+    /// Time since the submission.
     Age,
     /// Number.
     Job,
@@ -91,9 +91,9 @@ pub enum JobOrder {
     Class,
     /// Memory of a process.
     Memory,
-    /// The processes that it could use.
+    /// Processes of its demand.
     Wants,
-    /// The processes that it holds.
+    /// Held processes.
     Holds,
     /// State.
     State,

@@ -11,7 +11,7 @@ use super::{queue, why};
 use crate::api::wire::{JobInfo, RemovalReason};
 use crate::model::{counted, span};
 
-/// Does what was asked.
+/// Runs the command.
 ///
 /// # Errors
 ///

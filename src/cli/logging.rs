@@ -40,6 +40,7 @@ pub(super) fn log_format(format: LogFormat) -> telemetry::LogLineFormat {
     }
 }
 
+/// Parses levels, all of them or per module.
 fn parse_levels(text: &str) -> Result<String, String> {
     // `Targets` alone would take a misspelt level for the name of a module, and log nothing else.
     let is_level = |part: &str| part.contains('=') || part.trim().parse::<LevelFilter>().is_ok();

@@ -15,7 +15,7 @@ pub struct VaryOffArgs {
     /// The reason, shown with the nodes
     #[arg(long, short)]
     pub reason: String,
-    /// Only say what would come of it
+    /// Show the effects, and change nothing
     #[arg(long)]
     pub dry_run: bool,
     /// Do not ask before work is evicted
@@ -48,7 +48,7 @@ pub struct VaryOnArgs {
     /// Names, host lists or patterns, such as node[01-08,12] or 'r1*'
     #[arg(required = true, value_name = "HOSTLIST")]
     pub nodes: Vec<String>,
-    /// Only say what would come of it
+    /// Show the effects, and change nothing
     #[arg(long)]
     pub dry_run: bool,
     /// Accepted for scripts: this evicts nothing, and does not ask
@@ -68,7 +68,7 @@ pub struct NodesGoneArgs {
     /// The evidence, for the audit log
     #[arg(long, short, default_value = "said on the command line")]
     pub reason: String,
-    /// Only say what would come of it
+    /// Show the effects, and change nothing
     #[arg(long)]
     pub dry_run: bool,
     /// Do not ask before work is given up

@@ -7,10 +7,12 @@ use crate::model::{counted, fold_hostlist, span};
 /// Named jobs of a node; the text counts the rest.
 pub(super) const JOBS_SHOWN: usize = 6;
 
+/// Words for the states of a node, separated by commas.
 pub(super) fn states(node: &NodeInfo) -> String {
     node.states.iter().map(|state| state.word()).collect::<Vec<_>>().join(",")
 }
 
+/// Notes on a node: the reason it is varied off, missed heartbeats, and notes of the daemon.
 pub(super) fn notes(node: &NodeInfo) -> String {
     let missed = u64::from(node.missed_heartbeats);
     let missed = (0 < missed).then(|| format!("missed {}", counted(missed, "heartbeat")));
@@ -18,6 +20,7 @@ pub(super) fn notes(node: &NodeInfo) -> String {
     reason.into_iter().chain(missed).chain(node.notes.clone()).collect::<Vec<_>>().join("; ")
 }
 
+/// Word for the state of a share.
 pub(super) fn share_state(state: ShareState) -> &'static str {
     match state {
         ShareState::Held => "held",
@@ -25,10 +28,12 @@ pub(super) fn share_state(state: ShareState) -> &'static str {
     }
 }
 
+/// Names of nodes as a host list.
 pub(super) fn names(nodes: &[String]) -> String {
     plain(&fold_hostlist(nodes.iter().map(String::as_str)))
 }
 
+/// Lines on the evicted and the kept shares of an act.
 pub(super) fn render_impact(answer: &VaryAnswer) -> Vec<String> {
     let impact = &answer.impact;
     let mut lines = Vec::new();

@@ -25,7 +25,7 @@ use crate::api::wire::{self, NodeInfo, NodeList, VaryAnswer};
 use crate::model::{counted, fold_hostlist};
 use crate::orchestrator::wire::Grid;
 
-/// Does what was asked.
+/// Runs the command.
 ///
 /// # Errors
 ///

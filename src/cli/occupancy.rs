@@ -155,7 +155,7 @@ impl ShownAnswer for Occupied {
             if tenants.is_empty() {
                 return vec![with(own, Default::default())];
             }
-            // The node is told once, beside the first of its shares.
+            // The node has its name beside the first share only.
             let tenants = tenants.iter().enumerate().map(|(place, tenant)| {
                 let own = if place == 0 { own.clone() } else { Default::default() };
                 let share = [

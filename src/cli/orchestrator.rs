@@ -27,7 +27,7 @@ use crate::telemetry;
 /// An action on orchestrators.
 #[derive(Debug, Subcommand)]
 pub enum OrchestratorAction {
-    /// Run the orchestrator of campaigns beside a daemon, until told to stop
+    /// Run the orchestrator of campaigns beside a daemon, until a signal
     #[command(after_help = RUN_EXAMPLES)]
     Run(Box<RunArgs>),
     /// Show whose publications count, and whose are refused
@@ -188,7 +188,7 @@ Examples:
 
 Jobs and shares stay as they are. A share that the next orchestrator does not publish keeps its room at first.";
 
-/// Does what was asked.
+/// Runs the command.
 ///
 /// # Errors
 ///

@@ -9,7 +9,7 @@ use serde::Serialize;
 pub enum OutputReader {
     /// Reads on, as far as a writer can tell.
     There,
-    /// Has seen enough (`apportion nodes | head`), which is no failure.
+    /// Closed the pipe (`apportion nodes | head`), which is no failure.
     Gone,
 }
 
@@ -27,7 +27,7 @@ pub fn say(text: &str) -> io::Result<OutputReader> {
     }
 }
 
-/// Prints `text`, on a line of its own. A reader that has seen enough is no failure.
+/// Prints `text`, on a line of its own. A closed pipe is no failure.
 ///
 /// # Errors
 ///

@@ -36,7 +36,7 @@ Examples:
 
 Work and shares stay as they are. Until the next publication is on record a restart takes it back.";
 
-/// Does what was asked.
+/// Runs the command.
 ///
 /// # Errors
 ///

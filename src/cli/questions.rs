@@ -96,7 +96,7 @@ pub struct NodeListArgs {
     /// At most so many
     #[arg(long, short = 'n', value_name = "N")]
     pub limit: Option<usize>,
-    /// The question.
+    /// The daemon to ask, and the form of the answer.
     #[command(flatten)]
     pub asking: Asking,
 }
@@ -106,7 +106,7 @@ pub struct NodeListArgs {
 pub enum StateFilter {
     /// Getting work.
     Up,
-    /// Not heard of since the daemon started.
+    /// No heartbeat since the daemon started.
     Awaited,
     /// Silent.
     Dead,
@@ -152,7 +152,7 @@ pub struct NodeShow {
     /// Names, host lists or patterns, such as node[01-08,12] or 'r1*'
     #[arg(required = true, value_name = "HOSTLIST")]
     pub nodes: Vec<String>,
-    /// The question.
+    /// The daemon to ask, and the form of the answer.
     #[command(flatten)]
     pub asking: Asking,
 }
@@ -166,7 +166,7 @@ pub struct QueueArgs {
     /// Count what waits by reason, instead of listing it
     #[arg(long, short)]
     pub summary: bool,
-    /// The question.
+    /// The daemon to ask, and the form of the answer.
     #[command(flatten)]
     pub asking: Asking,
 }
@@ -205,7 +205,7 @@ pub struct JobShow {
     /// The numbers of the jobs
     #[arg(required = true, value_name = "JOB", value_parser = parse_job)]
     pub jobs: Vec<u64>,
-    /// The question.
+    /// The daemon to ask, and the form of the answer.
     #[command(flatten)]
     pub asking: Asking,
 }
@@ -225,7 +225,7 @@ pub struct WhyArgs {
     /// Every node too, each with its reason
     #[arg(long, short)]
     pub nodes: bool,
-    /// The question.
+    /// The daemon to ask, and the form of the answer.
     #[command(flatten)]
     pub asking: Asking,
 }
@@ -263,7 +263,7 @@ Examples:
 /// Lists classes.
 #[derive(Debug, Args)]
 pub struct ClassListArgs {
-    /// The question.
+    /// The daemon to ask, and the form of the answer.
     #[command(flatten)]
     pub asking: Asking,
 }
@@ -274,7 +274,7 @@ pub struct ClassShow {
     /// The class's name
     #[arg(value_name = "CLASS")]
     pub class: String,
-    /// The question.
+    /// The daemon to ask, and the form of the answer.
     #[command(flatten)]
     pub asking: Asking,
 }
@@ -302,7 +302,7 @@ Examples:
 /// Lists users.
 #[derive(Debug, Args)]
 pub struct UserListArgs {
-    /// The question.
+    /// The daemon to ask, and the form of the answer.
     #[command(flatten)]
     pub asking: Asking,
 }
@@ -313,7 +313,7 @@ pub struct UserShow {
     /// The user's name
     #[arg(value_name = "USER")]
     pub user: String,
-    /// The question.
+    /// The daemon to ask, and the form of the answer.
     #[command(flatten)]
     pub asking: Asking,
 }
@@ -326,7 +326,7 @@ Examples:
 /// Shows demand and supply.
 #[derive(Debug, Args)]
 pub struct LoadArgs {
-    /// The question.
+    /// The daemon to ask, and the form of the answer.
     #[command(flatten)]
     pub asking: Asking,
 }
@@ -342,7 +342,7 @@ pub struct OccupancyArgs {
     /// Only these: names, host lists or patterns, such as node[01-08,12] or 'r1*'
     #[arg(value_name = "HOSTLIST")]
     pub nodes: Vec<String>,
-    /// The question.
+    /// The daemon to ask, and the form of the answer.
     #[command(flatten)]
     pub asking: Asking,
 }
@@ -355,7 +355,7 @@ Examples:
 /// Tells how the daemon is.
 #[derive(Debug, Args)]
 pub struct Diag {
-    /// The question.
+    /// The daemon to ask, and the form of the answer.
     #[command(flatten)]
     pub asking: Asking,
 }

@@ -29,7 +29,7 @@ pub struct Remote {
 /// The caller's token for the daemon, and the authority that proves the daemon.
 #[derive(Clone, Debug, Default, Args)]
 pub struct Trust {
-    /// The file with our token
+    /// The file with your token
     #[arg(long, value_name = "FILE", env = "APPORTION_TOKEN_FILE")]
     pub token_file: Option<PathBuf>,
     /// The certificate of the authority that vouches for the daemon, for https, in PEM

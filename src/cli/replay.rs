@@ -41,7 +41,7 @@ struct Replayed {
     exported: Option<String>,
 }
 
-/// Does what was asked.
+/// Runs the command.
 ///
 /// # Errors
 ///

@@ -26,7 +26,7 @@ use crate::{daemon, telemetry};
 /// The configuration of a daemon for development.
 const DEV: &str = include_str!("dev.toml");
 
-/// Runs the daemon until it is told to stop.
+/// Runs the daemon until a signal stops it.
 ///
 /// # Errors
 ///

@@ -13,7 +13,7 @@ use crate::sim::survey::scale::{self, Milliseconds, ScaleFigures};
 use crate::sim::survey::{self, ByLevel, Survey};
 use crate::sim::systemtest;
 
-/// Does what was asked.
+/// Runs the command.
 ///
 /// # Errors
 ///

@@ -83,7 +83,7 @@ pub struct SignalArgs {
     pub signal: String,
 }
 
-/// Does what was asked.
+/// Runs the command.
 ///
 /// # Errors
 ///
@@ -135,7 +135,7 @@ async fn logs(args: &LogsArgs) -> Result<(), Failure> {
     }
 }
 
-/// Copies output as it comes, and says how many bytes came. A reader that has seen enough ends it.
+/// Copies output as it comes, and returns the number of bytes. A closed pipe ends the copy.
 pub(super) async fn copy(mut output: Response, to: &mut impl Write) -> Result<u64, Failure> {
     let mut length = 0_u64;
     while let Some(chunk) = output.chunk().await? {

@@ -23,8 +23,8 @@ impl TextStyle {
 /// A narrower terminal is too narrow for sentences in columns.
 const SENTENCES: usize = 110;
 
-/// `text` with prose in lines of at most `width` characters. Lines of tables fit already; they are what has
-/// two blanks in a row behind its first word.
+/// Returns `text` with prose in lines of at most `width` characters. Lines of tables fit already: a
+/// line of a table has two blanks in a row behind its first word.
 pub(super) fn narrowed(text: &str, width: usize) -> String {
     let lines = text.lines().map(|line| {
         // A line with colour belongs to a table.
@@ -38,6 +38,7 @@ pub(super) fn narrowed(text: &str, width: usize) -> String {
     lines.collect::<Vec<_>>().join("\n")
 }
 
+/// Returns `line`, cut to `width` characters with a mark at the end.
 pub(super) fn shortened(line: &str, width: usize) -> String {
     if line.chars().count() <= width {
         return line.to_owned();

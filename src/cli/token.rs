@@ -103,7 +103,7 @@ struct Made {
     line: String,
 }
 
-/// Does what was asked.
+/// Runs the command.
 ///
 /// # Errors
 ///

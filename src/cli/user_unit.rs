@@ -12,7 +12,7 @@ use super::up::Join;
 
 const NAME: &str = "apportion-agent.service";
 
-/// Writes the unit, and tells how it is started.
+/// Writes the unit, and prints the commands that start it.
 ///
 /// # Errors
 ///

@@ -15,7 +15,7 @@ use super::text::TextStyle;
 use crate::api::wire::{ClassInfo, ClassList, JobInfo, UserInfo, UserList};
 use crate::model::{counted, nearest};
 
-/// Does what was asked.
+/// Runs the command.
 ///
 /// # Errors
 ///

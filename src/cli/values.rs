@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 
 use reqwest::Url;
 
+/// Parses the address of a daemon; without a scheme it is HTTP, and a path is a socket.
 pub(super) fn parse_url(text: &str) -> Result<Url, String> {
     const FORMS: &str =
         "write HOST:PORT, http://HOST:PORT, https://HOST:PORT or unix:///PATH/TO/SOCKET";
@@ -21,17 +22,19 @@ pub(super) fn parse_url(text: &str) -> Result<Url, String> {
     }
 }
 
-/// The configuration decides if other machines may reach the address.
+/// Parses an address and a port. The configuration decides if other machines may reach it.
 pub(super) fn parse_address(text: &str) -> Result<SocketAddr, String> {
     text.parse().map_err(|_| "write an address and a port, 127.0.0.1:7070".to_owned())
 }
 
+/// Parses a time that is not negative, such as 30s or 2m.
 pub(super) fn parse_span(text: &str) -> Result<std::time::Duration, String> {
     let span: jiff::SignedDuration =
         text.parse().map_err(|_| "write a time such as 30s or 2m".to_owned())?;
     std::time::Duration::try_from(span).map_err(|_| "time does not run backwards".to_owned())
 }
 
+/// Parses the number of a job.
 pub(super) fn parse_job(text: &str) -> Result<u64, String> {
     text.parse().map_err(|_| "a job has a number; `apportion queue` shows it".to_owned())
 }

@@ -25,7 +25,7 @@ const QUANTUM: Mebibytes = Mebibytes(15 << 10);
 /// Jobs of each user.
 const JOBS_A_USER: u64 = 10;
 
-/// Does what was asked.
+/// Runs the command.
 ///
 /// # Errors
 ///
@@ -131,7 +131,7 @@ fn users(size: Size) -> u64 {
     size.users.unwrap_or(size.jobs.div_ceil(JOBS_A_USER))
 }
 
-/// Figures of a schedule that the audit objects to are worth nothing.
+/// Fails if the audit objects: figures of a wrong schedule have no value.
 fn judged(measured: &Measured, findings: &[String]) -> Result<(), Failure> {
     for finding in findings {
         complain(&format!("audit: {finding}"));

@@ -67,7 +67,7 @@ pub struct Apply {
     /// The reason, for readers of the history
     #[arg(long, short)]
     pub reason: Option<String>,
-    /// Only say what would come of it: the same as `config plan`
+    /// Show the effects, and change nothing: the same as `config plan`
     #[arg(long)]
     pub dry_run: bool,
     /// Do not ask. Without it a terminal is asked, and a script is refused where work would be evicted,

@@ -14,7 +14,7 @@ use super::settings::{load, locate};
 use super::wait;
 use crate::config::{self, Config};
 
-/// Does what was asked.
+/// Runs the command.
 ///
 /// # Errors
 ///

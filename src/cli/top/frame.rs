@@ -152,7 +152,7 @@ fn tabs(picture: &Picture, stand: &Stand) -> PaintedLine {
     line
 }
 
-/// The heading and the lines of what is looked at.
+/// Returns the heading and the lines of the chosen pane.
 fn pane(picture: &Picture, stand: &Stand, width: usize) -> (PaintedLine, Vec<PaintedLine>) {
     match stand.pane {
         Pane::Overview => overview(picture, width),
@@ -178,7 +178,7 @@ fn pane(picture: &Picture, stand: &Stand, width: usize) -> (PaintedLine, Vec<Pai
 
 /// Classes with their users, and the queue below.
 fn overview(picture: &Picture, width: usize) -> (PaintedLine, Vec<PaintedLine>) {
-    // A class that has no work and deserves none takes no room.
+    // A class without jobs and without a fair share gets no line.
     let classes = picture.load.classes.iter().filter(|class| 0 < class.jobs);
     let rows = classes.flat_map(|class| {
         let row = |name: String, jobs, account: &Account| AccountBar {

@@ -1,4 +1,4 @@
-//! The cluster in the terminal, live: who deserves and holds what, what waits, what comes about.
+//! The cluster in the terminal, live: fair share and holdings, waiting jobs, nodes and events.
 //!
 //! Looked at anew when something has come about, and not more often than once a second. What is
 //! shown is made by a pure function, [`frame()`], from what the API answered.
@@ -83,7 +83,7 @@ fn is_end(key: KeyEvent) -> bool {
 
 type Pictures = mpsc::Receiver<Result<Picture, Failure>>;
 
-/// Pictures as things come about, of what the sender says is looked at.
+/// Returns a stream of pictures for the pane that the sender names, a new one after each event.
 fn pictures(args: &Args) -> Result<(tokio::sync::watch::Sender<Stand>, Pictures), Failure> {
     let client = DaemonClient::new(&args.remote)?;
     let (sender, receiver) = mpsc::channel(1);

@@ -40,7 +40,7 @@ pub struct StateArgs {
     pub state: Option<PathBuf>,
 }
 
-/// Starts all there is on this machine.
+/// Starts daemon, orchestrator and agent on this machine.
 #[derive(Debug, Args)]
 pub struct UpArgs {
     /// The folder of the state.
@@ -69,7 +69,7 @@ pub struct UpArgs {
     pub in_background: bool,
 }
 
-/// Ends all there is on this machine.
+/// Ends daemon, orchestrator and agent on this machine.
 #[derive(Debug, Args)]
 pub struct DownArgs {
     /// The folder of the state.

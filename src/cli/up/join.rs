@@ -30,7 +30,7 @@ pub struct Join {
     pub daemon: String,
     /// Address of the orchestrator.
     pub orchestrator: String,
-    /// From when on the tokens are worth nothing.
+    /// End of the validity of the tokens.
     pub until: Timestamp,
     /// The certificate of the authority that vouches for both, in PEM.
     pub authority: String,
