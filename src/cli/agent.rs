@@ -108,7 +108,7 @@ async fn report(agent: &mut HeartbeatSender, interval: Duration) {
             Ok(beat) => {
                 if !std::mem::replace(&mut is_heard, true) {
                     let Heartbeat { node, memory_mb, .. } = &beat;
-                    tracing::info!(node, memory_mb, "the daemon hears this node");
+                    tracing::info!(node, memory_mb, "the daemon has the heartbeat of this node");
                 }
                 problem = None;
                 tell(&[NotifyState::Watchdog, NotifyState::Status(&told(&beat))]);
@@ -120,7 +120,7 @@ async fn report(agent: &mut HeartbeatSender, interval: Duration) {
                 let status = format!("not heard: {says}");
                 tell(&[NotifyState::Watchdog, NotifyState::Status(&status)]);
                 if problem.as_ref() != Some(&says) {
-                    tracing::warn!(problem = says, "this node is not heard; trying on");
+                    tracing::warn!(problem = says, "heartbeat failed; the agent retries");
                     problem = Some(says);
                 }
                 pace.after_failure(&mut lots)

@@ -58,7 +58,7 @@ mod tests {
     }
 
     #[test]
-    fn it_is_told_once_and_nobody_is_contradicted() {
+    fn settings_of_the_administrator_are_kept() {
         let untold = |set: &[&str]| untold(|name| set.contains(&name).then(OsString::new)).len();
         assert_eq!(untold(&[]), 3);
         assert_eq!(untold(&["MALLOC_ARENA_MAX"]), 2);

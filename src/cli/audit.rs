@@ -144,7 +144,7 @@ async fn shown(args: &AuditShowArgs) -> Result<(), Failure> {
 
 fn rendered(rows: Vec<AuditLine>) -> String {
     if rows.is_empty() {
-        return "nothing is in the audit log yet".to_owned();
+        return "the audit log is empty".to_owned();
     }
     let columns = [
         Column::Right("ROW"),

@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_sends_orders_to_the_terminal() {
+    fn control_characters_never_reach_the_terminal() {
         let rows = [["\x1b[2Jalice\n".to_owned()]];
         assert_eq!(table([Column::Left("USER")], rows), "USER\n\u{fffd}[2Jalice\u{fffd}");
     }

@@ -35,7 +35,7 @@ static DEFAULT: LazyLock<Option<UpRecord>> = LazyLock::new(|| {
 
 fn complain_of(failure: &Failure) {
     let why = failure.error.as_ref().map(ToString::to_string).unwrap_or_default();
-    complain(&format!("{} is of no use: {why}", join::VARIABLE));
+    complain(&format!("cannot use the file that {} names: {why}", join::VARIABLE));
 }
 
 fn of_joined(joined: Joined) -> UpRecord {

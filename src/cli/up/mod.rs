@@ -93,7 +93,7 @@ pub async fn run(args: &UpArgs) -> Result<(), Failure> {
             _ = signals.next() => Ok(()),
         };
         if let Err(Failure { error: Some(error), .. }) = drained {
-            complain(&format!("tasks are not waited for: {error:#}"));
+            complain(&format!("cannot wait for the tasks: {error:#}"));
         }
     }
     let ended = tokio::select! {
