@@ -81,10 +81,10 @@ fn is_end(key: KeyEvent) -> bool {
     is_interrupt || matches!(key.code, KeyCode::Char('q' | 'Q') | KeyCode::Esc)
 }
 
-type Pictures = mpsc::Receiver<Result<Picture, Failure>>;
+type PictureStream = mpsc::Receiver<Result<Picture, Failure>>;
 
 /// Returns a stream of pictures for the pane that the sender names, a new one after each event.
-fn pictures(args: &Args) -> Result<(tokio::sync::watch::Sender<Stand>, Pictures), Failure> {
+fn pictures(args: &Args) -> Result<(tokio::sync::watch::Sender<Stand>, PictureStream), Failure> {
     let client = DaemonClient::new(&args.remote)?;
     let (sender, receiver) = mpsc::channel(1);
     let (asked, mut wanted) = tokio::sync::watch::channel(Stand::default());
