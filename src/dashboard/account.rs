@@ -1,4 +1,5 @@
-//! What classes and users deserve and hold, in memory: qshares of different pools cannot be added.
+//! Fair shares and holdings of classes and users, in memory: qshares of different pools cannot be
+//! added.
 
 use std::collections::BTreeMap;
 
@@ -11,11 +12,11 @@ use crate::scheduler::View;
 /// A class with its figures in MiB.
 #[derive(Clone, Debug)]
 pub(super) struct Class {
-    /// Its name.
+    /// Name of the class.
     pub name: Name,
-    /// What the API tells of it.
+    /// Load of the class as the API reports it.
     pub load: wire::ClassLoad,
-    /// Its account, in MiB.
+    /// Amounts of the class in MiB.
     pub figures: Figures,
 }
 

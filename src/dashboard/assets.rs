@@ -1,4 +1,5 @@
-//! What pages load: all of it is part of the binary, so that a cluster without internet has it too.
+//! Scripts, styles and images of the pages. All of them are part of the binary, so a cluster
+//! without internet has them too.
 
 use axum::extract::Path;
 use axum::http::{HeaderMap, StatusCode, header};
@@ -19,8 +20,8 @@ const ASSETS: [(&str, &str, &str); 6] = [
     ("mark.svg", "image/svg+xml", include_str!("../../assets/mark.svg")),
 ];
 
-/// One of them. Browsers ask every time whether theirs is still the right one: another version of
-/// the daemon has others under the same names.
+/// Serves an asset. Browsers revalidate it each time, because another version of the daemon serves
+/// other content under the same name.
 pub(crate) async fn asset(Path(name): Path<String>, headers: HeaderMap) -> Response {
     let Some((_, kind, content)) = ASSETS.iter().find(|(asset, ..)| *asset == name) else {
         return (StatusCode::NOT_FOUND, "no such asset\n").into_response();

@@ -1,4 +1,4 @@
-//! Figures over time: as numbers for curves, and as a table for whoever has none.
+//! Figures over time: numbers for curves, and a table for browsers without JavaScript.
 
 use axum::Json;
 use axum::extract::State;
@@ -15,7 +15,7 @@ use super::words::{self, memory};
 /// Rows of the table beside a chart.
 const ROWS: usize = 12;
 
-/// Whose figures are asked for; of the whole cluster if nobody's.
+/// Class or user of the requested figures; the whole cluster if neither is named.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(super) struct HistoryParams {
@@ -24,7 +24,7 @@ pub(super) struct HistoryParams {
     of: Of,
 }
 
-/// What figures are asked for.
+/// Kind of the requested figures.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 enum Of {
@@ -54,7 +54,7 @@ struct Curve {
     processes: Option<Vec<u64>>,
 }
 
-/// The figures on record, as far as they are kept.
+/// Answers with the figures, as far as they are kept.
 pub(super) async fn history(
     State(dashboard): State<Dashboard>,
     Asked(params): Asked<HistoryParams>,
@@ -94,7 +94,7 @@ fn of_memory(notes: &Notes, params: &HistoryParams) -> History {
     History { at_ms, cycles, curves }
 }
 
-/// So many spans of time the chart of preemptions has.
+/// Spans of time in the chart of preemptions.
 const SPANS: i64 = 90;
 
 /// Preemptions in equal spans of the time that other charts show.

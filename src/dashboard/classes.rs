@@ -1,4 +1,4 @@
-//! Classes: what each deserves and holds, now and over time, and the users in it.
+//! Classes: the fair share and holdings of each, now and over time, and the users in it.
 
 use askama::Template;
 use axum::extract::State;
@@ -84,7 +84,7 @@ pub(super) async fn page(
     Page { title: "Classes", section: "/classes", head, live: Live { rows } }.answer(&ask)
 }
 
-/// So many classes have a chart on the page of all.
+/// Classes with a chart on the page of all classes.
 const CHARTS: usize = 12;
 
 fn info(view: &View, name: &str) -> Option<wire::ClassInfo> {
@@ -111,7 +111,7 @@ struct LiveOne {
     jobs_link: String,
 }
 
-/// The page of one class.
+/// Answers with the page of a single class.
 pub(super) async fn one(
     State(dashboard): State<Dashboard>,
     PathPart(name): PathPart<String>,
@@ -158,7 +158,7 @@ pub(super) async fn one(
     Page { title: &format!("Class {name}"), section: "/classes", head, live }.answer(&ask)
 }
 
-/// So much work is listed on the page of a class or a user.
+/// Jobs listed on the page of a class or a user.
 pub(super) const LISTED: usize = 25;
 
 fn facts(info: &wire::ClassInfo, class: &Class) -> Vec<(&'static str, String)> {

@@ -1,4 +1,4 @@
-//! The configuration in effect, setting by setting, and those there were.
+//! Page of the configuration: each setting in effect, and the earlier generations.
 
 use std::time::Duration;
 
@@ -13,18 +13,18 @@ use super::words;
 use crate::api::wire::{ConfigGeneration, ConfigSetting};
 use crate::api::{ApiError, Code, config};
 
-/// So many of the latest generations are shown.
+/// Latest generations on the page.
 const GENERATIONS: usize = 50;
 
-/// Only whoever owns the scheduler knows what is in effect, and answers between two cycles. Nobody
-/// waits for longer than this.
+/// Longest wait for the settings in effect. Only the owner of the scheduler knows them, and it
+/// answers between two cycles.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// Which settings to show.
+/// Selection of settings in the address.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(super) struct ConfigParams {
-    /// `set`: only those that somebody set.
+    /// `set`: only settings with an origin other than the default; any other text: all.
     show: String,
 }
 

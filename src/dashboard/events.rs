@@ -1,4 +1,4 @@
-//! What happened, the latest first; what is older is read from the record page by page.
+//! Page of events, the latest first. Older events are read from the store page by page.
 
 use askama::Template;
 use axum::extract::State;
@@ -10,15 +10,15 @@ use super::frame::{Ask, Asked, Page, PageError, address_of};
 use super::tell::{KINDS, Told, told};
 use crate::api;
 
-/// So many events are on a page. As many as are read from the record at once.
+/// Events on a page: as many as a read of the store returns.
 const SHOWN: u64 = 64;
 
-/// Which events to show.
+/// Selection of events in the address.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(super) struct EventParams {
     kind: String,
-    /// Only those before this one.
+    /// Sequence number that ends the page: only earlier events are listed.
     before: Option<u64>,
 }
 

@@ -1,7 +1,7 @@
-//! Fairness over time as one picture: for every user, what was held against the fair share.
+//! Chart of fairness over time: for each user, memory held against the fair share.
 //!
-//! A row is a user, and time goes from left to right. A colour says how much of their fair share they
-//! held then; nobody can use more than they ask for, so the fair share is at most that.
+//! A row is a user, and time goes from left to right. A colour says which part of the fair share
+//! the user held. A user cannot use more than the demand, so the chart bounds the fair share by it.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -18,24 +18,24 @@ use super::samples::{Figures, Sample};
 use super::words::{self, memory};
 use crate::model::Name;
 
-/// So many users are in the picture: those with the most memory in it.
+/// Users in the chart: the users with the most memory in its samples.
 const USERS: usize = 40;
 
-/// So many spans of time the picture has.
+/// Spans of time in the chart.
 const SPANS: u64 = 240;
 
-/// What the picture shows.
+/// Selection of the chart in the address.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(super) struct FairnessParams {
     span: Span,
 }
 
-/// How far back.
+/// Length of time in the chart, back from its end.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 enum Span {
-    /// As far as figures are kept.
+    /// All samples that are kept.
     #[default]
     All,
     /// A day.
@@ -68,27 +68,27 @@ struct Head {
 #[derive(Template)]
 #[template(path = "fairness.html")]
 struct Live {
-    /// When the picture begins and ends.
+    /// Begin and end of the chart: milliseconds since the epoch, and the same in words.
     ends: Option<[(i64, String); 2]>,
     everybody: Vec<(&'static str, String)>,
     rows: Vec<Row>,
     more: usize,
     levels: [(&'static str, &'static str); 5],
-    /// Where the cycle of the past is that is shown.
+    /// Position of the selected past cycle in the chart.
     mark: Option<u64>,
 }
 
 struct Row {
     name: String,
     colour: usize,
-    /// What is drawn of each level.
+    /// Class in the style sheet and SVG path of each level.
     bands: Vec<(&'static str, String)>,
     held: String,
     due: String,
     words: String,
 }
 
-/// How much of a fair share is held, from far too little to far more.
+/// Part of a fair share that is held, from far too little to far more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Level {
     FarShort,
@@ -108,7 +108,7 @@ impl Level {
         (Level::FarMore, "f-far-more", "more than that"),
     ];
 
-    /// Where there is nothing to have and nothing is held, there is no level.
+    /// Returns the level of `held` against `due`; `None` if both are zero.
     fn of(held: u64, due: u64) -> Option<Level> {
         if held == 0 && due == 0 {
             return None;
@@ -182,7 +182,8 @@ fn of(sample: &Sample, name: &Name) -> Figures {
     found.map(|(_, figures)| *figures).unwrap_or_default()
 }
 
-/// Whether all users together have what is due to each: what one has too much helps nobody else.
+/// Returns the level of all users together. Surplus of a user is left out, as it does not help
+/// users below their fair share.
 fn level_of_all(sample: &Sample) -> Option<Level> {
     let (had, due) = sample.users.iter().fold((0, 0), |(had, all), (_, figures)| {
         (had + figures.held.min(due(*figures)), all + due(*figures))
@@ -190,7 +191,7 @@ fn level_of_all(sample: &Sample) -> Option<Level> {
     if due == 0 { None } else { Level::of(had, due) }
 }
 
-/// One sample for each span of time: the last one that was taken before its end.
+/// Returns a sample for each span of time: the last sample before the end of the span.
 fn columns<'a>(samples: &[&'a Sample]) -> Vec<&'a Sample> {
     let Some((first, last)) = samples.first().zip(samples.last()) else { return Vec::new() };
     let length = last.at_ms.saturating_sub(first.at_ms).unsigned_abs().max(1);
@@ -208,7 +209,7 @@ fn columns<'a>(samples: &[&'a Sample]) -> Vec<&'a Sample> {
     columns
 }
 
-/// The place of a time in the picture.
+/// Returns the position of a time in the chart.
 fn place(samples: &[&Sample], at_ms: i64) -> Option<u64> {
     let (first, last) = samples.first().zip(samples.last())?;
     if !(first.at_ms..=last.at_ms).contains(&at_ms) {
@@ -218,14 +219,14 @@ fn place(samples: &[&Sample], at_ms: i64) -> Option<u64> {
     Some(((at_ms - first.at_ms).unsigned_abs() * SPANS).div_euclid(length))
 }
 
-/// Users, those with the most memory in the samples first.
+/// Returns the users, by memory in the samples, largest first.
 fn users(sums: BTreeMap<Name, u64>) -> Vec<Name> {
     let mut users: Vec<(Name, u64)> = sums.into_iter().filter(|(_, sum)| 0 < *sum).collect();
     users.sort_by_key(|(name, sum)| (std::cmp::Reverse(*sum), name.clone()));
     users.into_iter().map(|(name, _)| name).collect()
 }
 
-/// What each user held or could have held, all samples together.
+/// Sums for each user the memory held, or due if that is more, over all samples.
 fn sums(samples: &[&Sample]) -> BTreeMap<Name, u64> {
     let mut sums: BTreeMap<Name, u64> = BTreeMap::new();
     for (name, figures) in samples.iter().flat_map(|sample| &sample.users) {
@@ -234,7 +235,7 @@ fn sums(samples: &[&Sample]) -> BTreeMap<Name, u64> {
     sums
 }
 
-/// Runs of one level as one shape each, and the shapes of a level as one path.
+/// Draws each run of equal level as a shape, and all shapes of a level as a path.
 fn bands(levels: impl Iterator<Item = Option<Level>>) -> Vec<(&'static str, String)> {
     let mut paths: BTreeMap<Level, String> = BTreeMap::new();
     let mut run: Option<(Level, u64)> = None;
@@ -251,7 +252,7 @@ fn bands(levels: impl Iterator<Item = Option<Level>>) -> Vec<(&'static str, Stri
     paths.into_iter().map(|(level, d)| (level.class(), d)).collect()
 }
 
-/// A row for those who do not see it.
+/// Describes a row in words, for readers without sight of the chart.
 fn in_words(line: &[Figures]) -> String {
     let levels: Vec<Level> =
         line.iter().filter_map(|figures| Level::of(figures.held, due(*figures))).collect();

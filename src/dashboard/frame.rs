@@ -1,4 +1,4 @@
-//! What all pages have in common: the frame around them, the part that is live, and `ETag`s.
+//! Common parts of all pages: the frame, the live part, and `ETag`s.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
@@ -17,21 +17,21 @@ use crate::api::http::extract::Params;
 use crate::api::{ApiError, PastCycle, session_of, theme_of};
 use crate::auth::{Identity, rule};
 
-/// What every page is asked for with.
+/// Properties of a request that every page needs.
 #[derive(Debug)]
 pub(crate) struct Ask {
-    /// Whether only the live part is wanted.
+    /// True if the request is for the live part only.
     is_fragment: bool,
-    /// Whether whoever asks may take nodes out and put them back; else nothing offers it.
+    /// True if the caller may take nodes out and put them back; otherwise no page offers it.
     pub may_act: bool,
     headers: HeaderMap,
     site: Site,
-    /// Which cycle is asked for; nothing where pages are always of now.
+    /// The requested cycle; `None` on pages that always show the present.
     moment: Option<Moment>,
 }
 
 impl Ask {
-    /// What a page of `site` is asked for with that no handler made.
+    /// Builds the properties of a request that reached no handler of `site`.
     pub(super) fn outside(headers: &HeaderMap, site: Site) -> Ask {
         let headers = headers.clone();
         Ask { is_fragment: false, may_act: false, headers, site, moment: None }
@@ -58,12 +58,13 @@ impl Ask {
         self.moment.as_ref().and_then(|moment| moment.past.as_ref())
     }
 
-    /// What is of a later time than this, in milliseconds since the epoch, is not shown.
+    /// Returns the latest time on the page, in milliseconds since the epoch. Later events are left
+    /// out.
     pub(super) fn until_ms(&self) -> i64 {
         self.past().map_or(i64::MAX, |past| past.at_ms)
     }
 
-    /// What the frame of the page shows besides it.
+    /// Returns the content of the frame around the page.
     fn looks(&self) -> Looks {
         Looks {
             site: self.site,
@@ -74,7 +75,7 @@ impl Ask {
         }
     }
 
-    /// Whether the site has pages of campaigns.
+    /// True if the site has pages of campaigns.
     pub(super) fn has_campaigns(&self) -> bool {
         self.site.sections.iter().any(|(_, address)| *address == CAMPAIGNS)
     }
@@ -96,7 +97,7 @@ impl<S: Sync> FromRequestParts<S> for Ask {
     }
 }
 
-/// What a page was asked for with, after the question mark.
+/// Parameters of a page: the part of its address after the question mark.
 #[derive(Debug)]
 pub(crate) struct Asked<T>(pub T);
 
@@ -112,13 +113,13 @@ impl<S: Send + Sync, T: DeserializeOwned> FromRequestParts<S> for Asked<T> {
 /// The sections of the navigation, in its order: title and address.
 pub(crate) type Sections = &'static [(&'static str, &'static str)];
 
-/// The site that a page belongs to. A layer around the pages puts it into each request; without one it
-/// is the site of the daemon.
+/// The site that a page belongs to. A layer around the pages puts it into each request; a request
+/// without it belongs to the site of the daemon.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Site {
     /// The sections of its navigation.
     pub sections: Sections,
-    /// Where the same is in JSON.
+    /// Address of the OpenAPI document, whose answers are the same as JSON.
     pub document: &'static str,
 }
 
@@ -139,7 +140,7 @@ impl Site {
     }
 }
 
-/// The last one is there only with an orchestrator.
+/// Title and address of each section. The last section needs an orchestrator in the process.
 const SECTIONS: [(&str, &str); 10] = [
     ("Overview", "/"),
     ("Topology", "/topology"),
@@ -153,7 +154,7 @@ const SECTIONS: [(&str, &str); 10] = [
     ("Campaigns", CAMPAIGNS),
 ];
 
-/// Where the pages of campaigns are.
+/// Address of the pages of campaigns.
 const CAMPAIGNS: &str = "/campaigns";
 
 /// The frame around a page.
@@ -164,64 +165,64 @@ struct Frame<'a> {
     section: &'a str,
     site: Site,
     version: &'static str,
-    /// Which cycle it is of, as HTML.
+    /// The band that names the cycle of the page, as HTML.
     band: &'a str,
     /// The theme that was chosen; empty: as the system has it.
     theme: &'static str,
-    /// Whether there is something to search.
+    /// True if the site has a search.
     has_search: bool,
-    /// When the cycle of the past ran that is shown.
+    /// Time of the past cycle on the page, in milliseconds since the epoch; `None` for the present.
     then_ms: Option<i64>,
     /// Already HTML: what a template below made of it.
     head: &'a str,
-    /// As `head`.
+    /// The live part, already HTML as `head` is.
     live: &'a str,
-    /// Whether it changes; what is not there does not.
+    /// True if the page is updated. Pages of the past and pages of problems are not.
     is_live: bool,
-    /// Whether whoever looks at it logged in.
+    /// True if the reader of the page logged in.
     has_session: bool,
 }
 
 /// A page, or the live part of it.
 #[derive(Debug)]
 pub(crate) struct Page<'a, H, L> {
-    /// What it is called.
+    /// Title of the page.
     pub title: &'a str,
     /// The section it belongs to.
     pub section: &'static str,
-    /// What is above: forms and charts, which are left alone while somebody uses them.
+    /// The upper part: forms and charts. An update leaves it alone, as a reader may be using it.
     pub head: H,
-    /// What is asked for again.
+    /// The live part, which the browser requests again after each change.
     pub live: L,
 }
 
-/// Nothing above the live part.
+/// Empty head, for pages that consist of the live part.
 #[derive(Debug, Template)]
 #[template(source = "", ext = "html")]
 pub(crate) struct Nothing;
 
-/// Why there is no such page.
+/// Reason why a page cannot be served.
 #[derive(Debug)]
 pub(crate) enum PageError {
-    /// There is no such thing.
+    /// The requested job, node, user or class does not exist.
     Missing {
-        /// What was asked for.
+        /// Title that names the requested thing.
         title: String,
-        /// Why it is not there, and what to do.
+        /// Reason for the absence, and a remedy.
         sentence: String,
     },
-    /// It was refused, or cannot be shown.
+    /// The request was refused, or the page cannot be built.
     Refused {
         /// The status of the answer.
         status: StatusCode,
-        /// Why.
+        /// Reason for the refusal.
         sentence: String,
     },
-    /// The daemon has only just started, and its books are on their way.
+    /// The daemon has only just started, and still loads its state.
     NotYet,
     /// The API says so.
     Api(ApiError),
-    /// It does not become HTML.
+    /// The template failed to render.
     Render(askama::Error),
 }
 
@@ -237,7 +238,7 @@ impl From<askama::Error> for PageError {
     }
 }
 
-/// What a problem says, without a frame, for whoever has the page open on which it came about.
+/// A problem without a frame, for a page that is already open in the browser.
 #[derive(Clone, Debug)]
 struct ProblemPart {
     title: String,
@@ -324,12 +325,12 @@ impl IntoResponse for PageError {
     }
 }
 
-/// That the daemon has only just started.
+/// Returns the error of a daemon that has only just started.
 pub(crate) fn not_yet() -> PageError {
     PageError::NotYet
 }
 
-/// What the frame shows besides the page.
+/// Content of the frame around the page.
 #[derive(Clone, Debug, Default)]
 struct Looks {
     site: Site,
@@ -393,7 +394,8 @@ impl<H: Template, L: Template> Page<'_, H, L> {
         };
         let headers = response.headers_mut();
         headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache"));
-        // One address has two answers; a browser must not take one for the other.
+        // The same address has two answers, a page and its live part: a browser must not confuse
+        // them.
         headers.insert(header::VARY, HeaderValue::from_static("hx-request"));
         if let Ok(tag) = HeaderValue::from_str(&tag) {
             headers.insert(header::ETAG, tag);
@@ -409,7 +411,7 @@ pub(crate) fn tag_of(content: &str) -> String {
     format!("W/\"{:016x}\"", hasher.finish())
 }
 
-/// Whether whoever asks has what `tag` names.
+/// True if the client already has the content that `tag` names.
 pub(crate) fn is_known(headers: &HeaderMap, tag: &str) -> bool {
     let known = headers.get_all(header::IF_NONE_MATCH).iter();
     let mut known = known.filter_map(|value| value.to_str().ok()).flat_map(|all| all.split(','));

@@ -1,4 +1,4 @@
-//! One request for work: why it has what it has, where its processes are, and how it came here.
+//! Page of a single job: the reason for its size, the nodes of its processes, and its history.
 
 use askama::Template;
 use axum::extract::State;
@@ -14,7 +14,7 @@ use crate::api::wire::{self, JobInfo, PreemptionInfo, ShareInfo, ShareState, Why
 use crate::model::{JobId, span};
 use crate::scheduler::JobView;
 
-/// So many shares and preemptions are shown one by one.
+/// Shares and preemptions listed singly.
 const SHOWN: usize = 200;
 
 #[derive(Template)]
@@ -99,7 +99,7 @@ pub(super) async fn page(
     let course = number.and_then(|id| dashboard.past.notes().course(id).cloned());
     let title = format!("Job {}", number.map_or_else(|| id.clone(), |id| id.to_string()));
     let Some(job) = job else {
-        // What is known of a job that is over is of now.
+        // Notes of an ended job describe the present, so a page of the past leaves them out.
         let course = course.filter(|_| ask.past().is_none());
         let Some((course, id)) = course.zip(number) else {
             let sentence = format!(
@@ -149,7 +149,7 @@ fn live(job: &JobView, info: JobInfo, why: Why, colour: usize, moments: Vec<Mome
     }
 }
 
-/// What would give it more, when, and what holds it; nothing where it has all it wants.
+/// Returns remedy, time and limit for a job that wants more; empty if the job has all it wants.
 fn cure(why: &Why) -> Vec<(&'static str, String)> {
     let Some(unblock) = &why.unblock else { return Vec::new() };
     let first = if unblock.needs_a_change { "Needs" } else { "Until" };
@@ -199,7 +199,7 @@ fn facts(info: &JobInfo) -> Vec<(&'static str, String)> {
 fn accounts(why: &Why, job: &JobView) -> Vec<AccountLine> {
     let order = job.order.map_or(1, |order| order.qshares().0);
     let quantum = job.quantum.map_or(0, |quantum| quantum.memory().0);
-    // As elsewhere: work outside fair share deserves nothing, which is not to be taken for zero.
+    // Jobs outside fair share have no fair share, which the page must not present as zero.
     let is_fair = why.sums.policy == Some(wire::Policy::FairShare);
     let line = |what, name: &str, link, wanted: u64, deserved: u64, given: u64, held: u64| {
         let [wanted, due, given, held] =
@@ -231,7 +231,7 @@ fn accounts(why: &Why, job: &JobView) -> Vec<AccountLine> {
     class.into_iter().chain(user).chain([job]).collect()
 }
 
-/// Nodes by what keeps them from taking one more process; with their part in percent.
+/// Counts nodes by the obstacle to a further process: number, part in percent, and words.
 fn tally(nodes: &wire::NodeTally) -> Vec<(u64, u64, &'static str)> {
     let lines = [
         (nodes.has_room, "have room for a process"),
@@ -285,7 +285,7 @@ fn taken_line(taken: &PreemptionInfo) -> TakenLine {
     }
 }
 
-/// Those up to `until`, the latest first.
+/// Returns the moments up to `until`, the latest first.
 fn moments(course: &Course, until: i64) -> Vec<MomentLine> {
     let before = std::iter::once(None).chain(course.moments.iter().map(Some));
     let line = |(moment, before): (&Moment, Option<&Moment>)| {

@@ -1,4 +1,4 @@
-//! All work, filtered by what the address says, so that a list can be sent to somebody else.
+//! Page of all jobs, filtered by its address, so that a list can be sent to a colleague.
 
 use std::collections::BTreeSet;
 
@@ -16,7 +16,7 @@ use crate::api::wire::{JobInfo, WorkKind};
 use crate::converter::code_of;
 use crate::scheduler::{JobView, View};
 
-/// Which work to show.
+/// Selection of jobs in the address.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(super) struct JobParams {
@@ -29,7 +29,7 @@ pub(super) struct JobParams {
     page: Option<usize>,
 }
 
-/// Work with less than it wants, whatever state it is in.
+/// Word for jobs with less than they want, in any state.
 const SHORT: &str = "short";
 
 #[derive(Template)]
@@ -89,7 +89,7 @@ pub(super) async fn page(
     Page { title: "Jobs", section: "/jobs", head: head(&params, view), live }.answer(&ask)
 }
 
-/// What a job is sorted by in a column.
+/// Returns the sort key of a job in a column.
 fn key(column: &str, job: &JobView, cycle: u64) -> Option<Key> {
     Some(match column {
         "id" => job.id.0.into(),
@@ -106,7 +106,7 @@ fn key(column: &str, job: &JobView, cycle: u64) -> Option<Key> {
     })
 }
 
-/// So many users are offered to choose from; others can be typed.
+/// Users in the list of choices; the name of any other user can be typed.
 const CHOICES: usize = 500;
 
 fn head<'a>(params: &'a JobParams, view: &View) -> Head<'a> {

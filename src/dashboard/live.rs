@@ -1,7 +1,7 @@
-//! One stream a page: that there is a new cycle, and that the daemon is there.
+//! Stream of each open page: announces a new cycle, and that the daemon is alive.
 //!
-//! A message says only which cycle and which event are the latest; what has changed the page asks
-//! for itself. Whoever is slow gets fewer messages and never an old one.
+//! A message names only the latest cycle and the latest event; the page then requests its live part
+//! again. A slow client gets fewer messages and never an outdated message.
 
 use std::convert::Infallible;
 use std::time::Duration;
@@ -15,10 +15,10 @@ use tokio::time::sleep;
 use super::Dashboard;
 use crate::api::Published;
 
-/// The least time between two messages: nobody reads faster.
+/// Least time between two messages: readers do not follow faster updates.
 const PACE: Duration = Duration::from_millis(400);
 
-/// A message comes at least so often; a page that hears nothing for long says so.
+/// Longest time between two messages: a page without messages reports a lost connection.
 const BEAT: Duration = Duration::from_secs(10);
 
 /// Messages until the daemon stops or the page is left.

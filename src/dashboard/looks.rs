@@ -1,17 +1,17 @@
-//! What large maps looked like when they were sent, so that a page gets only what has changed since.
+//! Fingerprints of large maps that were sent, so that a page gets only the changed nodes.
 //!
-//! Of a map there is kept what no two drawings have in common but by an accident: a number for each
-//! node. It is named after them, so that one made after a restart, or of other nodes, has another name.
+//! A fingerprint has a hash for each node; two different drawings share it only by accident. Its
+//! tag is a hash of its content. So a tag from before a restart never names another drawing.
 
 use std::collections::VecDeque;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 use super::map::{Look, Spot};
 
-/// So many maps are known: of some cycles, for some that are asked for.
+/// Maps with a kept fingerprint: enough for several cycles of several selections.
 const MAPS_MAX: usize = 16;
 
-/// What a map looks like, node by node.
+/// Fingerprint of a map, node by node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Looks {
     /// Of which nodes it is, who is pointed out, and what colours stand for.
@@ -20,12 +20,12 @@ pub(super) struct Looks {
 }
 
 impl Looks {
-    /// Those of a map of `spots` that was asked for by `chosen`.
+    /// Computes the fingerprint of a map of `spots` with the selection `chosen`.
     pub fn of(spots: &[Spot], chosen: &str) -> Looks {
         let mut frame = DefaultHasher::new();
         chosen.hash(&mut frame);
         let node = |spot: &Spot| {
-            // Its state is among the words.
+            // The words contain the node's state.
             let Spot { name, pool, memory_mb, fills, words, is_found, .. } = spot;
             (name, pool, memory_mb).hash(&mut frame);
             let mut node = DefaultHasher::new();
@@ -39,7 +39,7 @@ impl Looks {
         Looks { frame: frame.finish(), nodes }
     }
 
-    /// Its name.
+    /// Returns the tag that names the fingerprint.
     pub fn tag(&self) -> String {
         let mut all = DefaultHasher::new();
         self.nodes.hash(&mut all);
@@ -47,12 +47,12 @@ impl Looks {
     }
 }
 
-/// Those that were sent lately, the oldest first.
+/// Fingerprints of the maps sent lately, the latest first.
 #[derive(Debug, Default)]
 pub(super) struct Maps(VecDeque<(String, Looks)>);
 
 impl Maps {
-    /// Keeps one, and tells its name.
+    /// Keeps a fingerprint and returns its tag.
     pub fn remember(&mut self, looks: Looks) -> String {
         let tag = looks.tag();
         if !self.0.iter().any(|(known, _)| *known == tag) {
@@ -62,8 +62,8 @@ impl Maps {
         tag
     }
 
-    /// The places of the nodes that look otherwise in `now` than in the map called `since`. Nothing
-    /// if that is not known any more, or is of other nodes.
+    /// Returns the indices of the nodes that differ between `now` and the map called `since`.
+    /// `None` if that map is unknown by now, or shows other nodes.
     pub fn changed(&self, since: &str, now: &Looks) -> Option<Vec<usize>> {
         let (_, before) = self.0.iter().find(|(known, _)| known == since)?;
         let pairs = before.nodes.iter().zip(&now.nodes).enumerate();

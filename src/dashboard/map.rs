@@ -1,9 +1,9 @@
 //! The map of nodes: squares whose area is memory, filled from below by what is on them.
 //!
-//! Nodes whose squares have the same size to the pixel are drawn together, in rows. A small map has
-//! a link and a description for every node. In a large one all that looks alike is one path, so that
-//! its size stays within bounds, and whoever has JavaScript finds nodes by their place; of nodes that
-//! change later it gets a drawing each, to be laid over the old one.
+//! Nodes whose squares have the same size in pixels are drawn together, in rows. A small map has a
+//! link and a description for every node. In a large map all shapes of equal look form a path,
+//! which bounds its size. Scripts find the nodes of a large map by position. For each node that
+//! changes later, the page gets a drawing to lay over the old drawing.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt::Write;
@@ -20,37 +20,37 @@ const AREA: u64 = 700_000;
 /// The side of a square, at least and at most.
 const SIDES: (u64, u64) = (7, 92);
 
-/// Up to so many nodes each has a link and a description.
+/// Most nodes of a map with a link and a description for each.
 pub(super) const CLOSE_MAX: usize = 400;
 
 /// Squares from this side on bear their node's name.
 const NAMED_SIDE: u64 = 40;
 
-/// What a colour stands for.
+/// Meaning of a colour.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) enum Paint {
-    /// Work that nobody is known to own.
+    /// Jobs without a known owner.
     Nobody,
     /// A user or a class, by its place in the palette.
     Owner(usize),
-    /// How full the node is, from 0 to [`LEVELS`] less one.
+    /// Level of use of a node, from 0 to [`LEVELS`] - 1.
     Level(usize),
 }
 
-/// So many levels of fullness have a colour each.
+/// Levels of use, with a colour each.
 pub(super) const LEVELS: usize = 5;
 
-/// Whose work of which kind something is, and whether it is on its way out; what has the same look
-/// is drawn as one.
+/// Owner and kind of the processes of an area, and if they are terminating. Areas of equal look are
+/// drawn together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Look {
-    /// What its colour stands for.
+    /// Meaning of its colour.
     pub paint: Paint,
-    /// What kind of work.
+    /// Kind of job.
     pub kind: u8,
-    /// Whether it is leaving.
+    /// True if the process is terminating.
     pub is_leaving: bool,
-    /// Whether somebody else was asked about.
+    /// True if the reader selected a different user.
     pub is_pale: bool,
 }
 
@@ -91,23 +91,23 @@ pub(super) fn kind_number(kind: WorkKind) -> u8 {
 /// A node to be drawn.
 #[derive(Clone, Debug)]
 pub(super) struct Spot {
-    /// Its name.
+    /// Name of the node.
     pub name: Name,
-    /// Its pool.
+    /// Pool of the node.
     pub pool: Name,
-    /// Its memory, in MiB.
+    /// Memory of the node in MiB.
     pub memory_mb: u64,
-    /// Whether it gets work, and if not, why.
+    /// State of the node: in scheduling, or the reason why not.
     pub state: MachineState,
-    /// Whether it is one of those that are searched for.
+    /// True if the search selects the node.
     pub is_found: bool,
-    /// What is on it: how it looks, and how much memory it takes.
+    /// Look and memory in MiB of each area of the node.
     pub fills: Vec<(Look, u64)>,
     /// All of it in words.
     pub words: String,
 }
 
-/// Nodes of one pool and one size.
+/// Nodes of equal pool and size.
 #[derive(Debug)]
 pub(super) struct Group {
     /// The pool.
@@ -116,50 +116,50 @@ pub(super) struct Group {
     pub title: String,
     /// Width and height of the drawing.
     pub size: (u64, u64),
-    /// The distance from one square to the next, across and down.
+    /// Distance between neighbouring squares, across and down.
     pub step: (u64, u64),
     /// Squares in a row.
     pub columns: u64,
     /// The nodes in it, as a host list.
     pub names: String,
-    /// The nodes, one by one; none in a large map.
+    /// Each node of a small map; empty in a large map.
     pub cells: Vec<Cell>,
-    /// What is drawn for all of them at once; nothing in a small map.
+    /// Paths of all nodes together; empty in a small map.
     pub paths: Vec<Path>,
 }
 
-/// One node of a small map.
+/// A node of a small map.
 #[derive(Debug)]
 pub(super) struct Cell {
-    /// Its name.
+    /// Name of the node.
     pub name: Name,
-    /// What is on it, in words.
+    /// Content of the node in words.
     pub words: String,
-    /// What is drawn.
+    /// Paths of the node.
     pub paths: Vec<Path>,
-    /// Where its name goes, if there is room for it.
+    /// Position of the name, if the square has space for it.
     pub label: Option<(u64, u64)>,
 }
 
-/// One node of a large map, drawn anew.
+/// New drawing of a node in a large map.
 #[derive(Debug)]
 pub(super) struct Tile {
-    /// Which group it is in, as [`groups`] has them.
+    /// Index of its group, in the order of [`groups`].
     pub group: usize,
-    /// Which node of that.
+    /// Index of the node in the group.
     pub number: u64,
-    /// What is drawn. The first hides what was there.
+    /// Paths of the node. The first path hides the old drawing.
     pub paths: Vec<Path>,
 }
 
 /// A shape.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Path {
-    /// Its classes in the style sheet.
+    /// Classes of the path in the style sheet.
     pub class: String,
     /// The name of a pattern; empty if it has none.
     pub pattern: &'static str,
-    /// What is drawn, in SVG's words.
+    /// Path data in the notation of SVG.
     pub d: String,
 }
 
@@ -174,7 +174,7 @@ pub(super) fn titles(spots: Vec<Spot>, pools: &[Name]) -> Vec<String> {
     by_size(spots, pools).map(|(_, spots)| title(&spots)).collect()
 }
 
-/// Those of `spots` that are called so, drawn as a large map of all of them has them.
+/// Draws the nodes called `names` as a large map of all `spots` does.
 pub(super) fn tiles(spots: Vec<Spot>, pools: &[Name], names: &BTreeSet<Name>) -> Vec<Tile> {
     let mut tiles = Vec::new();
     for (group, (side, spots)) in by_size(spots, pools).enumerate() {
@@ -192,7 +192,8 @@ pub(super) fn tiles(spots: Vec<Spot>, pools: &[Name], names: &BTreeSet<Name>) ->
     tiles
 }
 
-/// By pool, and in it by the side of their squares, which comes first, the largest before others.
+/// Groups nodes by pool, then by the side of their squares, largest first. Each item has the side
+/// and the nodes.
 fn by_size(spots: Vec<Spot>, pools: &[Name]) -> impl Iterator<Item = (u64, Vec<Spot>)> {
     let scale = Scale::of(&spots);
     let place = |pool: &Name| pools.iter().position(|known| known == pool);
@@ -212,7 +213,7 @@ struct Scale {
 }
 
 impl Scale {
-    /// As large as fits, and as the largest square may be.
+    /// Returns the largest scale at which the map fits and no square exceeds its limit.
     fn of(spots: &[Spot]) -> Scale {
         let total: u64 = spots.iter().map(|spot| spot.memory_mb).sum();
         let most = spots.iter().map(|spot| spot.memory_mb).max().unwrap_or(0);
@@ -239,12 +240,12 @@ fn in_order(mut spots: Vec<Spot>) -> (Vec<Spot>, String) {
     (spots, names)
 }
 
-/// Where the squares of a group stand.
+/// Positions of the squares of a group.
 #[derive(Clone, Copy, Debug)]
 struct Grid {
     /// The height of a name below a square; 0 without names.
     label: u64,
-    /// The distance from one square to the next, across and down.
+    /// Distance between neighbouring squares, across and down.
     step: (u64, u64),
     columns: u64,
     rows: u64,

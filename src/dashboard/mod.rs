@@ -1,10 +1,9 @@
 //! The dashboard: what the API tells, as pages for people.
 //!
-//! Pages are made here, from the same published picture and through the same wire types as the
-//! answers of the API, so that they cannot disagree. Without JavaScript they are links and tables.
-//! With it a page follows one stream that says that there is something new, and asks for its own
-//! live part again; what has not changed is answered with a 304, and of a large map only the nodes are
-//! sent that changed.
+//! Pages are built from the same published view and the same wire types as the answers of the API,
+//! so the two cannot disagree. Without JavaScript, pages are links and tables. With it, a page
+//! follows a stream of announcements and requests its own live part again. An unchanged part is
+//! answered with a 304. Of a large map only the changed nodes are sent.
 //!
 //! ```text
 //!  board ──► watcher ──► past (samples, moments, latest events; bounded, in memory)
@@ -61,12 +60,12 @@ use crate::scheduler::View;
 use palette::Palette;
 use past::Past;
 
-// The frame, for pages that others make.
+// The frame, for pages of other modules.
 pub(crate) use assets::asset;
 pub(crate) use frame::{Ask, Asked, Nothing, Page, PageError, Site, in_parts};
 pub(crate) use problems::for_people;
 
-/// What makes pages: the API's state, and what was noted of the past.
+/// Source of all pages: the state of the API, and notes of the past.
 #[derive(Clone, Debug)]
 pub struct Dashboard {
     api: ApiState,
@@ -79,7 +78,7 @@ impl Dashboard {
         Dashboard { api, past: Arc::new(Past::default()) }
     }
 
-    /// What a page shows that is asked for so: the cluster now, or after a cycle of the past.
+    /// Returns the view that a request selects: the present, or the cluster after a past cycle.
     fn seen(&self, ask: &Ask) -> Arc<Published> {
         let latest = self.api.latest();
         match ask.past() {
@@ -88,7 +87,7 @@ impl Dashboard {
         }
     }
 
-    /// Who has which colour on a page that shows `view`.
+    /// Returns the colours of users on a page that shows `view`.
     fn palette(&self, view: &View, ask: &Ask) -> Arc<Palette> {
         if ask.past().is_none() {
             return self.past.notes().palette(view);
@@ -154,7 +153,7 @@ fn finished(pages: Router<Dashboard>) -> Router<Dashboard> {
         .layer(CompressionLayer::new().quality(CompressionLevel::Fastest))
 }
 
-/// While the books are still on their way from the record there is nothing to show but that.
+/// Answers with a notice while the daemon still loads its state from the store.
 async fn when_resumed(
     State(dashboard): State<Dashboard>,
     request: axum::extract::Request,
@@ -166,10 +165,10 @@ async fn when_resumed(
     next.run(request).await
 }
 
-/// What is different of a large map.
+/// Address of the changed nodes of a large map.
 const CHANGES: &str = "/topology/changes";
 
-/// Where nodes are taken out and put back.
+/// Address of the form that takes nodes out and puts them back.
 const VARY: &str = "/nodes/vary";
 
 /// A page loads and runs only what comes from here, and is shown in no other's frame.

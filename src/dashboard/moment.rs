@@ -1,4 +1,4 @@
-//! Which cycle a page shows: the last one, or one of the past that its address asks for.
+//! Cycle of a page: the latest cycle, or a past cycle that its address names.
 //!
 //! `?cycle=N` is taken from the address before a page sees it, so that every page is asked in the
 //! same way for then and for now. What a page of the past leads to is of that cycle too.
@@ -24,7 +24,7 @@ const PARAMETER: &str = "cycle";
 const PAGES: [&str; 9] =
     ["", "topology", "jobs", "classes", "users", "nodes", "node", "fairness", "search"];
 
-/// Which cycle a page shows, and which others there are.
+/// Cycle of a page, and the range of the other cycles.
 #[derive(Clone, Debug)]
 pub(super) struct Moment {
     /// The cluster then; `None`: now.
@@ -33,7 +33,7 @@ pub(super) struct Moment {
     on_record: Option<CyclesOnRecord>,
     /// The page without its cycle.
     here: String,
-    /// What else it is asked for with.
+    /// The other parameters of the address.
     others: Pairs,
 }
 
@@ -70,7 +70,7 @@ pub(super) async fn at_cycle(
     next.run(request).await
 }
 
-/// What an address is asked with.
+/// Parameters of an address.
 type Pairs = Vec<(String, String)>;
 
 /// The cycle in the address, and what else is asked there.
@@ -95,7 +95,7 @@ fn is_of_any_cycle(path: &str) -> bool {
     PAGES.contains(&first) && path != super::VARY && path != super::CHANGES
 }
 
-/// What stands above a page: which cycle it is of, and the way to others.
+/// The band above a page: names the cycle and links to other cycles.
 #[derive(Template)]
 #[template(path = "moment.html")]
 struct Band<'a> {
@@ -104,7 +104,7 @@ struct Band<'a> {
     oldest: u64,
     newest: u64,
     shown: u64,
-    /// When the cycle ran; nothing of now.
+    /// Time of the cycle, in milliseconds since the epoch and in words; `None` for the present.
     then: Option<(i64, String)>,
     earlier: Option<String>,
     later: Option<String>,
@@ -112,7 +112,7 @@ struct Band<'a> {
 }
 
 impl Moment {
-    /// What stands above a page. Nothing while no cycle is on record.
+    /// Renders the band above a page; empty while the journal has no cycle.
     pub fn band(&self) -> askama::Result<String> {
         let Some(CyclesOnRecord { oldest, newest }) = self.on_record else {
             return Ok(String::new());
@@ -142,7 +142,7 @@ impl Moment {
         super::frame::address_of(&self.here, &pairs)
     }
 
-    /// `html` with links and forms that stay in this cycle, where it is one of the past.
+    /// Returns `html`. If the page shows a past cycle, its links and forms stay in that cycle.
     pub fn kept_in(&self, html: String) -> String {
         match &self.past {
             None => html,

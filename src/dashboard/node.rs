@@ -1,4 +1,4 @@
-//! One node: its state, what is on it, what happened to it lately.
+//! Page of a single node: its state, its shares, and its latest events.
 
 use askama::Template;
 use axum::extract::State;
@@ -14,7 +14,7 @@ use crate::api::wire::WorkKind;
 use crate::model::SharePhase;
 use crate::scheduler::{JobView, NodeView, View};
 
-/// So many events are shown.
+/// Events on the page.
 const EVENTS: usize = 12;
 
 #[derive(Template)]
@@ -26,7 +26,8 @@ struct Live {
     may_act: bool,
     shares: Vec<ShareLine>,
     events: Vec<Told>,
-    /// Where the orchestrator shows the slots of the node. `None`: there is no orchestrator here.
+    /// Address of the node's slots in the pages of the orchestrator; `None` without an
+    /// orchestrator.
     slots: Option<String>,
 }
 

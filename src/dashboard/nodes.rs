@@ -13,10 +13,10 @@ use super::words::{self, counted, memory};
 use crate::api::{ApiState, queries, wire};
 use crate::scheduler::{NodeView, View};
 
-/// So many jobs of a node are named; the rest are counted.
+/// Jobs of a node listed by name; the rest are counted.
 const JOBS_SHOWN: usize = 6;
 
-/// Which nodes to show.
+/// Selection of nodes in the address.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(super) struct NodeParams {
@@ -24,7 +24,7 @@ pub(super) struct NodeParams {
     pool: String,
     name: String,
     sort: String,
-    /// What was done just before: `off`, `on` or `nothing`.
+    /// Result of the last act: `off`, `on` or `nothing`.
     done: String,
     page: Option<usize>,
 }
@@ -124,8 +124,8 @@ impl NodeParams {
     }
 }
 
-/// The row of `node`, with what is to be said of it besides; what was heard of it since belongs to
-/// now, where there is an `api` to ask.
+/// Builds the row of `node`, with its notes. Facts from heartbeats describe the present, so they
+/// need an `api`.
 pub(super) fn row(node: &NodeView, view: &View, api: Option<&ApiState>) -> NodeRow {
     let mut info = wire::NodeInfo::from(node);
     if let Some(api) = api {

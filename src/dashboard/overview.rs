@@ -1,4 +1,5 @@
-//! The overview: is all well, who waits and why, who is short of what they deserve, what happened.
+//! Overview: alarms, waiting jobs with their reasons, users short of their fair share, and the
+//! latest events.
 
 use std::collections::BTreeMap;
 
@@ -18,10 +19,10 @@ use crate::api::{queries, wire};
 use crate::converter::code_of;
 use crate::scheduler::View;
 
-/// So many of the latest events are shown.
+/// Latest events on the page.
 const EVENTS: usize = 8;
 
-/// So many users are shown.
+/// Users on the page.
 const USERS: usize = 8;
 
 #[derive(Template)]
@@ -55,7 +56,7 @@ struct WaitingRow {
     sentence: String,
 }
 
-/// A class or a user against what it deserves.
+/// A class or a user against its fair share.
 pub(super) struct AccountRow {
     pub name: String,
     pub colour: Option<usize>,
@@ -77,7 +78,8 @@ impl AccountRow {
     }
 }
 
-/// What is deserved. Work outside fair share deserves nothing, which is not to be taken for zero.
+/// Formats the fair share. Jobs outside fair share have none, which the page must not present as
+/// zero.
 pub(super) fn due(figures: Figures, policy: wire::Policy) -> String {
     match policy {
         wire::Policy::FairShare => memory(figures.deserved),
@@ -145,7 +147,7 @@ pub(super) fn scale(all: impl Iterator<Item = Figures>) -> u64 {
     most.unwrap_or(0).saturating_mul(105).div_euclid(100).max(1)
 }
 
-/// What an operator should look into at once.
+/// Returns the faults that need an operator at once.
 fn alarms(status: &wire::Status) -> Vec<String> {
     let silent = &status.silent_together;
     let findings = &status.audit_findings;
@@ -235,7 +237,7 @@ fn tiles(status: &wire::Status, users: impl Iterator<Item = Figures>) -> Vec<Til
     ]
 }
 
-/// How much is in use of what can be scheduled, and what is still on nodes that cannot.
+/// Describes memory in use, out of the memory in scheduling, and memory still held on other nodes.
 fn in_use(shares: &wire::ShareCounts) -> String {
     let in_use = format!("{} of {}", memory(shares.used_mb), memory(shares.schedulable_mb));
     match shares.outside_mb {
@@ -244,7 +246,7 @@ fn in_use(shares: &wire::ShareCounts) -> String {
     }
 }
 
-/// Why some nodes are not up.
+/// Describes the reasons why some nodes are not up.
 fn out_of_scheduling(nodes: &wire::NodeCounts) -> String {
     let states = [
         (nodes.varied_off, "varied-off"),

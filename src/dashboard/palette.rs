@@ -1,7 +1,7 @@
-//! Which colour stands for whom: one colour never stands for two.
+//! Colours of users and classes: a colour never stands for two of them.
 //!
-//! Those with the most memory have a colour each; grey stands for all others. Whoever has a colour
-//! keeps it while they are near the top, so that a page does not change its colours all the time.
+//! Users with the most memory have a colour each; grey stands for all other users. A user near the
+//! top keeps its colour, so that the colours of a page rarely change.
 
 use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -9,13 +9,13 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use crate::model::Name;
 use crate::scheduler::View;
 
-/// So many have a colour of their own; the style sheet says which.
+/// Colours for single users or classes; the style sheet defines them.
 pub(super) const COLOURS: usize = 11;
 
-/// The colour of all others: grey.
+/// Grey, for users and classes without a colour of their own.
 pub(super) const OTHERS: usize = COLOURS;
 
-/// As many, to divide by.
+/// Number of colours as a divisor; equals `COLOURS`.
 const COUNT: u64 = 11;
 
 /// A user with a colour keeps it up to this rank.
@@ -26,7 +26,8 @@ const KEPT_RANK: usize = 16;
 pub(super) struct Palette(BTreeMap<Name, usize>);
 
 impl Palette {
-    /// Colours for those with the largest of `amounts`; who had one in `before` has the same.
+    /// Gives colours to the users with the largest `amounts`. A user with a colour in `before`
+    /// keeps it.
     pub fn of(amounts: BTreeMap<Name, u64>, before: &Palette) -> Palette {
         let mut ranked: Vec<(Name, u64)> = amounts.into_iter().collect();
         ranked.sort_by_key(|(name, amount)| (std::cmp::Reverse(*amount), name.clone()));
@@ -61,13 +62,13 @@ impl Palette {
         Palette::of(amounts, before)
     }
 
-    /// Colours for classes: the first of the configuration have one each.
+    /// Gives a colour to each of the first classes in the configuration.
     pub fn of_classes(view: &View) -> Palette {
         let names = view.classes.iter().map(|class| class.name.clone());
         Palette(names.take(COLOURS).zip(0..).collect())
     }
 
-    /// The colour of `name`; grey for those who have none of their own.
+    /// Returns the colour of `name`; grey if it has none of its own.
     pub fn colour(&self, name: &str) -> usize {
         self.0.get(name).copied().unwrap_or(OTHERS)
     }
@@ -105,13 +106,13 @@ mod tests {
     #[test]
     fn a_colour_stays_while_its_user_is_near_the_top() {
         let first = Palette::of(amounts((0..11).map(|user| (user, 100))), &Palette::default());
-        // Five others come in above u10.
+        // Five new users come in above u10.
         let more = amounts(
             (0..10).map(|user| (user, 100)).chain([(10, 1)]).chain((20..25).map(|user| (user, 9))),
         );
         let second = Palette::of(more, &first);
         assert_eq!(second, first);
-        // A sixth puts u10 out of the top, and one of them takes its colour.
+        // A sixth pushes u10 out of the top, and a new user takes its colour.
         let more = amounts(
             (0..10).map(|user| (user, 100)).chain([(10, 1)]).chain((20..26).map(|user| (user, 9))),
         );

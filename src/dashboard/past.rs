@@ -1,7 +1,7 @@
-//! What was noted of the past since the daemon started, in bounded memory.
+//! Notes of the past since the daemon started, in bounded memory.
 //!
-//! It is the dashboard's own: the watcher writes it and pages read it, each for a moment, and
-//! whoever schedules knows nothing of it.
+//! Only the dashboard uses them: the watcher writes and pages read, each for a short time. The
+//! scheduler does not know them.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -13,10 +13,10 @@ use super::tell::Told;
 use crate::model::{JobId, Name};
 use crate::scheduler::View;
 
-/// So many of the latest events are at hand; older ones are read from the record.
+/// Latest events in memory; older events are read from the store.
 pub(super) const EVENTS_MAX: usize = 120;
 
-/// Moments of one job: when what it holds or why changed.
+/// Moments kept of a job. A moment is a change of the processes held or of the reason.
 const MOMENTS_MAX: usize = 24;
 
 /// Jobs whose moments are noted; of more, nothing is.
@@ -31,7 +31,7 @@ const PREEMPTED_MAX: usize = 5_000;
 /// A job after a cycle in which what it holds, or why it has no more, changed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Moment {
-    /// When, in milliseconds since the epoch.
+    /// Time in milliseconds since the epoch.
     pub at_ms: i64,
     /// The cycle.
     pub cycle: u64,
@@ -46,22 +46,22 @@ pub(super) struct Moment {
 /// A job's course.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Course {
-    /// Its latest moments, the oldest first.
+    /// Latest moments, the oldest first.
     pub moments: VecDeque<Moment>,
-    /// Who submitted it.
+    /// User who submitted the job.
     pub user: Name,
     /// Since which cycle it is over.
     pub over_since: Option<u64>,
 }
 
-/// Everything noted.
+/// All notes.
 #[derive(Debug, Default)]
 pub(super) struct Notes {
     /// Figures over time.
     pub samples: Samples,
     /// The latest events, the oldest first.
     pub events: VecDeque<Told>,
-    /// What large maps looked like.
+    /// Fingerprints of large maps.
     pub maps: Maps,
     courses: BTreeMap<JobId, Course>,
     /// Jobs that are over, in that order.
@@ -72,7 +72,7 @@ pub(super) struct Notes {
     palette: (u64, Arc<Palette>),
 }
 
-/// [`Notes`] that one writes and many read.
+/// [`Notes`] behind a lock: the watcher writes them, pages read them.
 #[derive(Debug, Default)]
 pub(super) struct Past {
     notes: Mutex<Notes>,
@@ -118,7 +118,7 @@ impl Notes {
         }
         while OVER_MAX < self.over.len() {
             let Some(oldest) = self.over.pop_front() else { return };
-            // Its number may have come again.
+            // A newer job may have the same number: its notes stay.
             if self.courses.get(&oldest).is_some_and(|course| course.over_since.is_some()) {
                 self.courses.remove(&oldest);
             }
@@ -133,7 +133,7 @@ impl Notes {
         }
     }
 
-    /// The colours of users in `view`, the last published one.
+    /// Returns the colours of users in `view`, the latest published view.
     pub fn palette(&mut self, view: &View) -> Arc<Palette> {
         let (cycle, palette) = &self.palette;
         if *cycle != view.cycle {
@@ -143,7 +143,7 @@ impl Notes {
         Arc::clone(&self.palette.1)
     }
 
-    /// Notes that so many processes were preempted.
+    /// Notes the number of processes preempted at a time.
     pub fn note_preempted(&mut self, at_ms: i64, processes: u64) {
         if processes == 0 {
             return;

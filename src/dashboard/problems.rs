@@ -12,10 +12,11 @@ use crate::api::Code;
 use crate::api::http::extract::PathPart;
 use crate::api::wire::Problem;
 
-/// A problem is a sentence or two; one that lists every fault of a body may be longer.
+/// Size limit of a problem's text in bytes. Most have a sentence or two; a list of every fault of a
+/// body may be longer.
 const PROBLEM_MAX: usize = 1 << 20;
 
-/// What the letter of a code stands for, and where to read on.
+/// First letter of a code, its meaning, and the document to read on.
 const FAMILIES: [(char, &str, &str); 6] = [
     (
         'P',
@@ -54,7 +55,7 @@ struct Line {
 #[derive(Template)]
 #[template(path = "errors.html")]
 struct Live {
-    /// The one that is asked about; the rest of its family is listed with it.
+    /// The requested code; the rest of its family is listed with it.
     chosen: Option<Line>,
     groups: Vec<(&'static str, &'static str, Vec<Line>)>,
 }
@@ -82,7 +83,7 @@ pub(super) async fn all(ask: Ask) -> Result<Response, PageError> {
     Page { title: "Error codes", section: "", head: Nothing, live }.answer(&ask)
 }
 
-/// One code.
+/// Answers with the page of a single code.
 pub(super) async fn one(PathPart(code): PathPart<String>, ask: Ask) -> Result<Response, PageError> {
     let Some(chosen) = lines().find(|line| line.code.eq_ignore_ascii_case(&code)) else {
         let sentence = "No answer has this code. All codes are listed at /errors.".to_owned();

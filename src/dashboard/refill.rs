@@ -1,4 +1,4 @@
-//! What charts show of the time before the start, read and computed from the record.
+//! Figures of charts for the time before the start, computed from the store.
 
 use std::collections::VecDeque;
 
@@ -8,16 +8,16 @@ use super::watcher::sample;
 use crate::api::wire::{Happening, RemovalReason};
 use crate::api::{ApiState, PastEvent};
 
-/// So many events are read at a time.
+/// Events in a read.
 const PAGE: u32 = 64;
 
-/// So many entries of what was preempted are taken from before the start.
+/// Entries of preempted processes taken from before the start.
 const ENTRIES: usize = 4_000;
 
 /// Samples closer than this are not worth their memory, in milliseconds.
 const SPACING_MS: i64 = 1_000;
 
-/// Waits until the daemon has its books.
+/// Waits until the daemon has loaded its state.
 pub(super) async fn resumed(api: &ApiState) {
     let mut changes = api.board.changes();
     while api.latest().is_resuming {
@@ -27,7 +27,7 @@ pub(super) async fn resumed(api: &ApiState) {
     }
 }
 
-/// Figures over time: the record is computed again, the latest part of it first.
+/// Fills in figures over time: the journal is computed again, its latest part first.
 pub(super) async fn samples(api: &ApiState, past: &Past) {
     resumed(api).await;
     let mut views = api.past_cycles.course();
@@ -35,7 +35,7 @@ pub(super) async fn samples(api: &ApiState, past: &Past) {
     while let Some(then) = views.recv().await {
         let last = segment.last().map(|sample| sample.at_ms);
         if last.is_some_and(|last| then.at_ms < last) {
-            // The next segment is of before this one.
+            // This segment is complete: the next segment lies before it.
             past.notes().samples.begin_with(std::mem::take(&mut segment));
         } else if last.is_some_and(|last| then.at_ms - last < SPACING_MS) {
             continue;
@@ -45,7 +45,7 @@ pub(super) async fn samples(api: &ApiState, past: &Past) {
     past.notes().samples.begin_with(segment);
 }
 
-/// What was preempted, as the feed has it up to event `until`.
+/// Notes the processes preempted up to event `until`, from the events in the store.
 pub(super) async fn preempted(api: &ApiState, past: &Past, until: u64) {
     let mut since = 0;
     let mut entries = VecDeque::new();
@@ -70,11 +70,11 @@ fn preempted_in(event: &PastEvent) -> u64 {
     if event.kind != "removed" {
         return 0;
     }
-    // What cannot be read is in the log of whoever follows the feed.
+    // An unreadable event counts as 0 here; the reader of the feed logs it.
     Happening::read(&event.kind, &event.body).map_or(0, |what| preempted_by(&what))
 }
 
-/// How many processes are preempted by what came about.
+/// Counts the processes that an event preempts.
 pub(super) fn preempted_by(what: &Happening) -> u64 {
     let Happening::Removed { shares } = what else { return 0 };
     crate::model::count(shares.iter().filter(|share| share.reason == RemovalReason::Preempted))

@@ -1,4 +1,4 @@
-//! What several pages show: bars, curves in a line, pages of long lists, and rows of work.
+//! Parts of several pages: bars, curves in a line, pages of long lists, and rows of jobs.
 
 use std::fmt::Write;
 
@@ -13,16 +13,16 @@ use super::words;
 use crate::api::wire::{JobInfo, WorkKind};
 use crate::scheduler::JobView;
 
-/// So many rows are on a page.
+/// Rows on a page.
 pub(super) const ROWS: usize = 100;
 
-/// What is held against what is deserved and wanted, on one scale. In percent of the scale.
+/// Memory held against fair share and demand, in percent of a common scale.
 #[derive(Clone, Debug, Template)]
 #[template(path = "bar.html")]
 pub(super) struct Bar {
     held: u64,
     wanted: u64,
-    /// Where the mark is; there may be none.
+    /// Position of the mark of the fair share; `None` without a fair share.
     deserved: Option<u64>,
     words: String,
 }
@@ -38,7 +38,7 @@ impl Bar {
             words::memory(deserved),
             words::memory(wanted)
         );
-        // Whoever deserves nothing, as work outside fair share does, has no mark.
+        // Jobs outside fair share have no fair share, and so no mark.
         let mark = (deserved != 0).then(|| part(deserved));
         Bar { held: part(held), wanted: part(wanted), deserved: mark, words }
     }
@@ -51,7 +51,7 @@ impl Bar {
     }
 }
 
-/// What was held and deserved lately, in a line of text.
+/// Curves of recent holdings and fair shares, in a line of text.
 #[derive(Clone, Debug, Template)]
 #[template(path = "spark.html")]
 pub(super) struct Spark {
@@ -62,11 +62,11 @@ pub(super) struct Spark {
 /// Width and height of a spark.
 const SPARK: (u64, u64) = (120, 24);
 
-/// How far a spark looks back.
+/// Length of a spark in milliseconds.
 const SPARK_MS: i64 = 10 * 60_000;
 
 impl Spark {
-    /// The last minutes of somebody up to `until`.
+    /// Draws the last minutes up to `until` of the class or user that `whose` names.
     pub fn of(notes: &Notes, whose: Whose<'_>, until: i64) -> Spark {
         let last = notes.samples.iter().filter(|sample| sample.at_ms <= until).last();
         let last = last.map_or(0, |sample| sample.at_ms);
@@ -88,14 +88,14 @@ impl Spark {
             }
             d
         };
-        // As in a bar, whoever deserves nothing has no mark.
+        // A spark without a fair share has no mark, as a bar.
         let is_due = points.iter().any(|(_, figures)| figures.deserved != 0);
         let deserved = if is_due { line(|figures| figures.deserved) } else { String::new() };
         Spark { held: line(|figures| figures.held), deserved }
     }
 }
 
-/// Where in a long list one is.
+/// Position in a long list, with links to the pages before and after.
 #[derive(Clone, Debug, Template)]
 #[template(path = "paging.html")]
 pub(super) struct Paging {
@@ -148,7 +148,7 @@ pub(super) struct JobRow {
     pub state: &'static str,
     pub submitted_ms: u64,
     pub submitted: String,
-    /// Why it has no more; empty if it has all it wants.
+    /// Reason why the job has no more; empty if it has all it wants.
     pub reason: String,
 }
 
@@ -157,10 +157,10 @@ pub(super) struct JobRow {
 #[template(path = "jobs_table.html")]
 pub(super) struct JobTable {
     pub rows: Vec<JobRow>,
-    /// How it can be sorted; on pages that show a part of it not at all.
+    /// Columns by which the list can be sorted; none on pages that show a part of it.
     pub sort: Sort,
     pub caption: String,
-    /// What is said if there is none.
+    /// Text of an empty list.
     pub empty: &'static str,
 }
 

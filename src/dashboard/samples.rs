@@ -1,46 +1,46 @@
 //! Figures over time, in bounded memory: the last minutes closely, days ever more coarsely.
 //!
-//! Samples are in tiers. Whatever leaves a full tier is offered to the next one, which keeps every
-//! fourth of them. So nothing has to be configured, and a day is there as well as a minute.
+//! Samples are in tiers. A sample that leaves a full tier is offered to the next tier, which keeps
+//! every fourth. So a day is available as well as a minute, without configuration.
 
 use std::collections::VecDeque;
 
 use crate::model::Name;
 
-/// Samples in one tier.
+/// Samples in each tier.
 const TIER: usize = 120;
 
-/// How many tiers: two minutes, eight more, half an hour more, … about five days in all.
+/// Number of tiers: two minutes, eight more, half an hour more, … about five days in all.
 const TIERS: usize = 7;
 
-/// The least time between two samples of the first tier, in milliseconds; a tier's is four times
-/// that of the one before.
+/// Least time between two samples of the first tier, in milliseconds. Each further tier has four
+/// times the spacing of its predecessor.
 const FINEST_MS: i64 = 1_000;
 
-/// So many users are kept of a sample: those with the largest amounts.
+/// Users kept in a sample: the users with the largest amounts.
 const USERS_MAX: usize = 100;
 
-/// What somebody deserves and holds, in MiB.
+/// Fair share, holdings and demand of a class or user, in MiB.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Figures {
-    /// What it would have if everybody could use their part.
+    /// Fair share, as if all users could use theirs.
     pub deserved: u64,
-    /// What it holds, without what is leaving.
+    /// Memory held, without terminating processes.
     pub held: u64,
-    /// What it could use now.
+    /// Demand: memory that it could use now.
     pub wanted: u64,
 }
 
-/// The cluster at one time; amounts are in MiB.
+/// The cluster at a point in time; amounts are in MiB.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Sample {
-    /// When, in milliseconds since the epoch.
+    /// Time in milliseconds since the epoch.
     pub at_ms: i64,
     /// The cycle.
     pub cycle: u64,
-    /// What can be scheduled.
+    /// Memory in scheduling.
     pub schedulable: u64,
-    /// What is taken, by what is leaving too.
+    /// Memory taken, terminating processes included.
     pub used: u64,
     /// Every class, by name.
     pub classes: Vec<(Name, Figures)>,
@@ -49,7 +49,7 @@ pub(super) struct Sample {
 }
 
 impl Sample {
-    /// The figures of one class, or of one user. All zero where there are none.
+    /// Returns the figures of a class or of a user; all zero if the sample has none.
     pub fn figures(&self, whose: Whose<'_>) -> Figures {
         let (all, name) = match whose {
             Whose::Class(name) => (&self.classes, name),
@@ -71,7 +71,7 @@ impl Sample {
     }
 }
 
-/// Whose figures.
+/// Class or user of the figures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Whose<'a> {
     /// A class's.
@@ -88,7 +88,7 @@ pub(super) struct Samples {
 }
 
 impl Samples {
-    /// Whether a sample taken at `at_ms` would be kept.
+    /// True if a sample taken at `at_ms` would be kept.
     pub fn is_due(&self, at_ms: i64) -> bool {
         // A clock that was put back must not end the record.
         self.tiers[0]
@@ -113,8 +113,8 @@ impl Samples {
         }
     }
 
-    /// Adds what was before: `older` samples, the oldest first. Those that are not older than all
-    /// there are stay out.
+    /// Adds `older` samples, the oldest first. Samples that are not older than all known samples
+    /// are left out.
     pub fn begin_with(&mut self, older: Vec<Sample>) {
         let known = std::mem::take(self);
         let first = known.iter().next().map_or(i64::MAX, |sample| sample.at_ms);
@@ -170,7 +170,7 @@ mod tests {
         assert_eq!((times[0], times.last()), (2_000_000, Some(&10_059_000)));
         let last = times.iter().filter(|at| 10_000_000 <= **at).count();
         assert_eq!(last, 60, "the last minutes are kept closely");
-        // What is not older than all is known already.
+        // Samples that are not older than all known samples are left out.
         let before = samples.iter().count();
         samples.begin_with(segment(9_500_000));
         assert_eq!(samples.iter().count(), before);

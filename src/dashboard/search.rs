@@ -1,4 +1,4 @@
-//! One field on every page: a job's number, or the name of a node, a user or a class.
+//! Search field of every page: takes a job's number, or the name of a node, user or class.
 
 use std::collections::BTreeSet;
 
@@ -11,10 +11,10 @@ use super::Dashboard;
 use super::frame::{Ask, Asked, Nothing, Page, PageError, link};
 use crate::scheduler::View;
 
-/// So many of each kind are listed.
+/// Results listed of each kind.
 const LISTED: usize = 25;
 
-/// What is searched.
+/// Searched text in the address.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(super) struct SearchParams {
@@ -29,14 +29,14 @@ struct Live {
     groups: Vec<Found>,
 }
 
-/// What was found of one kind.
+/// Results of a kind.
 struct Found {
     title: &'static str,
     links: Vec<(String, String)>,
     more: usize,
 }
 
-/// The page; or the way to the one thing that is called so.
+/// Answers with the list of results, or redirects to the page of an exact match.
 pub(super) async fn page(
     State(dashboard): State<Dashboard>,
     Asked(params): Asked<SearchParams>,

@@ -5,7 +5,7 @@ use super::frame::address_of;
 /// The parameter that names a column; with a minus in front the largest comes first.
 const PARAMETER: &str = "sort";
 
-/// By which column a list is sorted, and the way to others.
+/// Sort column of a list, and the links that sort by another column.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Sort {
     /// Empty: as it comes.
@@ -30,8 +30,8 @@ impl Sort {
         if self.column.is_empty() { String::new() } else { format!("{mark}{}", self.column) }
     }
 
-    /// Sorts `things` by the key that `by` has for the column; a column without one leaves them as
-    /// they are. Equal things stay in their order.
+    /// Sorts `things` by the key that `by` returns for the column. A column without a key leaves
+    /// them as they are. Equal things keep their order.
     pub fn sort<T>(&self, things: &mut [T], by: impl Fn(&str, &T) -> Option<Key>) {
         if self.column.is_empty() {
             return;
@@ -66,7 +66,7 @@ impl Sort {
     }
 }
 
-/// What rows are sorted by.
+/// Sort key of a row.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Key {
     /// An amount.

@@ -7,37 +7,37 @@ use super::words::{self, counted};
 use crate::api::wire::{AddedShare, ChangedNode, Event, Happening, RemovalReason, RemovedShare};
 use crate::model::fold_hostlist;
 
-/// So many jobs and nodes of an event are named; the rest are counted.
+/// Jobs and nodes of an event listed by name; the rest are counted.
 const NAMED: usize = 6;
 
-/// So many nodes of an event are remembered, so that a node's page can show it.
+/// Nodes kept of an event, for the page of each node.
 const NODES_MAX: usize = 64;
 
 /// An event, as it is shown.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Told {
-    /// Its number.
+    /// Sequence number of the event.
     pub sequence: u64,
     /// The cycle.
     pub cycle: u64,
-    /// When that ran, in milliseconds since the epoch.
+    /// Time of the cycle in milliseconds since the epoch.
     pub at_ms: i64,
     /// In a word: `start`, `take-back`, `refuse`, `node` or `admin`.
     pub kind: &'static str,
-    /// What came about.
+    /// The event in a sentence.
     pub sentence: String,
     /// The jobs it is about, at most some.
     pub jobs: Vec<u64>,
     /// The nodes it is about, at most some.
     pub nodes: Vec<String>,
-    /// How many processes are preempted by it.
+    /// Number of processes that the event preempts.
     pub preempted: u64,
 }
 
 /// Every word for a kind of event.
 pub(super) const KINDS: [&str; 5] = ["start", "take-back", "refuse", "node", "admin"];
 
-/// What `event` says, in one sentence.
+/// Describes `event` in a sentence.
 pub(super) fn told(event: &Event) -> Told {
     let (kind, sentence) = match &event.what {
         Happening::Added { shares } => ("start", added(shares)),

@@ -18,7 +18,7 @@ use crate::api::wire::WorkKind;
 use crate::model::{JobId, MachineState, Name, SharePhase, expand_hostlist};
 use crate::scheduler::{JobView, NodeView, View};
 
-/// What the colours of a map stand for.
+/// Meaning of the colours of a map.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum By {
@@ -27,12 +27,12 @@ pub(super) enum By {
     User,
     /// Classes.
     Class,
-    /// How full a node is.
+    /// Level of use of a node.
     Use,
 }
 
 impl By {
-    /// As the address has it, and as people read it.
+    /// Every meaning: its word in the address, and its words for readers.
     const ALL: [(By, &'static str, &'static str); 3] =
         [(By::User, "user", "user"), (By::Class, "class", "class"), (By::Use, "use", "how full")];
 
@@ -41,7 +41,7 @@ impl By {
     }
 }
 
-/// Which nodes to show, whose work to point out, and what colours stand for.
+/// Selected nodes, highlighted user, and meaning of the colours.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(super) struct TopologyParams {
@@ -52,7 +52,7 @@ pub(super) struct TopologyParams {
 }
 
 impl TopologyParams {
-    /// All of it as one text.
+    /// Returns all parameters as a text.
     fn key(&self) -> String {
         format!("{}\n{}\n{}\n{}", self.pool, self.user, self.node, self.by.word())
     }
@@ -66,7 +66,7 @@ struct Head<'a> {
     ways: Vec<(&'static str, &'static str, bool)>,
 }
 
-/// Which nodes, whose work, and what whoever asks has seen of it.
+/// Selected nodes, highlighted user, and tag of the map that the browser shows.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(super) struct ChangesParams {
@@ -82,16 +82,16 @@ pub(super) struct ChangesParams {
 struct Live<'a> {
     params: &'a TopologyParams,
     summary: String,
-    /// What stands below the map, as HTML.
+    /// Part below the map, as HTML.
     below: String,
     groups: Vec<Group>,
     is_large: bool,
     has_nodes: bool,
-    /// What the map looks like; only of a large one.
+    /// Tag of the map's fingerprint; only for a large map of the present.
     tag: Option<String>,
 }
 
-/// What stands below the map: the legend.
+/// Part below the map: the legend.
 #[derive(Template)]
 #[template(path = "topology_below.html")]
 struct Below<'a> {
@@ -102,18 +102,18 @@ struct Below<'a> {
     kinds: Vec<(&'static str, &'static str, u64)>,
     marks: Vec<LegendMark>,
     summary: String,
-    /// What was asked for and is not here.
+    /// Requested users and nodes that are not on the map.
     missing: Vec<String>,
     changes: Option<Changes>,
 }
 
-/// What is to be laid over a map that somebody looks at.
+/// Changes to lay over a map that is open in a browser.
 #[derive(Default)]
 struct Changes {
     tiles: Vec<Tile>,
-    /// What stands above each group.
+    /// Title of each group.
     titles: Vec<String>,
-    /// What it looks like then. Nothing: it is to be asked for as a whole.
+    /// Tag of the changed map; `None` if the browser has to request the whole map.
     tag: Option<String>,
 }
 
@@ -147,7 +147,7 @@ pub(super) async fn page(
         Head { params: &params, pools: pools.iter().map(ToString::to_string).collect(), ways };
     let drawing = drawing(view, &dashboard.palette(view, &ask), &params);
     let is_large = map::CLOSE_MAX < drawing.spots.len();
-    // What happened since is asked for of the last cycle only.
+    // Only a map of the present is followed by changes.
     let tag = (is_large && ask.past().is_none()).then(|| {
         let looks = Looks::of(&drawing.spots, &params.key());
         dashboard.past.notes().maps.remember(looks)
@@ -164,8 +164,8 @@ pub(super) async fn page(
     Page { title: "Topology", section: "/topology", head, live }.answer(&ask)
 }
 
-/// What is different of a large map from what somebody looks at: nodes drawn anew, and what stands
-/// around it.
+/// Answers with the changes since the map that the browser shows: new drawings of nodes, titles and
+/// legend.
 pub(super) async fn changes(
     State(dashboard): State<Dashboard>,
     Asked(asked): Asked<ChangesParams>,
@@ -197,14 +197,14 @@ pub(super) async fn changes(
     Ok(([(header::CACHE_CONTROL, "no-store")], html).into_response())
 }
 
-/// Which node somebody points at.
+/// Name of the node under the pointer.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct SpotParams {
     name: String,
 }
 
-/// One node in a sentence, for whoever points at it on a large map.
+/// Describes the node under the pointer of a large map in a sentence.
 pub(super) async fn spot_words(
     State(dashboard): State<Dashboard>,
     Asked(SpotParams { name }): Asked<SpotParams>,
@@ -219,7 +219,7 @@ pub(super) async fn spot_words(
     Ok(([(header::CACHE_CONTROL, "no-store")], words).into_response())
 }
 
-/// What a page shows of the nodes that are asked for.
+/// Content of a page for the selected nodes.
 struct Drawing<'a> {
     below: Below<'a>,
     spots: Vec<Spot>,
@@ -285,8 +285,8 @@ fn kinds(nodes: &[&NodeView], jobs: &HashMap<JobId, &JobView>) -> [u64; 4] {
     kinds
 }
 
-/// Who has a colour, how many have not, and whether the user who is asked about has work here. The
-/// last one of the legend is grey: all others together.
+/// Returns the owners with a colour, the number of owners without, and true if the selected user
+/// has processes here. The last entry of the legend is grey: all other owners together.
 fn legend(nodes: &[&NodeView], brush: &Brush<'_>) -> (Vec<LegendOwner>, usize, bool) {
     let mut sums: BTreeMap<&Name, u64> = BTreeMap::new();
     let mut has_user = false;
@@ -336,7 +336,7 @@ fn level_legend(nodes: &[&NodeView]) -> Vec<(usize, &'static str, u64)> {
     (0..map::LEVELS).zip(words).map(|(level, words)| (level, words, count(level))).collect()
 }
 
-/// How full a node is.
+/// Returns the level of use of a node.
 fn level_of(node: &NodeView) -> usize {
     match words::percent(node.used.0, node.order.0) {
         0..25 => 0,
@@ -396,19 +396,19 @@ fn summary(nodes: &[&NodeView]) -> String {
     )
 }
 
-/// How nodes are drawn.
+/// Settings by which nodes are drawn.
 struct Brush<'a> {
     by: By,
     palette: &'a Palette,
     jobs: &'a HashMap<JobId, &'a JobView>,
-    /// Whose work is pointed out; empty: everybody's.
+    /// Highlighted user; empty: all users alike.
     user: &'a str,
     found: &'a HashSet<Name>,
     is_searched: bool,
 }
 
 impl Brush<'_> {
-    /// What is drawn of a node. What looks alike lies together.
+    /// Returns the drawing of a node, with areas of equal look side by side.
     fn spot(&self, node: &NodeView) -> Spot {
         let is_found = self.found.contains(&node.name);
         let mut fills: BTreeMap<Look, u64> = BTreeMap::new();
@@ -444,7 +444,7 @@ impl Brush<'_> {
     }
 }
 
-/// So many users of a node are named.
+/// Users of a node listed by name.
 const NAMED: usize = 6;
 
 /// A node in a sentence.

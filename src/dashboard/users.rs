@@ -1,4 +1,4 @@
-//! Users: what each deserves and holds, now and over time, and what it is made of.
+//! Users: the fair share and holdings of each, now and over time, and the jobs behind them.
 
 use std::collections::BTreeMap;
 
@@ -21,7 +21,7 @@ use crate::api::http::extract::PathPart;
 use crate::api::wire;
 use crate::api::wire::from_view;
 
-/// Which page of a long list.
+/// Page number of a long list.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(super) struct UserParams {
@@ -120,7 +120,7 @@ struct LiveOne {
     map_link: String,
 }
 
-/// The page of one user.
+/// Answers with the page of a single user.
 pub(super) async fn one(
     State(dashboard): State<Dashboard>,
     PathPart(name): PathPart<String>,

@@ -1,7 +1,7 @@
 //! Taking nodes out and putting them back: first what it would mean, then the act.
 //!
-//! Both go the way of the API. The act is a form of this site, sent from this site: another site's
-//! page in the same browser cannot send it, whatever name it has for this address.
+//! Both use the handlers of the API. The act needs a form of this site, sent from this site:
+//! another site's page in the same browser cannot send it under any host name.
 
 use askama::Template;
 use axum::extract::rejection::FormRejection;
@@ -18,7 +18,7 @@ use crate::api::wire::{VaryAnswer, VaryOff, VaryOn};
 use crate::api::{ApiError, Caller, Code, admin};
 use crate::model::fold_hostlist;
 
-/// What to do with which nodes.
+/// Form of an act on nodes.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(super) struct VaryForm {
@@ -27,7 +27,7 @@ pub(super) struct VaryForm {
     /// Names and host lists, apart by spaces.
     nodes: String,
     reason: String,
-    /// Whether it is meant so that it is every node there is.
+    /// Confirmation that every node of the cluster is meant.
     all: String,
 }
 
@@ -47,10 +47,10 @@ struct Preview<'a> {
     command: String,
 }
 
-/// So many jobs are named.
+/// Jobs listed by name.
 const JOBS_SHOWN: usize = 24;
 
-/// What it would mean. Changes nothing.
+/// Describes the effect of the act. Changes nothing.
 pub(super) async fn preview(
     State(dashboard): State<Dashboard>,
     caller: Caller,
@@ -95,14 +95,15 @@ pub(super) async fn preview(
     Page { title, section: "/nodes", head: Nothing, live }.answer(&ask)
 }
 
-/// The act. Answered once it is on record, by the list of nodes.
+/// Carries out the act. The answer, the list of nodes, follows once the act is in the store.
 pub(super) async fn act(
     State(dashboard): State<Dashboard>,
     caller: Caller,
     headers: HeaderMap,
     form: Result<Form<VaryForm>, FormRejection>,
 ) -> Result<Response, PageError> {
-    // Whose page it is the gate has seen to. What says nothing of that is no form of a browser.
+    // The gate has checked the origin if the request names it. A request without an origin is no
+    // form of a browser.
     if !headers.contains_key(header::ORIGIN) {
         let sentence = "the browser does not say which page sent this; nothing was done. The command line does it from anywhere.";
         tracing::warn!("a form without an origin was refused");

@@ -1,6 +1,7 @@
-//! Looks at every picture that is published, and notes what pages will be asked about it.
+//! Reads every published view, and notes the facts that pages need later.
 //!
-//! It is one reader among others: it may be late or skip a picture, and nobody waits for it.
+//! It is a reader of the published view like any client: it may be late or skip a view, and the
+//! daemon does not wait for it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,7 +16,7 @@ use crate::api::{self, ApiState, Published, queries};
 use crate::converter::code_of;
 use crate::scheduler::{JobView, Pictures, View};
 
-/// When to look again at what came too soon after a sample.
+/// Wait before the next look at a view that came too soon after a sample.
 const AGAIN: Duration = Duration::from_secs(1);
 
 /// Longer than any daemon runs.
@@ -23,7 +24,7 @@ const NEVER: Duration = Duration::from_hours(24 * 365);
 
 /// Watches until the daemon stops.
 ///
-/// `began_at` is the last event of before: those after it are counted here.
+/// `began_at` is the last event before the start: only later events are counted here.
 pub(super) async fn watch(api: &ApiState, past: &Past, began_at: u64) {
     let mut changes = api.board.changes();
     let mut jobs_before: Arc<Pictures<JobView>> = Arc::default();
@@ -49,8 +50,8 @@ pub(super) async fn watch(api: &ApiState, past: &Past, began_at: u64) {
             note_jobs(past, &jobs_before, &published.view, at_ms);
             jobs_before = Arc::clone(&published.view.jobs);
         }
-        // What came too soon after a sample is looked at again: in a quiet cluster nothing may come
-        // after it for long.
+        // A view that came too soon after a sample is read again later: in a quiet cluster the next
+        // view may be far off.
         let patience = if is_sampled { NEVER } else { AGAIN };
         if let Ok(Err(_)) = timeout(patience, changes.changed()).await {
             return;
@@ -58,14 +59,14 @@ pub(super) async fn watch(api: &ApiState, past: &Past, began_at: u64) {
     }
 }
 
-/// The events since it was asked last; at first, the latest on record.
+/// Returns the events since the last call; at first, the latest in the store.
 async fn events(api: &ApiState, published: &Published, last: &mut Option<u64>) -> Vec<Told> {
     let first = published.last_event.saturating_sub(EVENTS_AT_START);
     let mut since = last.unwrap_or(first);
     let mut events = Vec::new();
     while since < published.last_event {
         let page = api::events_since(api, since).await.unwrap_or_default();
-        // What cannot be read is in the log, and left out here.
+        // Unreadable events are in the log, and are left out here.
         since = page.last().map_or(published.last_event, |newest| newest.sequence);
         events.extend(page.iter().map(told));
     }
@@ -73,10 +74,10 @@ async fn events(api: &ApiState, published: &Published, last: &mut Option<u64>) -
     events
 }
 
-/// So many events from before the start are read.
+/// Events read from before the start.
 const EVENTS_AT_START: u64 = 64;
 
-/// Notes what is different of jobs since the picture before. Pictures share what has not changed.
+/// Notes the changes of jobs since the view before. Views share their unchanged parts.
 fn note_jobs(past: &Past, before: &Arc<Pictures<JobView>>, view: &View, at_ms: i64) {
     if Arc::ptr_eq(before, &view.jobs) {
         return;
@@ -90,7 +91,7 @@ fn note_jobs(past: &Past, before: &Arc<Pictures<JobView>>, view: &View, at_ms: i
     let ended = before.drawn_since(&view.jobs, |job| (job.submitted, job.id));
     let ended = ended.filter(|(_, now)| now.is_none());
     let mut notes = past.notes();
-    // First those that ended: what was submitted anew ends and is news.
+    // Ended jobs first: a job that was submitted anew is among both.
     for (job, _) in ended {
         notes.end(job.id, view.cycle);
     }
