@@ -1,4 +1,4 @@
-//! Whether each of some jobs could have one process at the same time.
+//! Test if each of some jobs could have a process at the same time.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::engine::draft::Draft;
 use crate::model::{MachineIx, PoolIx, QShares};
 
-/// Whether all fair-share work of one priority in one tree could have a process at the same time.
+/// True if all fair-share jobs of a priority in a tree could have a process at the same time.
 pub(super) fn is_possible(draft: &Draft<'_>, priority: u32, tree: PoolIx) -> bool {
     let is_meant = |job: &usize| {
         let class = draft.class_of(*job);
@@ -14,18 +14,19 @@ pub(super) fn is_possible(draft: &Draft<'_>, priority: u32, tree: PoolIx) -> boo
             && class.policy.is_preemptable()
             && draft.pools.top(class.pool) == tree
             && 0 < draft.jobs[*job].demand.cap.nshares.0
-            // What has no machine that is large enough takes no room.
+            // A job without a large enough node needs no space.
             && draft.jobs[*job].refusal.is_none()
     };
     let jobs: Vec<usize> = (0..draft.jobs.len()).filter(is_meant).collect();
     gives_all_one(draft, &jobs)
 }
 
-/// Whether an arrangement gives each of `jobs`, fair-share work of one priority, one process, where all
-/// other work of theirs and worse priorities goes.
+/// True if an arrangement gives each of `jobs` a process. They are fair-share jobs of equal
+/// priority. All their processes, and all of lower priority, count as gone.
 ///
-/// The largest come first, of these the ones that have the fewest pools to go to, and each takes the
-/// smallest room that will do. So an arrangement is proven, but not that there is none.
+/// Jobs are placed by size, largest first; on equal size, a job with fewer nodes to choose from
+/// goes first. Each takes the smallest free space that suffices. So true is proven, but false is
+/// not.
 fn gives_all_one(draft: &Draft<'_>, jobs: &[usize]) -> bool {
     let mut rooms = Rooms::new(draft, jobs);
     let mut jobs: Vec<usize> = jobs.to_vec();
@@ -43,10 +44,10 @@ fn gives_all_one(draft: &Draft<'_>, jobs: &[usize]) -> bool {
     jobs.iter().all(|&job| rooms.take(draft, job))
 }
 
-/// The room on each machine.
+/// Free space of each node, in quanta.
 struct Rooms {
     of_machines: Vec<u64>,
-    /// The machines of each pool by their room.
+    /// Nodes of each pool by their free space.
     of_pools: BTreeMap<PoolIx, BTreeSet<(u64, MachineIx)>>,
 }
 
@@ -72,7 +73,7 @@ impl Rooms {
         Rooms { of_machines, of_pools }
     }
 
-    /// How many machines are large enough for `job`; no more than it lists.
+    /// Counts the nodes that are large enough for `job`: of its list, if it has a list.
     fn choice(&self, draft: &Draft<'_>, job: usize) -> usize {
         let order = draft.jobs[job].order.qshares().0;
         if let Some(list) = draft.job(job).machines.as_ref() {
@@ -82,7 +83,7 @@ impl Rooms {
         pools.map(|machines| machines.range((order, MachineIx(0))..).count()).sum()
     }
 
-    /// Takes room for one process of `job`, if there is some.
+    /// Takes space for a process of `job`. True if a node has enough.
     fn take(&mut self, draft: &Draft<'_>, job: usize) -> bool {
         let order = draft.jobs[job].order.qshares().0;
         let pools = draft.pools_for(job);

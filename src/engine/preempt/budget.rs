@@ -1,12 +1,11 @@
-//! What room may cost: how much work of its peers one more process of a job is worth.
+//! Cost limit of space: the work of peers that may be lost for a further process of a job.
 //!
-//! Fairness at any price would restart processes over and over while jobs come and go. So a job that
-//! has something takes more only once its waiting has cost it as much as would be lost, thread time
-//! against thread time. Rent is paid like this until skis would have been cheaper: never more than
-//! twice what was needed.
+//! Fairness at any price would restart processes over and over while jobs come and go. So a job with
+//! processes takes more only once its waiting has cost as much as would be lost, in thread time.
+//! That is the ski-rental rule: the total cost is never more than twice the least possible.
 //!
-//! In a cluster at rest the next exit is not about to make room for nothing. There the class's loss
-//! limit holds from the beginning, and waiting raises it.
+//! In an idle cluster, space is not about to come free by itself. There the class's loss limit
+//! holds from the beginning, and waiting raises it.
 
 use super::history::MEMORY_AFTER;
 use super::plan::Plan;
@@ -18,45 +17,46 @@ use crate::model::{Millis, Settings};
 
 /// A job with fewer nshares than this has hardly begun, and is owed some credit.
 const BEGUN: u64 = 8;
-/// That credit, in thread time: 5 minutes. What most short jobs wait for is their second process.
+/// Credit of such a job in thread time: 5 minutes. Most short jobs wait for their second process.
 const CREDIT: Millis = 300_000;
 
-/// Whether the cluster is at rest: then what is held counts, and not what was counted.
+/// True if the cluster is idle: then holdings decide, and not targets.
 pub(super) fn is_at_rest(draft: &Draft<'_>) -> bool {
     draft.snapshot.calm.is_at_rest()
 }
 
-/// Whether the passing of time alone changes nothing any more: every rule that waits for quiet or
-/// for rest holds already.
+/// True if time alone changes nothing any more: every rule that waits for a quiet or an idle
+/// cluster holds already.
 pub fn is_steady(calm: &Calm, settings: &Settings) -> bool {
     let stop = settings.quiet_stop.unwrap_or(0);
     calm.is_at_rest() && MEMORY_AFTER.max(stop) <= calm.quiet_cycles
 }
 
-/// What one more nshare of a job is worth, in work of its peers.
+/// Worth of a further process of a job, as work of its peers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Worth {
-    /// Whatever it costs.
+    /// No limit.
     Anything,
-    /// So much, in thread time.
+    /// Limit in thread time.
     UpTo(Millis),
-    /// Nothing, for this reason.
+    /// No work at all, for this reason.
     Nothing(HeldBack),
 }
 
-/// What one more nshare of `job` is worth to it.
+/// Returns the worth of a further process of `job`.
 pub(super) fn worth(draft: &Draft<'_>, job: usize) -> Worth {
     if draft.is_starved(job) {
         return Worth::Anything;
     }
-    // Processes that would hardly come in time are not worth anybody's work.
+    // A process that would hardly come in time is not worth the work of a peer.
     if draft.jobs[job].demand.cap.bound == CapBound::Prediction && !is_at_rest(draft) {
         return Worth::Nothing(HeldBack::TooLate);
     }
     Worth::UpTo(limit(draft, job))
 }
 
-/// Why `plan` is not carried out for `job`, though it is right. Better priorities do not ask.
+/// Returns the reason to decline `plan` for `job`, though the rules allow it. A plan that takes
+/// only from lower priorities has no limit.
 pub(super) fn objection(draft: &Draft<'_>, job: usize, plan: &Plan) -> Option<HeldBack> {
     let mut peers =
         plan.victims.iter().filter(|victim| victim.rule != PreemptionRule::Priority).peekable();
@@ -65,7 +65,7 @@ pub(super) fn objection(draft: &Draft<'_>, job: usize, plan: &Plan) -> Option<He
     objection_to(draft, job, loss)
 }
 
-/// Why so much work of its peers is not lost for one more process of `job`.
+/// Returns the reason to decline a loss of `loss` by peers for a further process of `job`.
 pub(super) fn objection_to(draft: &Draft<'_>, job: usize, loss: Millis) -> Option<HeldBack> {
     match worth(draft, job) {
         Worth::Anything => return None,
@@ -78,8 +78,9 @@ pub(super) fn objection_to(draft: &Draft<'_>, job: usize, loss: Millis) -> Optio
     Some(HeldBack::Quiet { cycles: stop })
 }
 
-/// The most work that may be lost for one more process of `job`, which has something: what its waiting
-/// has cost; in a cluster at rest no less than its class's loss limit.
+/// Returns the most work that may be lost for a further process of `job`, which has a process or is
+/// owed none. The limit is the cost of its waiting; in an idle cluster it is at least the loss
+/// limit of its class.
 fn limit(draft: &Draft<'_>, job: usize) -> Millis {
     let work = draft.job(job);
     let period = draft.snapshot.topology.settings.publication_period;

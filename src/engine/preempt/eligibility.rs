@@ -1,7 +1,7 @@
-//! Whether a request may take a process from another job, and under which rule.
+//! Rules by which a request may preempt a process of another job.
 //!
-//! The rules are on one page: "Taking back" in `../README.md`. Two jobs are compared where they
-//! part: by class, else by user, else by job. The test is repeated for every victim of a plan with
+//! The rules are in "Preemption" in `../README.md`. Two jobs are compared at the level that divides
+//! them: by class, else by user, else by job. The test is repeated for every victim of a plan with
 //! what the plan took before.
 
 use std::cmp::Ordering;
@@ -14,33 +14,33 @@ use crate::engine::entities::Level;
 use crate::engine::schedule::PreemptionRule;
 use crate::model::{MachineIx, Millis, count};
 
-/// A job with no more processes than this may soon have only the last one left.
+/// Most processes of a job that may soon have only its last process left.
 const FEW: u64 = 8;
 
-/// What one request may take from others, while the victims of one plan are being chosen.
+/// Rights of a request against other jobs, while the victims of a plan are being chosen.
 #[expect(clippy::struct_excessive_bools, reason = "rights that are held independently")]
 pub(super) struct Entitlement<'d, 'a> {
     draft: &'d Draft<'a>,
     pub(super) keeps: &'d Keeps,
     pub(super) requester: usize,
-    /// Whether its work is fair-share work: else it has no peers.
+    /// True if the requester is a fair-share job: other jobs have no peers.
     is_among_peers: bool,
-    /// The sides it may not take from, because they took from it.
+    /// Sides that the requester may not take from, because they took from it.
     barred: Barred,
-    /// Whether it holds nothing and a process is owed it.
+    /// True if the requester holds nothing and is owed a process.
     is_starved: bool,
     holds_nothing: bool,
     is_below_target: bool,
-    /// Whether it is under its minimum, and defragmentation is on.
+    /// True if the requester is under its minimum, and defragmentation is on.
     is_under_minimum: bool,
-    /// Whether holdings decide: in a cluster at rest.
+    /// True if holdings decide: in an idle cluster with defragmentation on.
     may_balance: bool,
-    /// In a cluster at rest, how much work of its peers one more process may cost, if that is limited. What
-    /// costs more does not come before what costs less.
+    /// Work of peers that a further process may cost in an idle cluster, if that is limited. A plan
+    /// above the limit comes after all plans within it.
     pub(super) limit: Option<Millis>,
-    /// The quanta of one process of it.
+    /// Quanta of a process of the requester.
     order: u64,
-    /// What the plan takes so far, process by process: the job, and how many quanta.
+    /// Processes that the plan takes so far: the job and the quanta of each.
     taken: Vec<(usize, u64)>,
 }
 
@@ -78,7 +78,7 @@ impl<'d, 'a> Entitlement<'d, 'a> {
         entitlement
     }
 
-    /// Starts over for another machine.
+    /// Starts over for another node.
     pub(super) fn reset(&mut self) {
         self.taken.clear();
     }
@@ -88,8 +88,8 @@ impl<'d, 'a> Entitlement<'d, 'a> {
         self.taken.push((victim, quanta));
     }
 
-    /// The rights that do not depend on who the victim is, as a number: requests of one class, order
-    /// and number may take from the same sides.
+    /// Returns the rights that do not depend on the victim, as a number. Requests of equal class,
+    /// order and number may take from the same sides.
     pub(super) fn rights(&self) -> u8 {
         let rights = [
             self.is_starved,
@@ -104,12 +104,12 @@ impl<'d, 'a> Entitlement<'d, 'a> {
         rights.into_iter().fold(0, |number, right| number << 1 | u8::from(right))
     }
 
-    /// Whether a peer took something from it in this cycle.
+    /// True if a peer took a process from the requester in this cycle.
     pub(super) fn has_given(&self) -> bool {
         self.keeps.has_given(self.requester)
     }
 
-    /// Whether it may take from anybody.
+    /// True if the requester may preempt at all.
     pub(super) fn is_entitled(&self) -> bool {
         self.is_starved
             || self.is_below_target
@@ -117,12 +117,13 @@ impl<'d, 'a> Entitlement<'d, 'a> {
             || self.reaches_worse_priorities()
     }
 
-    /// Whether another user of its class, or another job of its user, took from it.
+    /// True if another user of its class, or another job of its user, took from the requester.
     pub(super) fn is_barred(&self) -> bool {
         self.barred.is_any_below_class(self.draft)
     }
 
-    /// Whether it may take from worse priorities: they are not asked what it costs.
+    /// True if a job of lower priority holds a process that can be preempted: its loss has no
+    /// limit.
     pub(super) fn reaches_worse_priorities(&self) -> bool {
         let draft = self.draft;
         let priority = draft.class_of(self.requester).priority;
@@ -132,15 +133,15 @@ impl<'d, 'a> Entitlement<'d, 'a> {
         })
     }
 
-    /// Whether the last process of a job to which it is owed might go, too: from worse priorities, and
-    /// where evenness goes before it.
+    /// True if a victim may lose the last process that is owed to it: at lower priority, or if
+    /// evenness goes before first processes.
     pub(super) fn reaches_last_processes(&self, victim: usize) -> bool {
         let [own, theirs] = [self.requester, victim].map(|job| self.draft.class_of(job).priority);
         own < theirs || !self.gives_first_processes()
     }
 
-    /// Whether a process of a job of which `is_meant` says so stays only as it is the last one and owed to
-    /// its job, or would once others of it went.
+    /// True if a process stays only because it is the last and owed to its job, or would once other
+    /// processes of the job are gone. Only jobs for which `is_meant` is true count.
     pub(super) fn is_blocked_by(&self, is_meant: impl Fn(usize) -> bool) -> bool {
         let Draft { entities, jobs, .. } = self.draft;
         let is_in_the_way = |level: Level, job: usize| {
@@ -170,12 +171,12 @@ impl<'d, 'a> Entitlement<'d, 'a> {
             && self.gives_first_processes()
     }
 
-    /// Whether a user of a class might give anything.
+    /// True if a user of a class might lose a process.
     pub(super) fn reaches_user(&self, user: usize) -> bool {
         self.draft.entities.members(user).first().is_some_and(|&job| self.reaches(job))
     }
 
-    /// Whether a job of the same user and class as `victim` might give anything.
+    /// True if a job of the same user and class as `victim` might lose a process.
     pub(super) fn reaches(&self, victim: usize) -> bool {
         let draft = self.draft;
         let [own, theirs] = [self.requester, victim].map(|job| draft.class_of(job));
@@ -201,7 +202,7 @@ impl<'d, 'a> Entitlement<'d, 'a> {
             || (self.may_balance && self.would_balance(level, victim, 1))
     }
 
-    /// Whether its user has processes on `machine`.
+    /// True if the requester's user has processes on `machine`.
     pub(super) fn has_own_on(&self, machine: MachineIx) -> bool {
         let entities = &self.draft.entities;
         let own = entities.group_of(self.requester);
@@ -240,13 +241,13 @@ impl<'d, 'a> Entitlement<'d, 'a> {
         (!self.barred.contains(draft, level, victim)).then_some(rule)
     }
 
-    /// Whether a process of `victim`, a peer, stays only as it is the last one and owed to it.
+    /// True if `victim`, a peer, keeps a process only because it is the last and owed to it.
     pub(super) fn would_go_but_is_owed(&self, victim: usize, quanta: u64) -> bool {
         let level = self.draft.entities.dividing_level(victim, self.requester);
         self.may_balance && self.is_last_owed(victim) && self.would_balance(level, victim, quanta)
     }
 
-    /// What targets allow: the rules of fair share, minimum, surplus and first process.
+    /// Returns the rule that targets allow: fair share, minimum, surplus or first process.
     fn by_targets(&self, level: Level, victim: usize, quanta: u64) -> Option<PreemptionRule> {
         if self.is_below_target && self.is_behind(level, victim, quanta) {
             if self.is_above_target(level, victim) {
@@ -262,14 +263,15 @@ impl<'d, 'a> Entitlement<'d, 'a> {
         (self.is_starved && self.gives_first_processes()).then_some(PreemptionRule::FirstShare)
     }
 
-    /// Whether a first process goes before evenness: while work moves; and in a cluster at rest where
-    /// all work could have one at the same time.
+    /// True if a first process goes before evenness. It does unless holdings decide, and then if
+    /// all jobs could have a process at once.
     pub(super) fn gives_first_processes(&self) -> bool {
         !self.may_balance || self.keeps.is_there_one_for_all(self.draft, self.requester)
     }
 
-    /// Whether the requester may have what the victim's job and side hold above their targets: they are
-    /// better off before, and the requester is below its target, or in a cluster at rest its side.
+    /// True if the requester may have a surplus of the victim. The victim's job and side keep their
+    /// targets, and the side is better off before. The requester is below its target, or its side
+    /// is in an idle cluster.
     fn is_surplus(&self, level: Level, victim: usize, quanta: u64) -> bool {
         let entities = &self.draft.entities;
         let keeps_its_target =
@@ -283,13 +285,13 @@ impl<'d, 'a> Entitlement<'d, 'a> {
             && self.compare(level, victim, self.order - 1, self.held(level, victim)).is_lt()
     }
 
-    /// Whether, in a cluster at rest, the requester's side at `level` is below its target.
+    /// True if the cluster is idle and the requester's side at `level` is below its target.
     fn is_side_below(&self, level: Level) -> bool {
         let held = self.draft.entities.at(&self.draft.held, level, self.requester);
         self.may_balance && held < self.target(level, self.requester)
     }
 
-    /// The same for any job of the victim's side.
+    /// True if a job of the victim's side might have a surplus for the requester.
     fn is_side_surplus(&self, level: Level, victim: usize) -> bool {
         let entities = &self.draft.entities;
         (self.is_below_target || self.may_balance)
@@ -299,8 +301,8 @@ impl<'d, 'a> Entitlement<'d, 'a> {
                 .is_lt()
     }
 
-    /// The requester's side with `gain` more, against the victim's with `amount`, by weight.
-    /// Cross-multiplied.
+    /// Compares the requester's side with `gain` more to the victim's with `amount`, by weight.
+    /// Cross-multiplied, as the engine does not divide.
     fn compare(&self, level: Level, victim: usize, gain: u64, amount: u64) -> Ordering {
         let entities = &self.draft.entities;
         let has = entities.at(&self.draft.held, level, self.requester) + gain;
@@ -309,36 +311,36 @@ impl<'d, 'a> Entitlement<'d, 'a> {
         ours.cmp(&theirs)
     }
 
-    /// The pair test: whether the requester's side has less, by weight, than the victim's would
-    /// without `quanta`.
+    /// Pair test: true if the requester's side has less, by weight, than the victim's would without
+    /// `quanta`.
     fn is_behind(&self, level: Level, victim: usize, quanta: u64) -> bool {
         let left = self.held(level, victim).checked_sub(quanta);
         left.is_some_and(|left| self.compare(level, victim, 0, left).is_lt())
     }
 
-    /// Whether the victim's side without `quanta` would still have no less, by weight, than the
-    /// requester's with one process more.
+    /// True if the victim's side without `quanta` would still have no less, by weight, than the
+    /// requester's side with a further process.
     fn would_balance(&self, level: Level, victim: usize, quanta: u64) -> bool {
         let left = self.held(level, victim).checked_sub(quanta);
         left.is_some_and(|left| self.compare(level, victim, self.order, left).is_le())
     }
 
-    /// Whether `victim` would lose the one process that is owed it.
+    /// True if `victim` would lose the last process that is owed to it.
     fn is_last_owed(&self, victim: usize) -> bool {
         self.draft.jobs[victim].is_owed && self.nshares(victim) <= 1
     }
 
-    /// Whether `victim` would be under its minimum after giving one process more.
+    /// True if `victim` would be under its minimum after the loss of a further process.
     fn becomes_needy(&self, victim: usize) -> bool {
         self.draft.becomes_needy_with(victim, self.nshares(victim).saturating_sub(1))
     }
 
-    /// Whether the side of `victim` at `level` holds more than its target.
+    /// True if the side of `victim` at `level` holds more than its target.
     fn is_above_target(&self, level: Level, victim: usize) -> bool {
         self.target(level, victim) < self.held(level, victim)
     }
 
-    /// How many processes the plan leaves to `victim`.
+    /// Counts the processes that the plan leaves to `victim`.
     fn nshares(&self, victim: usize) -> u64 {
         let taken = count(self.taken.iter().filter(|(job, _)| *job == victim));
         self.keeps.nshares[victim].saturating_sub(taken)

@@ -1,11 +1,11 @@
-//! The machines that would do for a request.
+//! Nodes that a request may use.
 
 use super::plan::Plan;
 use crate::engine::draft::Draft;
 use crate::engine::schedule::Considered;
 use crate::model::{ClassPolicy, MachineIx, Order, PoolIx, QShares, count};
 
-/// The machines that would do for a request.
+/// Nodes that a request may use.
 #[derive(Clone, Copy)]
 pub(super) struct Feasible<'d, 'a> {
     pub draft: &'d Draft<'a>,
@@ -20,7 +20,7 @@ impl<'d, 'a> Feasible<'d, 'a> {
         Feasible { draft, job, policy, pools: draft.pools_for(job) }
     }
 
-    /// The order of a share on `machine`; `None` if the machine will not do.
+    /// Returns the order of a share on `machine`; `None` if the request may not use that node.
     pub(super) fn order_on(&self, machine: MachineIx) -> Option<Order> {
         let (draft, least) = (self.draft, self.draft.jobs[self.job].order);
         let is_legal = draft.rooms.is_schedulable(machine)
@@ -41,7 +41,7 @@ impl<'d, 'a> Feasible<'d, 'a> {
         }
     }
 
-    /// Room that comes of shares that are leaving, and that nobody waits for.
+    /// Returns a plan that waits for terminating shares, if their space is promised to no job.
     pub(super) fn room_to_come(&self) -> Option<Plan> {
         let rooms = &self.draft.rooms;
         let least = self.draft.jobs[self.job].order;
@@ -55,22 +55,22 @@ impl<'d, 'a> Feasible<'d, 'a> {
         Some(Plan { machine, order, victims: Vec::new(), loss: 0, considered })
     }
 
-    /// The machines that would do, whatever is on them.
+    /// Iterates over the nodes that the request may use, as if they were empty.
     pub(super) fn suitable(&self) -> impl Iterator<Item = MachineIx> {
         let draft = self.draft;
-        // A list is short, and the machines are many.
+        // A list is short, and the nodes are many.
         let list = draft.jobs[self.job].is_confined.then(|| draft.job(self.job).machines.iter());
         let all = list.is_none().then(|| self.in_scheduling());
         let listed = list.into_iter().flatten().flatten().copied();
         listed.chain(all.into_iter().flatten()).filter(|&machine| self.order_on(machine).is_some())
     }
 
-    /// The machines in scheduling that work of its class may be on, whatever their size.
+    /// Iterates over the nodes in scheduling that the request's class may use, of any size.
     pub(super) fn in_scheduling(&self) -> impl Iterator<Item = MachineIx> {
         self.pools.iter().flat_map(|&pool| self.draft.rooms.schedulable(pool))
     }
 
-    /// How many machines would do, whatever is on them.
+    /// Counts the nodes that the request may use, as if they were empty.
     pub(super) fn machines(&self) -> u64 {
         let (draft, work) = (self.draft, &self.draft.jobs[self.job]);
         let rooms = &draft.rooms;

@@ -1,13 +1,14 @@
-//! Who has taken from whom, and who therefore may not take back.
+//! Preemption history: sides that took processes from a job may not lose them to it again.
 //!
-//! One level alone always comes to rest: of all holdings that a taking changes the smallest rises.
-//! But a plan may free more than it needs, and a third side may get the rest. So an outer level can
-//! lose by a taking within it, and things can go round.
+//! A single level always comes to an end: the smallest of the holdings that a preemption changes
+//! rises. But a plan may free more than it needs, and a third side may get the rest. So an outer
+//! level can lose by a preemption within it, and processes can go round.
 //!
-//! So no side takes back, directly or through others, what was taken from it: within one cycle never,
-//! and across cycles once the cluster has been quiet for [`MEMORY_AFTER`] cycles, until something
-//! changes. In that order the last job of the last user of the last class only gains, and so, one
-//! after the other, all come to rest. Before that, work that is starved is excepted.
+//! So no side takes back, directly or through other sides, a process that was taken from it. Within
+//! a cycle that always holds. Across cycles it holds once the cluster has been quiet for
+//! [`MEMORY_AFTER`] cycles, until demand or supply changes. Then the last job of the last user of
+//! the last class only gains, and so, by induction, all sides come to an end. Before that, a job
+//! that holds nothing is exempt.
 
 use std::cell::OnceCell;
 use std::collections::BTreeSet;
@@ -17,27 +18,27 @@ use crate::engine::entities::{Entities, Level};
 use crate::engine::snapshot::Taking;
 use crate::model::JobId;
 
-/// After so many quiet cycles it is remembered who took from whom.
+/// Quiet cycles after which preemptions are remembered.
 pub const MEMORY_AFTER: u64 = 12;
 
-/// Who took from whom, at the level that divides the two: for each level and side those who took
-/// from it. Of a level where nobody took the list is empty.
+/// Takers of each side, by level: for each level and side the sides that took from it. The list of
+/// a level without preemptions is empty.
 #[derive(Clone, Debug, Default)]
 pub(in crate::engine) struct Takings([Vec<BTreeSet<usize>>; Level::ALL.len()]);
 
-/// The sides that a beneficiary may not take from. Few are ever asked for, so they are found out
-/// when they are.
+/// Sides that a beneficiary may not take from. They are computed on first use, as few are ever
+/// needed.
 #[derive(Debug)]
 pub(super) struct Barred {
     beneficiary: usize,
-    /// Whether the bar does not hold for it.
+    /// True if the beneficiary is exempt.
     is_excepted: bool,
-    /// For each level, whether each side there is one of them.
+    /// For each level and side: true if the beneficiary may not take from that side.
     sides: [OnceCell<Vec<bool>>; Level::ALL.len()],
 }
 
 impl Takings {
-    /// Those that the snapshot remembers.
+    /// Builds the history from the preemptions that the snapshot remembers.
     pub(in crate::engine) fn new(
         entities: &Entities,
         remembered: &[Taking],
@@ -52,7 +53,7 @@ impl Takings {
         takings
     }
 
-    /// Notes that the job at `by` took from the one at `from`.
+    /// Notes that the job at `by` took from the job at `from`.
     pub(in crate::engine) fn note(&mut self, entities: &Entities, from: usize, by: usize) {
         let level = entities.dividing_level(from, by);
         let side = |job| entities.side(level, job);
@@ -65,10 +66,10 @@ impl Takings {
         self.0.iter().all(Vec::is_empty)
     }
 
-    /// For each side at `level`, whether it took, directly or through others, from `side`.
+    /// Returns for each side at `level` if it took, directly or through other sides, from `side`.
     fn takers(&self, level: Level, side: usize) -> Vec<bool> {
         let takers = &self.0[level.place()];
-        // Nobody took from most.
+        // Most sides lost nothing: an empty list saves the search.
         if takers.get(side).is_none_or(BTreeSet::is_empty) {
             return Vec::new();
         }
@@ -86,7 +87,7 @@ impl Takings {
 }
 
 impl Barred {
-    /// Everybody who took, directly or through others, from the sides that `job` is on.
+    /// Starts with the sides that took, directly or through other sides, from the sides of `job`.
     pub(super) fn new(draft: &Draft<'_>, job: usize) -> Barred {
         let has_time = draft.snapshot.calm.quiet_cycles < MEMORY_AFTER;
         Barred {
@@ -96,7 +97,7 @@ impl Barred {
         }
     }
 
-    /// Whether any of them is another user of the beneficiary's class, or another job of its user.
+    /// True if such a side is another user of the beneficiary's class, or another job of its user.
     pub(super) fn is_any_below_class(&self, draft: &Draft<'_>) -> bool {
         let has_takers = |level: Level| {
             let own = draft.entities.side(level, self.beneficiary);
@@ -106,7 +107,7 @@ impl Barred {
         !self.is_excepted && (has_takers(Level::User) || has_takers(Level::Job))
     }
 
-    /// Whether the side at `level` that `victim` is on took from the beneficiary's.
+    /// True if the side of `victim` at `level` took from the beneficiary's side.
     pub(super) fn contains(&self, draft: &Draft<'_>, level: Level, victim: usize) -> bool {
         let side = draft.entities.side(level, victim);
         let Draft { entities, takings, .. } = draft;

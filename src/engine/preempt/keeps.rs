@@ -1,4 +1,4 @@
-//! What each side has left of what it had when the search began.
+//! Remaining holdings of each side, out of its holdings when the search began.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -8,8 +8,8 @@ use crate::engine::draft::Draft;
 use crate::engine::entities::Amounts;
 use crate::model::PoolIx;
 
-/// What each side has left of what it had when the search began. What a side gains in this cycle
-/// does not count before the next: so a plan only ever becomes dearer within a cycle.
+/// Remaining holdings of each side, out of its holdings when the search began. A gain of this cycle
+/// does not count before the next, so the cost of a plan only rises within a cycle.
 #[derive(Debug)]
 pub(super) struct Keeps {
     /// In quanta.
@@ -18,12 +18,13 @@ pub(super) struct Keeps {
     pub nshares: Vec<u64>,
     /// For each job, what it did among its peers in this cycle.
     deals: Vec<Deal>,
-    /// For a priority and a tree, once it was asked, whether all work there could have a process at once.
+    /// For a priority and a tree: true if all jobs there could have a process at once. Filled on
+    /// use.
     one_for_all: RefCell<BTreeMap<(u32, PoolIx), bool>>,
 }
 
-/// What a job did among its peers in a cycle: it does not both give and take. So no room is passed
-/// through, by restarting one process that another gives way to.
+/// Role of a job among its peers in a cycle: it does not both lose and take. So no process is
+/// restarted only to pass its space on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Deal {
     None,
@@ -48,12 +49,12 @@ impl Keeps {
         self.deals[job] = Deal::Gave;
     }
 
-    /// Whether `job` may give nothing to a peer in this cycle, as it took something.
+    /// True if `job` may lose no process to a peer in this cycle, because it took from a peer.
     pub(super) fn has_taken(&self, job: usize) -> bool {
         self.deals[job] == Deal::Took
     }
 
-    /// Whether `job` may take nothing from a peer in this cycle, as it gave something.
+    /// True if `job` may take no process from a peer in this cycle, because it lost to a peer.
     pub(super) fn has_given(&self, job: usize) -> bool {
         self.deals[job] == Deal::Gave
     }
@@ -64,7 +65,7 @@ impl Keeps {
         self.nshares[job] -= 1;
     }
 
-    /// Whether all fair-share work of the priority and in the tree of `job` could have a process at once.
+    /// True if all fair-share jobs of the priority and tree of `job` could have a process at once.
     pub(super) fn is_there_one_for_all(&self, draft: &Draft<'_>, job: usize) -> bool {
         let class = draft.class_of(job);
         let (priority, tree) = (class.priority, draft.pools.top(class.pool));

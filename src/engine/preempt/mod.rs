@@ -1,15 +1,16 @@
-//! Preemption and defragmentation: one mechanism with two triggers.
+//! Preemption and defragmentation: a common mechanism with two triggers.
 //!
-//! A share is taken back only for a named beneficiary, on a machine where the room made suffices
-//! for one nshare of it, and only from worse priorities or from somebody who is afterwards still
-//! better off than it was ([`eligibility`] has the exact rule). So every preemption ends in a placed
-//! nshare of somebody who was behind, and a surplus nobody can use stays where it is. The room is
-//! promised to the beneficiary until it arrives.
+//! A share is preempted only for a named beneficiary, on a node where the freed space fits a
+//! process of it. The victim has lower priority, or is afterwards still better off than the
+//! beneficiary was ([`eligibility`] has the exact rule). So every preemption ends in a placed
+//! process of a job that was behind, and an unusable surplus stays with its holder. The space is
+//! promised to the beneficiary until it is free.
 //!
-//! Where that clears no machine for somebody who has nothing, what is in the way may be moved:
+//! If that clears no node for a job that holds nothing, the shares in the way may be moved:
 //! [`relocate`](mod@relocate).
 //!
-//! [`budget`] says what one more nshare is worth, [`history`] why this comes to an end.
+//! [`budget`] limits the work that a further process may cost. [`history`] shows why preemption
+//! comes to an end.
 //!
 //! Design: "Interlude: Preemption", "Defragmentation"; decisions D1, D2, D4, D5;
 //! `core-study.md` section 3, rules R, E, L and Z with holders of nothing first.
@@ -48,7 +49,7 @@ use relocate::relocate;
 
 /// Takes back what a job may not hold any more: its declared maximum fell below what it has.
 ///
-/// The only preemption without a beneficiary. Work that cannot be preempted keeps what it has
+/// This preemption alone has no beneficiary. A job that cannot be preempted keeps its shares
 /// (decision D6).
 pub(super) fn shed_beyond_maximum(draft: &mut Draft<'_>) {
     for ix in 0..draft.jobs.len() {
@@ -67,20 +68,20 @@ pub(super) fn shed_beyond_maximum(draft: &mut Draft<'_>) {
     }
 }
 
-/// Makes room for whoever is below its count and could not be placed, and in a cluster at rest for
-/// whoever could use more: better priorities first; among equals holders of nothing, then the
+/// Makes space for jobs below target that could not be placed, and in an idle cluster for jobs
+/// below their demand. Higher priorities go first; among equals, jobs that hold nothing, then the
 /// least served.
 ///
-/// A search may be too long for one cycle. The jobs that it did not come to are put off, and come first
-/// in the next one; and not before all of them had their turn does the search begin anew. So every job
-/// has its turn, however much is searched for others.
+/// A search may be too long for a cycle. Jobs that it did not reach are put off, and come first in
+/// the next cycle. The search starts anew only after each of them had its turn. So every job has
+/// its turn, however long the search for other jobs takes.
 pub(super) fn make_room(draft: &mut Draft<'_>) {
     let mut reclaim = Reclaim::new(draft);
     let late: BTreeSet<JobId> = draft.snapshot.put_off.iter().copied().collect();
     if !late.is_empty() {
         let is_late = |draft: &Draft<'_>, job: usize| late.contains(&draft.jobs[job].id);
         make_room_for_those(draft, &mut reclaim, is_late);
-        // That was their turn, also where free room was enough for them.
+        // Late jobs had their turn, even if free space was enough for them.
         if draft.put_off.is_empty() {
             for job in (0..draft.jobs.len()).filter(|&job| is_late(draft, job)) {
                 reclaim.take_turn(job);
@@ -95,7 +96,7 @@ pub(super) fn make_room(draft: &mut Draft<'_>) {
     draft.put_off.sort_unstable();
 }
 
-/// Makes room for the jobs of which `is_meant` says so.
+/// Makes space for the jobs for which `is_meant` is true.
 fn make_room_for_those(
     draft: &mut Draft<'_>,
     reclaim: &mut Reclaim,
@@ -109,14 +110,15 @@ fn make_room_for_those(
         }
         let mut jobs = draft.jobs_of(priority, ClassPolicy::is_preemptable);
         jobs.retain(|job| is_meant(draft, *job));
-        // Whoever was promised room has more than before, and may now be the one to give: so until
-        // a round finds nothing. Every round but the last uses up shares or room, so it ends.
+        // A job with a new promise has more than before, and may now lose a process. So rounds go
+        // on until a round finds nothing. Every other round uses up shares or space, so the loop
+        // ends.
         while make_room_for_least_served(draft, reclaim, &jobs) || relocate(draft, reclaim, &jobs) {
         }
     }
 }
 
-/// One round over `jobs`. Says whether room was made for anybody.
+/// Runs a round over `jobs`. True if it made space for a job.
 fn make_room_for_least_served(
     draft: &mut Draft<'_>,
     reclaim: &mut Reclaim,
@@ -124,7 +126,7 @@ fn make_room_for_least_served(
 ) -> bool {
     let done = |draft: &Draft<'_>| draft.promises.len() + draft.expansions.len();
     let before = done(draft);
-    // Who lost something in this cycle may find that a hole is left for it.
+    // A job that lost a share in this cycle may find free space left for it.
     let mut serve = |draft: &mut Draft<'_>, job, wanted: &OrdersWanted| {
         if let Some(machine) = place_one(draft, job, wanted) {
             reclaim.note_used(draft, machine);
@@ -144,14 +146,14 @@ fn make_room_for_least_served(
     before < done(draft)
 }
 
-/// How many nshares `job` may take from others: a first one that is owed to it, up to its count, and in
-/// a cluster at rest up to its cap.
+/// Returns the processes that `job` may take from other jobs: an owed first process, up to its
+/// target, and in an idle cluster up to its demand.
 fn due(draft: &Draft<'_>, job: usize) -> u64 {
     let due = if is_at_rest(draft) { draft.below_cap(job) } else { draft.shortfall(job) };
     due.max(u64::from(draft.is_starved(job)))
 }
 
-/// Leaves it to the next cycle to search for `job`, which has its turn there if it had none here.
+/// Leaves the search for `job` to the next cycle. The job has its turn there if it had none here.
 fn put_off(draft: &mut Draft<'_>, reclaim: &mut Reclaim, job: usize) {
     draft.jobs[job].held_back = Some(HeldBack::NextCycle);
     if reclaim.take_turn(job) {
@@ -159,7 +161,7 @@ fn put_off(draft: &mut Draft<'_>, reclaim: &mut Reclaim, job: usize) {
     }
 }
 
-/// Says of all who wait for others that were put off before them that they do.
+/// Notes the reason `next_cycle` for each job that waits behind jobs put off before it.
 fn tell_the_others(draft: &mut Draft<'_>, late: &BTreeSet<JobId>) {
     for job in 0..draft.jobs.len() {
         if 0 < due(draft, job) && !late.contains(&draft.jobs[job].id) {
@@ -168,8 +170,8 @@ fn tell_the_others(draft: &mut Draft<'_>, late: &BTreeSet<JobId>) {
     }
 }
 
-/// Makes room for one nshare of `job` on one machine and promises it. Says whether it could; where
-/// it might have but did not, the job remembers why.
+/// Makes space for a process of `job` on a node and promises it. True if it did; else the job keeps
+/// the reason, if there is a plan that is not carried out.
 fn make_room_for(draft: &mut Draft<'_>, reclaim: &mut Reclaim, job: usize) -> bool {
     if reclaim.has_failed(job) {
         return false;

@@ -1,4 +1,4 @@
-//! What each user of a class might give on each machine, no matter which request asks.
+//! Offers: a bound of what each user of a class might lose on each node, for all requests.
 
 use std::cell::OnceCell;
 use std::cmp::Reverse;
@@ -10,35 +10,36 @@ use crate::engine::nodepool::Tenant;
 use crate::engine::shares::Holding;
 use crate::model::{MachineIx, Millis, QShares};
 
-/// What a user of a class might give on one machine; the cheapest is the least.
+/// Offer of a user of a class on a node; the cheapest offer is the least.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Offer {
-    /// A lower bound of what each of its processes there costs.
+    /// Lower bound of the cost of each of its processes there.
     pub cost: Cost,
-    /// How many quanta they have together.
+    /// Quanta of all these processes together.
     pub quanta: QShares,
 }
 
-/// For each user of a class, by machine, what it might give.
+/// Offers of each user of a class, by node.
 ///
-/// What a process costs does not depend on the request, and only rises within a cycle: so one list
-/// serves all requests of the cycle, and is made when the first of them asks.
+/// The cost of a process does not depend on the request, and only rises within a cycle. So a common
+/// list serves all requests of the cycle, and is built on first use.
 #[derive(Debug)]
 pub(super) struct Offers {
-    /// All that it holds, and without the last process of jobs to which it is owed.
+    /// Two lists for each user: without the last processes of jobs to which they are owed, and with
+    /// them.
     of_groups: [Vec<OnceCell<Vec<Offer>>>; 2],
-    /// For each machine, what its cheapest processes cost.
+    /// For each node, the cost of its cheapest processes.
     of_machines: Vec<OnceCell<Cheapest>>,
 }
 
-/// What the cheapest processes on a machine cost.
+/// Cost of the cheapest processes on a node.
 #[derive(Clone, Debug)]
 struct Cheapest {
     /// The best class of all.
     class: Option<EvictionClass>,
-    /// The work lost with the cheapest one, the cheapest two, and so on.
+    /// Work lost with the cheapest process, the cheapest two, and so on.
     losses: Vec<Millis>,
-    /// The quanta of the largest one, the largest two, and so on.
+    /// Quanta of the largest process, the largest two, and so on.
     quanta: Vec<QShares>,
 }
 
@@ -50,8 +51,8 @@ impl Offers {
         }
     }
 
-    /// A lower bound of what it costs to free `missing` quanta on the machine of `cost`, which each process
-    /// costs at least, if at all.
+    /// Returns a lower bound of the cost of `missing` quanta on the node of `cost`, where each
+    /// process costs at least `cost`. `None` if the node has not so many.
     pub(super) fn bound(
         &self,
         draft: &Draft<'_>,
@@ -62,7 +63,7 @@ impl Offers {
         self.cheapest(draft, keeps, cost.machine).bound(cost, missing)
     }
 
-    /// A lower bound of what it costs to free `missing` quanta on `machine`, of any user.
+    /// Returns a lower bound of the cost of `missing` quanta on `machine`, from any user.
     pub(super) fn least(
         &self,
         draft: &Draft<'_>,
@@ -82,8 +83,8 @@ impl Offers {
         self.of_machines[machine.0].get_or_init(|| Cheapest::on(draft, keeps, machine))
     }
 
-    /// Those of `group`, the cheapest first, each machine once; with the last process of jobs to which it
-    /// is owed, or without.
+    /// Returns the offers of `group`, the cheapest first, each node once. `with_last` includes last
+    /// processes of jobs to which they are owed.
     pub(super) fn of(
         &self,
         draft: &Draft<'_>,
@@ -110,7 +111,8 @@ impl Offers {
                 }));
             }
             offers.sort_unstable_by_key(|offer| offer.cost.machine);
-            // The best class and the least loss may be those of two processes.
+            // The best eviction class and the least loss may belong to two processes: the offer is
+            // a lower bound.
             offers.dedup_by(|next, first| {
                 let (next, cost) = (*next, &mut first.cost);
                 let is_same = next.cost.machine == cost.machine;
@@ -148,7 +150,7 @@ impl Cheapest {
         Cheapest { class, losses, quanta }
     }
 
-    /// A lower bound of what it costs to free `missing` quanta, where each process costs at least `cost`.
+    /// Returns a lower bound of the cost of `missing` quanta, if each process costs at least `cost`.
     fn bound(&self, cost: Cost, missing: QShares) -> Option<Cost> {
         let victims = 1 + self.quanta.iter().position(|quanta| missing <= *quanta)?;
         Some(Cost { loss: self.losses[victims - 1], victims, ..cost })

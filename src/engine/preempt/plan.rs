@@ -1,4 +1,4 @@
-//! A plan: room for one process of a request on one machine, and what it costs.
+//! Plans: space for a process of a request on a node, and its cost.
 
 use std::cmp::Reverse;
 
@@ -10,43 +10,43 @@ use crate::engine::schedule::{Considered, PreemptionRule};
 use crate::engine::shares::{Brief, Holding};
 use crate::model::{MachineIx, Millis, Order, QShares, ShareId};
 
-/// Room for one process of a request on one machine.
+/// Space for a process of a request on a node.
 pub(super) struct Plan {
     pub machine: MachineIx,
     /// The order of the share to come.
     pub order: Order,
     /// Least rank first; none of them superfluous.
     pub victims: Vec<Victim>,
-    /// The work lost with them.
+    /// Work lost with the victims.
     pub loss: Millis,
-    /// What else could be done.
+    /// Alternatives to the plan.
     pub considered: Considered,
 }
 
-/// What a plan costs; the least is best. Fields compare in the order in which they are declared; the
-/// machine comes last so that no two plans ever tie.
+/// Cost of a plan; the least is best. Fields compare in the order in which they are declared; the
+/// node comes last so that no two plans ever tie.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Cost {
-    /// In a cluster at rest, whether more work would be lost than it may cost.
+    /// True if the loss exceeds the limit of an idle cluster.
     pub is_too_dear: bool,
-    /// Of the victim that goes last; none where the plan is too dear.
+    /// Eviction class of the last victim; `None` if the plan exceeds the limit.
     pub worst: Option<EvictionClass>,
-    /// The work that is lost.
+    /// Work that is lost.
     pub loss: Millis,
     pub victims: usize,
-    /// The room beyond what is needed.
+    /// Freed space beyond the missing quanta.
     pub overshoot: QShares,
     pub machine: MachineIx,
 }
 
 impl Cost {
-    /// No room on `machine` costs less.
+    /// Returns the least cost on `machine`: nothing is lost.
     pub(super) fn nothing(machine: MachineIx) -> Cost {
         let (worst, overshoot) = (None, QShares(0));
         Cost { is_too_dear: false, worst, loss: 0, victims: 0, overshoot, machine }
     }
 
-    /// The same where no more than `limit` may be lost.
+    /// Returns the same cost, marked as too dear if it exceeds `limit`.
     pub(super) fn within(self, limit: Option<Millis>) -> Cost {
         if limit.is_some_and(|limit| limit < self.loss) {
             return Cost { is_too_dear: true, worst: None, ..self };
@@ -63,18 +63,18 @@ pub(super) struct Victim {
     class: EvictionClass,
     rank: EvictionRank,
     pub order: QShares,
-    /// The work lost with it.
+    /// Work lost with the share.
     pub loss: Millis,
 }
 
-/// How willingly a share is taken, before its investment is looked at. The least goes first.
+/// Eviction class of a share, compared before the work at stake. The least goes first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct EvictionClass {
     /// In the contested pool borrowers go before residents (decision D1).
     is_resident: bool,
-    /// A job above its own target before one that only belongs to a user or class above theirs.
+    /// A job above its own target goes before a job whose user or class alone is above target.
     is_within_target: bool,
-    /// A job that stays above its minimum before one that does not.
+    /// A job that stays above its minimum goes before a job that does not.
     becomes_needy: bool,
 }
 
@@ -94,7 +94,7 @@ impl EvictionClass {
     }
 }
 
-/// How readily a share is given up within its class: the least goes first.
+/// Rank of a share within its eviction class: the least goes first.
 ///
 /// Fields compare in the order in which they are declared, so the declaration *is* the policy. The
 /// number comes last so that no two shares ever tie. Design: "Interlude: Preemption"; decision D1.
@@ -121,7 +121,8 @@ impl EvictionRank {
     }
 }
 
-/// The best that can be done on one machine: room for a share of `order`, for which `missing` has to go.
+/// Returns the best plan on a node: space for a share of `order`, for which `missing` quanta have
+/// to go.
 pub(super) fn plan_on(
     draft: &Draft<'_>,
     entitlement: &mut Entitlement<'_, '_>,
@@ -140,7 +141,7 @@ pub(super) fn plan_on(
     Some((cost, Plan { machine, order, victims, loss, considered }))
 }
 
-/// The shares on `machine` that free `missing` quanta, least rank first, superfluous ones spared.
+/// Returns the shares on `machine` that free `missing` quanta, least rank first, none superfluous.
 fn choose_victims(
     draft: &Draft<'_>,
     entitlement: &mut Entitlement<'_, '_>,
@@ -154,7 +155,7 @@ fn choose_victims(
         Some((holding, tenant, entitlement.rule(holding.job, tenant.order().0)?))
     });
     let there: Vec<(Holding, Tenant, PreemptionRule)> = there.collect();
-    // Each taken makes it harder to take the next: what is too little one by one stays too little.
+    // Each share taken makes the next harder to take. So a sum that is too small stays too small.
     if there.iter().map(|(_, tenant, _)| tenant.order()).sum::<QShares>() < missing {
         return None;
     }
@@ -171,14 +172,14 @@ fn choose_victims(
     let mut best = take_in_turn(entitlement, &candidates, missing);
     let is_enough =
         |best: &Option<Vec<Victim>>| best.as_ref().is_some_and(|best| beyond(best) == 0);
-    // One large share may do where the small ones before it use the entitlement up, or cost too much.
+    // A large share may do where small shares before it use the entitlement up, or cost too much.
     if !is_enough(&best) {
         entitlement.reset();
         candidates.sort_by_key(|victim| (Reverse(victim.order), victim.class, victim.rank));
         let other = take_in_turn(entitlement, &candidates, missing);
         best = best.into_iter().chain(other).min_by_key(beyond);
     }
-    // Or small ones from several sides where a large one of one side is too much.
+    // Small shares of several sides may do where a large share of a single side is too much.
     if !is_enough(&best) {
         entitlement.reset();
         candidates.sort_by_key(|victim| (victim.order, victim.class, victim.rank));
@@ -188,13 +189,13 @@ fn choose_victims(
     best
 }
 
-/// The work that is lost with `victims`.
+/// Returns the work lost with `victims`.
 fn loss_of(victims: &[Victim]) -> Millis {
     victims.iter().map(|victim| victim.loss).fold(0, Millis::saturating_add)
 }
 
-/// Takes candidates one after the other until `missing` is free. What is taken counts against its
-/// owner when the next is tested.
+/// Takes candidates in turn until `missing` is free. Each share taken counts against its owner in
+/// the next test.
 fn take_in_turn(
     entitlement: &mut Entitlement<'_, '_>,
     candidates: &[Victim],
@@ -215,8 +216,8 @@ fn take_in_turn(
     (missing <= freed).then(|| spare_superfluous(victims, |victim| victim.order, missing))
 }
 
-/// Gives back, the last first, each victim that is not needed after all: a later one, of so many
-/// quanta as `size` says, may have made enough room alone.
+/// Spares each superfluous victim, the last first: a later victim may have freed enough alone.
+/// `size` returns the quanta of a victim.
 pub(super) fn spare_superfluous<V>(
     victims: Vec<V>,
     size: impl Fn(&V) -> QShares,

@@ -1,12 +1,12 @@
-//! Finds the cheapest machine for a request: one lazy queue for each kind of request.
+//! Search for the cheapest node of a request: a lazy queue for each kind of request.
 //!
-//! A kind is a class, an order and some rights. Its queue holds machines by a lower bound of what
-//! room there costs. Those are costed anew for the request that no known plan is cheaper than. Where a
-//! plan is found, it is the next bound; where none can be, the machine is dropped.
+//! A kind is a class, an order and some rights. Its queue holds nodes by a lower bound of the cost
+//! there. A node is costed anew for the request unless a known plan is cheaper. The cost of the
+//! plan found is the next bound; a node without a plan is dropped.
 //!
-//! That is exact because costs only rise within a cycle. Requests of a kind come least served first,
-//! a side only loses (`keeps.rs`), and machines where room grew are entered again. A queue whose request
-//! is worse off than the one before is filled anew.
+//! That is exact because costs only rise within a cycle. Requests of a kind come least served
+//! first, a side only loses (`keeps.rs`), and nodes with more free space are entered again. If a
+//! request is worse off than the request before, its queue is filled anew.
 
 use std::cmp::Reverse;
 use std::collections::binary_heap::PeekMut;
@@ -25,54 +25,54 @@ use crate::engine::schedule::{Considered, PreemptionRule, RunnerUp};
 use crate::engine::shares::Holding;
 use crate::model::{ClassPolicy, MachineIx, Millis, QShares, count};
 
-/// What is kept from request to request within a cycle.
+/// State that requests of a cycle share.
 pub(super) struct Reclaim {
     pub keeps: Keeps,
-    /// What was found by moving.
+    /// Results of searches that move shares.
     pub tried: Tried,
     offers: Offers,
     queues: BTreeMap<Kind, Queue>,
-    /// How much less than [`BEYOND`] each machine has room for.
+    /// Quanta by which the space of each node falls short of [`BEYOND`].
     claimed: Vec<QShares>,
-    /// The machines where room grew, in turn.
+    /// Nodes whose space grew, in order of time.
     grown: Vec<MachineIx>,
-    /// How often something left or was earmarked.
+    /// Number of changes so far: a share preempted, or space promised or used.
     changes: usize,
-    /// For each job, after how many changes nothing was found for it.
+    /// For each job, the number of changes at its last failed search.
     failed: Vec<Option<usize>>,
-    /// For a user within a class, an order and rights: with how many quanta a job found nothing that its
-    /// user's other jobs might give, and after how many changes.
+    /// Failed searches among the other jobs of a user. The key is the user within a class, the
+    /// order and the rights. The value is the job's quanta and the number of changes.
     own: BTreeMap<(usize, u64, u8), (u64, usize)>,
     /// The jobs that had their turn in this cycle, or were put off.
     asked: BTreeSet<usize>,
 }
 
-/// A kind of request, for which the same may go: its class, its order, its rights; its user, where the
-/// user may not take from all; the job itself, where that lists its machines; and what it may cost in a
-/// cluster at rest.
+/// Kind of a request, with equal candidates: class, order and rights. The user belongs to it if the
+/// user may not take from all sides. The job belongs to it if it lists its nodes. The last part is
+/// the loss limit in an idle cluster.
 pub(super) type Kind = (usize, u64, u8, Option<usize>, Option<usize>, Option<Millis>);
 
-/// What the class and user of a request hold: what is found for it holds for all of its kind that are no
-/// worse off.
+/// Holdings of the class and user of a request. A result holds for all requests of its kind that
+/// are no worse off.
 pub(super) type Standing = (u64, u64);
 
-/// An offer: of whose offers, and its place there.
+/// An offer, the list it belongs to, and its index there.
 type NextOffer = (Offer, (usize, bool), usize);
 
-/// More than any machine has room for.
+/// More quanta than any node has.
 pub(super) const BEYOND: QShares = QShares(1 << 32);
 
-/// The machines where a kind of request might find room.
+/// Nodes where a kind of request might find space.
 struct Queue {
     /// Of the request that asked last.
     standing: Standing,
-    /// The next offer of each user that might give something.
+    /// Next offer of each user that might lose a process.
     offers: BinaryHeap<Reverse<NextOffer>>,
-    /// For each machine, how many quanta its users offer there.
+    /// For each node, the quanta that its users offer there.
     offered: Vec<QShares>,
-    /// Machines by a lower bound of the cost.
+    /// Nodes by a lower bound of the cost.
     heap: BinaryHeap<Reverse<Cost>>,
-    /// So many of the machines where room grew are taken into account.
+    /// Number of entries of `grown` that the queue has read.
     seen: usize,
 }
 
@@ -94,7 +94,7 @@ impl Reclaim {
         }
     }
 
-    /// Notes that it is the turn of `job`. Says whether it had none before in this cycle.
+    /// Notes that `job` has its turn. True if it had none before in this cycle.
     pub(super) fn take_turn(&mut self, job: usize) -> bool {
         self.asked.insert(job)
     }
@@ -104,12 +104,12 @@ impl Reclaim {
         self.failed[job] = Some(self.changes);
     }
 
-    /// Whether to search for `job` would only repeat what found nothing.
+    /// True if a search for `job` would only repeat a failed search.
     pub(super) fn has_failed(&self, job: usize) -> bool {
         self.failed[job] == Some(self.changes)
     }
 
-    /// Notes that `holding` was taken under `rule`, for the job at `taker`.
+    /// Notes that `holding` was preempted under `rule`, for the job at `taker`.
     pub(super) fn note_taken(
         &mut self,
         draft: &Draft<'_>,
@@ -123,11 +123,11 @@ impl Reclaim {
             self.keeps.note_taker(taker);
         }
         self.keeps.lose(draft, holding.job, share.order.qshares().0);
-        // What goes first there is not always what costs least: so the next plan may be cheaper.
+        // The first victims of a node do not always cost least, so the next plan may be cheaper.
         self.note_used(draft, share.machine());
     }
 
-    /// Notes that room on `machine` was made or given away.
+    /// Notes that space on `machine` was freed or given away.
     pub(super) fn note_used(&mut self, draft: &Draft<'_>, machine: MachineIx) {
         self.changes += 1;
         let claimed = draft.rooms.lacking(machine, BEYOND);
@@ -137,9 +137,9 @@ impl Reclaim {
         self.claimed[machine.0] = claimed;
     }
 
-    /// The cheapest way to make room for one process of `job`: the best worst eviction class, then the
-    /// least work lost, the fewest victims, the least room beyond what is needed. Else why there is
-    /// none that is carried out, if there is a reason other than that none is right.
+    /// Returns the cheapest plan for a process of `job`. It has the best worst eviction class, then
+    /// the least work lost, the fewest victims, and the least space beyond the need. The error is
+    /// the reason to decline; `None` if the rules allow no plan.
     pub(super) fn best_plan(
         &mut self,
         draft: &Draft<'_>,
@@ -194,8 +194,8 @@ impl Reclaim {
     }
 }
 
-/// The kind of the request of `entitlement`; with its user where that has other jobs, which may give it
-/// something, or without.
+/// Returns the kind of the request of `entitlement`. With `with_own`, the kind includes its user if
+/// other jobs of the user may lose shares to it.
 pub(super) fn kind(draft: &Draft<'_>, entitlement: &Entitlement<'_, '_>, with_own: bool) -> Kind {
     let job = entitlement.requester;
     let (class, user) = (draft.entities.class_of(job), draft.entities.group_of(job));
@@ -207,18 +207,18 @@ pub(super) fn kind(draft: &Draft<'_>, entitlement: &Entitlement<'_, '_>, with_ow
     (class.0, order, entitlement.rights(), apart, confined, entitlement.limit)
 }
 
-/// What the class and user of `job` hold.
+/// Returns the holdings of the class and user of `job`.
 pub(super) fn standing(draft: &Draft<'_>, job: usize) -> Standing {
     let (class, user) = (draft.entities.class_of(job), draft.entities.group_of(job));
     (draft.held.classes[class.0], draft.held.groups[user])
 }
 
-/// Whether the class or user of a request is worse off than another was.
+/// True if the class or user of a request is worse off than that of `other`.
 pub(super) fn is_less(standing: Standing, other: Standing) -> bool {
     standing.0 < other.0 || standing.1 < other.1
 }
 
-/// The plans made for one request.
+/// Plans made for a request.
 #[derive(Default)]
 struct Plans {
     made: u64,
@@ -227,7 +227,7 @@ struct Plans {
 }
 
 impl Plans {
-    /// Makes a plan for `machine`, and keeps it if it is one of the two best. Says what it costs.
+    /// Makes a plan for `machine`, keeps it if it is among the two best, and returns its cost.
     fn consider(
         &mut self,
         draft: &Draft<'_>,
@@ -259,7 +259,7 @@ impl Plans {
         Some(cost)
     }
 
-    /// Whether a plan that costs no less than `bound` would be none of the two best.
+    /// True if no plan that costs `bound` or more would be among the two best.
     fn are_complete(&self, bound: &Cost) -> bool {
         self.runner_up.as_ref().is_some_and(|(cost, _)| cost < bound)
     }
@@ -277,8 +277,8 @@ impl Plans {
     }
 }
 
-/// Makes plans for the machines of its own user's other jobs: those give to it alone at that level.
-/// Says whether any of them might give.
+/// Makes plans for the nodes of its user's other jobs, which give to it alone at that level. True
+/// if such a job might lose a process.
 fn own_plans(
     draft: &Draft<'_>,
     offers: &Offers,
@@ -313,8 +313,7 @@ fn own_plans(
 }
 
 impl Queue {
-    /// The queue for all requests that are entitled alike, the class and user of the first of which hold
-    /// so much.
+    /// Builds the queue for all requests with equal rights. `standing` is that of the first.
     fn new(
         draft: &Draft<'_>,
         (offers, entitlement): (&Offers, &Entitlement<'_, '_>),
@@ -331,7 +330,7 @@ impl Queue {
                 return None;
             }
             let is_reached = match other_class {
-                // It is the same for all users of another class.
+                // The answer is the same for all users of another class.
                 Some((known, is_reached)) if known == class => is_reached,
                 _ => entitlement.reaches(job),
             };
@@ -380,23 +379,23 @@ impl Queue {
                 continue;
             }
             let cost = plans.consider(draft, feasible, entitlement, bound.machine);
-            // What its own user holds there may go for the next request, and sooner; and room to come, of
-            // which nothing is for one that gave, may be gone.
+            // Shares of its own user there may go for the next request, and at a lower cost. Space
+            // to come, closed to a job that lost a share, may be gone by then.
             let is_free = || draft.rooms.lacking(bound.machine, QShares(1)) == QShares(0);
             if entitlement.has_own_on(bound.machine) || (entitlement.has_given() && is_free()) {
                 found.push(Reverse(bound));
             } else if let Some(cost) = cost {
-                // Another victim may be smaller, where the one that was found may no longer go.
+                // A smaller victim may do next, if the victim found here may no longer go.
                 found.push(Reverse(Cost { overshoot: QShares(0), ..cost }));
             }
         }
         self.heap.extend(found);
     }
 
-    /// Enters all machines that might be cheaper than the first.
+    /// Enters all nodes that might be cheaper than the first.
     ///
-    /// A machine is entered by the offer that completes the room that is missing: each plan for it needs
-    /// a process of that user, or of one whose offer is no cheaper.
+    /// A node is entered by the offer that completes the missing space. Each plan for it needs a
+    /// process of that offer, or of an offer that is no cheaper.
     fn offer(
         &mut self,
         draft: &Draft<'_>,

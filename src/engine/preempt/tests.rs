@@ -1,5 +1,5 @@
-//! Which rule lets what go, by the smallest scenes; and in random ones the queue's best plan against
-//! all plans that there are.
+//! Rules of preemption in the smallest scenes; and in random scenes the queue's best plan against
+//! all plans.
 
 use std::sync::Arc;
 
@@ -25,14 +25,14 @@ use crate::model::{
 };
 
 const CID: UserIx = UserIx(2);
-/// As `FAIR`, in `SUB`.
+/// A class like `FAIR`, in the pool `SUB`.
 const INNER: ClassIx = ClassIx(3);
 const FAIR_SHARE: Option<PreemptionRule> = Some(PreemptionRule::FairShare);
 const FIRST: Option<PreemptionRule> = Some(PreemptionRule::FirstShare);
 const ENVY: Option<PreemptionRule> = Some(PreemptionRule::Envy);
 
-/// Jobs of the fair class on machines of these orders: each with its user, its order, and how many
-/// processes it has; all on the first machine. All could use more.
+/// Builds jobs of the fair class on nodes of these orders: each with its user, its order, and its
+/// processes, all on the first node. All could use more.
 fn scene(machines: &[u64], jobs: &[(UserIx, u32, u64)]) -> Scene {
     let mut scene = Scene::new(machines);
     let names = ["cid", "dan", "eve"].map(Into::into);
@@ -44,14 +44,14 @@ fn scene(machines: &[u64], jobs: &[(UserIx, u32, u64)]) -> Scene {
     scene
 }
 
-/// The same at rest.
+/// Builds the same scene in an idle cluster.
 fn at_rest(machines: &[u64], jobs: &[(UserIx, u32, u64)]) -> Scene {
     let mut scene = scene(machines, jobs);
     (scene.snapshot.calm.quiet_cycles, scene.snapshot.calm.rest_cycles) = (9, 9);
     scene
 }
 
-/// A cycle in which so many processes were counted for the jobs; one is owed where some were.
+/// Starts a cycle with these targets of the jobs; a process is owed if the target is not 0.
 fn counted<'a>(snapshot: &'a Snapshot, counts: &[u64]) -> Draft<'a> {
     let mut draft = Draft::new(snapshot);
     let entities = Arc::clone(&draft.entities);
@@ -64,7 +64,7 @@ fn counted<'a>(snapshot: &'a Snapshot, counts: &[u64]) -> Draft<'a> {
     draft
 }
 
-/// Under which rules the last job may take one quantum after the other from the first.
+/// Returns the rules under which the last job may take quanta in turn from the first.
 fn rules(scene: &Scene, counts: &[u64], quanta: usize) -> Vec<Option<PreemptionRule>> {
     let draft = counted(&scene.snapshot, counts);
     let keeps = Keeps::new(&draft);
@@ -77,7 +77,7 @@ fn rules(scene: &Scene, counts: &[u64], quanta: usize) -> Vec<Option<PreemptionR
     in_turn.collect()
 }
 
-/// Under which rule the last job may take one quantum from the first.
+/// Returns the rule under which the last job may take a quantum from the first.
 fn rule(scene: &Scene, counts: &[u64]) -> Option<PreemptionRule> {
     rules(scene, counts, 1)[0]
 }
@@ -99,7 +99,7 @@ fn at_rest_a_first_process_goes_first_only_where_all_have_room_for_one() {
     assert_eq!(rule(&scene(&[2], &jobs), &[2, 1]), FIRST);
     assert_eq!(rule(&at_rest(&[2, 1], &jobs), &[2, 1]), FIRST);
     assert_eq!(rule(&at_rest(&[2], &jobs), &[2, 1]), None);
-    // Where it does not, evenness reaches the last process, too.
+    // If not all have space, evenness reaches the last process, too.
     let uneven = [(ANN, 2, 1), (ANN, 1, 3), (BOB, 3, 0)];
     let draft = |scene: &Scene| {
         let draft = counted(&scene.snapshot, &[1, 1, 1]);
@@ -112,7 +112,7 @@ fn at_rest_a_first_process_goes_first_only_where_all_have_room_for_one() {
     assert_eq!(draft(&scene(&[5, 3], &uneven)), (None, false));
 }
 
-/// Bob has one process of 4, and another is counted for him; of Ann's 7 two may go for it.
+/// Bob has a process of 4 and a target of two; of Ann's 7 two may go for it.
 #[test]
 fn a_plan_is_charged_as_a_whole() {
     let scene = scene(&[20], &[(ANN, 1, 7), (BOB, 4, 1)]);
@@ -128,8 +128,8 @@ fn a_plan_is_charged_as_a_whole() {
     }
 }
 
-/// Of Ann's 9 four may go for Bob's process of 4: not the one of 3, which has the least work, with one of
-/// 2, but two of 2.
+/// Of Ann's 9 four may go for Bob's process of 4. The process of 3 has the least work, but would
+/// need a process of 2 as well: so two processes of 2 go.
 #[test]
 fn of_processes_of_one_size_those_with_the_least_work_go() {
     let mut scene = scene(&[9, 4], &[(ANN, 3, 1), (ANN, 2, 3), (BOB, 4, 0)]);
@@ -151,11 +151,11 @@ fn what_a_better_off_side_has_above_its_count_goes() {
     assert_eq!(rule(&bobs(1), &[2, 2]), None, "it is counted");
     assert_eq!(rule(&bobs(1), &[1, 1]), None, "Bob has what is counted for him");
     assert_eq!(rule(&bobs(2), &[1, 3]), None, "Ann is not better off");
-    // Nor is she, if a process of 2 is almost all that he then has more.
+    // Nor is she against Bob with all but a quantum of a further process.
     assert_eq!(rule(&scene(&[9], &[(ANN, 1, 4), (BOB, 3, 1)]), &[2, 2]), None);
 }
 
-/// The process that is counted for Bob's other job is what his side is below.
+/// Bob's side is below its target by the process of his other job.
 #[test]
 fn at_rest_a_surplus_goes_to_a_side_below_its_count() {
     let jobs = [(ANN, 1, 2), (BOB, 1, 0), (BOB, 1, 1)];
@@ -164,7 +164,8 @@ fn at_rest_a_surplus_goes_to_a_side_below_its_count() {
     assert_eq!(rule(&at_rest(&[9], &jobs), &[1, 0, 1]), None, "nor is the side");
 }
 
-/// What 3 without one is compared with: Bob with one more. Weights count between classes.
+/// Ann's 3 without a process are compared with Bob's and a process more. Weights count between
+/// classes.
 #[test]
 fn at_rest_holdings_decide() {
     for (anns, bobs, rule_then) in [(3, 1, ENVY), (2, 1, None), (5, 3, ENVY), (5, 4, None)] {
@@ -178,7 +179,7 @@ fn at_rest_holdings_decide() {
     assert_eq!(rule(&heavy, &[5, 1]), None);
 }
 
-/// Worse priority gives, whatever it has; better priority and fixed work never do.
+/// Lower priority loses, whatever it has; higher priority and fixed jobs never do.
 #[test]
 fn priorities_come_before_all() {
     for (class, rule_then) in [(LOW, Some(PreemptionRule::Priority)), (FIXED, None)] {
@@ -221,16 +222,16 @@ fn a_process_costs_no_more_than_its_waiting() {
         assert_eq!(objection(&mut moving, 5, limit), None, "{bobs}");
         assert_eq!(objection(&mut moving, 5, limit + 1), too_dear(limit + 1, limit), "{bobs}");
     }
-    // At rest no less than the limit of its class.
+    // In an idle cluster the limit is at least the loss limit of the class.
     let most = CapRules::LOSS_LIMIT;
     let mut resting = at_rest(&[20], &[(ANN, 1, 9), (BOB, 1, 8)]);
     assert_eq!(objection(&mut resting, 5, most), None);
     assert_eq!(objection(&mut resting, 5, most + 1), too_dear(most + 1, most));
-    // Only who has nothing, though a process is owed it, asks for no price.
+    // Only a job that holds nothing and is owed a process has no limit.
     let mut starved = at_rest(&[20], &[(ANN, 1, 9), (BOB, 1, 0)]);
     assert_eq!(objection(&mut starved, 0, Millis::MAX), None);
     assert_ne!(objection_to(&counted(&starved.snapshot, &[9, 0]), 1, Millis::MAX), None);
-    // A stop that is configured.
+    // With a configured stop.
     resting.snapshot.calm.quiet_cycles = 12;
     assert_eq!(objection(&mut resting, 5, 0), Some(HeldBack::Quiet { cycles: 12 }));
     resting.settings().quiet_stop = None;
@@ -249,7 +250,7 @@ fn what_would_come_too_late_is_worth_nothing_in_motion() {
     assert!(!too_late(&at_rest(&[20], &[(ANN, 1, 9), (BOB, 1, 1)])));
 }
 
-/// Bob has a process of 1 on the first machine.
+/// Bob has a process of 1 on the first node.
 fn busy(scene: &mut Scene, class: ClassIx) {
     scene.running((BOB, class), 1, 1, 0);
 }
@@ -265,7 +266,7 @@ fn an_arrangement_is_found_by_first_fit_or_not() {
     assert!(is_possible(&[6, 5], &[2, 4, 3], |_| {}));
     assert!(!is_possible(&[6, 5], &[4, 4, 4], |_| {}));
     assert!(!is_possible(&[6, 5], &[4, 3, 2, 2], |_| {}), "there is one, but not by first fit");
-    // Worse priorities go, fixed work stays, and a list is kept to.
+    // Lower priorities go, fixed jobs stay, and a list of nodes holds.
     assert!(is_possible(&[2], &[2], |scene| busy(scene, LOW)));
     assert!(!is_possible(&[2], &[2], |scene| busy(scene, FIXED)));
     let confine = |scene: &mut Scene| {
@@ -275,11 +276,11 @@ fn an_arrangement_is_found_by_first_fit_or_not() {
     };
     assert!(is_possible(&[1, 1], &[1, 1], |_| {}));
     assert!(!is_possible(&[1, 1], &[1, 1], confine));
-    // Who could use none takes no room.
+    // A job without demand takes no space.
     assert!(is_possible(&[1], &[1, 1], |scene| scene.edit(JobId(2)).facts.remaining = 0));
 }
 
-/// From whom the first of four users at rest may take, each with so many processes of 1.
+/// Returns the users that the first of four may take from in an idle cluster, by processes of 1.
 fn may_take_from(draft: &Draft<'_>) -> Vec<usize> {
     let keeps = Keeps::new(draft);
     let entitlement = Entitlement::new(draft, &keeps, 0);
@@ -294,18 +295,19 @@ fn four_users(held: [u64; 4]) -> Scene {
 
 #[test]
 fn nothing_is_taken_back_from_those_who_took_it() {
-    // What they hold, who took from whom, for how long it is quiet: from whom the first may take.
+    // Holdings, earlier preemptions (from, by) and quiet cycles: users that the first may take
+    // from.
     type Case = ([u64; 4], &'static [(u64, u64)], u64, &'static [usize]);
     let cases: [Case; 9] = [
-        ([1, 2, 3, 4], &[], 9, &[2, 3]),       // only who would have no less
-        ([1, 2, 3, 4], &[(1, 4)], 9, &[2]),    // not from whoever took from it
-        ([1, 2, 3, 4], &[(4, 1)], 9, &[2, 3]), // but again from whom it took
-        ([1, 2, 3, 4], &[(1, 2), (2, 4)], 9, &[2]), // nor from whoever took from that one
+        ([1, 2, 3, 4], &[], 9, &[2, 3]), // only users who would have no less
+        ([1, 2, 3, 4], &[(1, 4)], 9, &[2]), // not from a user who took from it
+        ([1, 2, 3, 4], &[(4, 1)], 9, &[2, 3]), // but again from a user it took from
+        ([1, 2, 3, 4], &[(1, 2), (2, 4)], 9, &[2]), // nor from a user who took from that user
         ([1, 2, 3, 4], &[(1, 2), (2, 3), (3, 4)], 9, &[]),
-        ([1, 2, 3, 4], &[(1, 2), (2, 1)], 9, &[2, 3]), // also where they took in turn
-        ([0, 2, 3, 4], &[(1, 4)], 9, &[1, 2, 3]),      // what has nothing may for a while
+        ([1, 2, 3, 4], &[(1, 2), (2, 1)], 9, &[2, 3]), // also if they took in turn
+        ([0, 2, 3, 4], &[(1, 4)], 9, &[1, 2, 3]),      // a job that holds nothing may at first
         ([0, 2, 3, 4], &[(1, 4)], 11, &[1, 2, 3]),
-        ([0, 2, 3, 4], &[(1, 4)], 12, &[1, 2]), // and then may not
+        ([0, 2, 3, 4], &[(1, 4)], 12, &[1, 2]), // and later may not
     ];
     for (held, takings, quiet, victims) in cases {
         let mut scene = four_users(held);
@@ -317,7 +319,7 @@ fn nothing_is_taken_back_from_those_who_took_it() {
     }
 }
 
-/// What is taken in this cycle counts as what is remembered; what is moved does not.
+/// Preemptions of this cycle count as remembered preemptions do; moves do not.
 #[test]
 fn nothing_is_taken_back_in_the_same_cycle() {
     for (rule, victims) in
@@ -331,7 +333,8 @@ fn nothing_is_taken_back_in_the_same_cycle() {
     }
 }
 
-/// Pools, classes, orders, lists, investments, what was taken before: most work is of one class.
+/// Builds random pools, classes, orders, lists, investments and earlier preemptions. Most jobs are
+/// of the same class.
 fn random_scene(random: &mut ChaCha8Rng) -> Scene {
     let mut draw = |least: u64, most: u64| random.random_range(least..=most);
     let place = |number: u64| usize::try_from(number).unwrap();
@@ -378,13 +381,13 @@ fn random_scene(random: &mut ChaCha8Rng) -> Scene {
     scene
 }
 
-/// The cheapest of the plans for all machines, and its victims.
+/// Returns the cheapest of the plans for all nodes, and its victims.
 fn cheapest(draft: &Draft<'_>, keeps: &Keeps, job: usize) -> Option<(Cost, Vec<Holding>)> {
     let feasible = Feasible::new(draft, job);
     let plans = draft.snapshot.machines_with_ix().filter_map(|(machine, _)| {
         let order = feasible.order_on(machine)?;
         let missing = draft.rooms.lacking(machine, order.qshares());
-        // Room to come is not for a job that gave something.
+        // Space to come is closed to a job that lost a share.
         if missing == QShares(0) && keeps.has_given(job) {
             return None;
         }
@@ -432,8 +435,8 @@ fn the_queue_finds_the_cheapest_of_all_plans() {
     assert!(1_000 < taken && taken < found, "{taken} of {found}");
 }
 
-/// What may go for one more process of Bob's, who has one: on each machine a process of another job of
-/// Ann's, the first above its target and of so much work.
+/// Plans for another process of Bob, who has a process. Each node has a process of another job of
+/// Ann's; the first job is above its target and loses `work`.
 fn taken_for_bob(mut scene: Scene, work: Millis) -> Option<(MachineIx, bool)> {
     scene.hold(JobId(2), 4, 1);
     for share in &mut scene.edit(JobId(1)).shares {
@@ -444,7 +447,7 @@ fn taken_for_bob(mut scene: Scene, work: Millis) -> Option<(MachineIx, bool)> {
     Some((plan.machine, objection_to(&draft, 2, plan.loss).is_some()))
 }
 
-/// A job above its target goes before one within it, but at rest not at a price that is not paid.
+/// A job above its target goes before a job within it; in an idle cluster only within the limit.
 #[test]
 fn at_rest_what_may_be_paid_goes_first() {
     let jobs = [(ANN, 1, 3), (ANN, 1, 0), (BOB, 1, 1)];
@@ -455,8 +458,8 @@ fn at_rest_what_may_be_paid_goes_first() {
     assert_eq!(taken_for_bob(scene(&[4, 4], &jobs), most + 1), Some((MachineIx(0), true)));
 }
 
-/// Ann, who gave to another class, finds nothing; Bob, who asks for the same before and after her, takes from
-/// Dan each time.
+/// Ann lost a share to another class and finds no plan. Bob has the same request before and after
+/// hers, and takes from Dan each time.
 #[test]
 fn what_is_refused_to_a_job_that_gave_is_not_refused_to_its_like() {
     let mut scene = scene(&[11, 3], &[(ANN, 1, 0), (BOB, 1, 2), (CID, 1, 0), (UserIx(3), 1, 9)]);

@@ -1,4 +1,4 @@
-//! Where what is moved starts again: in free room, or in room that is made by right.
+//! Places where moved shares start again: free space, or space that a rule allows to take.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -8,35 +8,35 @@ use super::{Search, Victim, spare_superfluous};
 use crate::engine::schedule::PreemptionRule;
 use crate::model::{MachineIx, Millis, Order, QShares, count};
 
-/// So many machines are tried to make room for one share that is moved.
+/// Nodes tried to make space for a moved share.
 const TRIED_ELSEWHERE: usize = 64;
 
-/// What room elsewhere costs: the work lost, the victims, and the room beyond what is needed.
+/// Cost of space elsewhere: the work lost, the victims, and the space beyond the need.
 type HomeCost = (Millis, usize, QShares);
 
-/// Where shares start again.
+/// Places where all moved shares of a plan start again.
 #[derive(Default)]
 pub(super) struct Housing {
     pub homes: Vec<Home>,
-    /// What goes by right to make room for them, by machine.
+    /// Victims preempted by a rule to make space for moved shares, by node.
     pub victims: BTreeMap<MachineIx, Vec<Victim>>,
-    /// How much room they take, by machine.
+    /// Quanta that moved shares take, by node.
     used: BTreeMap<MachineIx, QShares>,
 }
 
-/// Where one share starts again.
+/// Place where a moved share starts again.
 #[derive(Clone, Copy)]
 pub(super) struct Home {
     pub job: usize,
     pub machine: MachineIx,
     pub order: Order,
-    /// Whether it can start now; else the room is promised.
+    /// True if the share can start now; else the space is promised.
     pub is_free: bool,
 }
 
 impl Search<'_, '_> {
-    /// Where those of `victims` that are moved can start again; `None` if there is not room for all
-    /// of them.
+    /// Finds places for the moved shares of `victims`; `None` if there is not space for all of
+    /// them.
     pub(super) fn house(
         &mut self,
         cleared: MachineIx,
@@ -47,7 +47,7 @@ impl Search<'_, '_> {
         moved.retain(|victim| victim.rule == PreemptionRule::Relocation);
         moved.sort_by_key(|victim| Reverse(victim.order));
         let mut housing = Housing::default();
-        // What needs more victims comes last: so that what is free is free when it is used.
+        // Shares without free space come last: by then it is known how much free space is used.
         moved.retain(|&victim| {
             let home = self.free_home(cleared, victim, &housing);
             home.inspect(|&machine| housing.add(victim, machine, true)).is_none()
@@ -66,7 +66,7 @@ impl Search<'_, '_> {
             housing.add(victim, machine, false);
             housing.victims.entry(machine).or_default().extend(gone);
         }
-        // What a later one needed may do for an earlier one as well.
+        // A victim of a later share may also suffice for an earlier share.
         for (&machine, gone) in &mut housing.victims {
             let missing = self.draft.rooms.lacking(machine, housing.used[&machine]);
             *gone = spare_superfluous(std::mem::take(gone), missing);
@@ -74,7 +74,7 @@ impl Search<'_, '_> {
         Some(housing)
     }
 
-    /// A machine with free room for a share that is moved: the smallest room that will do.
+    /// Returns a node with free space for a moved share: the smallest space that suffices.
     pub(super) fn free_home(
         &self,
         cleared: MachineIx,
@@ -94,8 +94,9 @@ impl Search<'_, '_> {
         })
     }
 
-    /// Whether one more nshare of `job` may wait for room: a promise is kept as far as the cap
-    /// allows, and whoever holds less may have to begin with one and double.
+    /// True if a further process of `job` may wait for space. A promise is kept as far as the
+    /// demand allows. A job with fewer processes may have to begin with a single process and
+    /// double.
     fn may_wait(&self, job: usize, victims: &[Victim], housing: &Housing) -> bool {
         let of_job = |victims: &[Victim]| -> u64 {
             count(victims.iter().filter(|victim| victim.holding.job == job))
@@ -107,8 +108,8 @@ impl Search<'_, '_> {
         draft.promised + homes(false) < left.max(1)
     }
 
-    /// A machine where the beneficiary may take room for a share that is moved, and what it takes: the
-    /// cheapest before anything else is taken.
+    /// Returns a node where the beneficiary may take space for a moved share, and the victims. The
+    /// nodes are tried in the order of their cost at the start.
     fn home_by_right(
         &mut self,
         cleared: MachineIx,
@@ -132,7 +133,8 @@ impl Search<'_, '_> {
         })
     }
 
-    /// Machines where the beneficiary may take room for a share of `order`, the cheapest first.
+    /// Returns nodes where the beneficiary may take space for a share of `order`, the cheapest
+    /// first.
     fn homes_by_right(&mut self, order: Order) -> Rc<[MachineIx]> {
         if let Some(known) = self.homes.get(&order) {
             return Rc::clone(known);
@@ -151,8 +153,8 @@ impl Search<'_, '_> {
         homes
     }
 
-    /// What the beneficiary takes on `machine` so that there is room for a share of `order`, which is
-    /// moved there, and what that costs. Nothing is taken from its job.
+    /// Returns the victims on `machine` that make space for a share of `order` to move there, and
+    /// their cost. No share of `job`, whose share is moved, is taken.
     fn make_home(
         &mut self,
         machine: MachineIx,

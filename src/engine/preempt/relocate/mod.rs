@@ -1,19 +1,19 @@
-//! Clears a machine by moving what is on it, where it cannot be cleared by right alone.
+//! Clears a node by moving shares, if preemption by the rules cannot clear it.
 //!
-//! Two machines of 4, each full of one user's processes of 1, and a third user who needs 4 in one
-//! piece: to clear either machine would leave its user with nothing, so neither may be cleared,
-//! though 2, 2 and 4 would be just. This is one plan in two steps: on the machine that is cleared
-//! shares go by right as far as that reaches ([`Entitlement`]); every other one starts again elsewhere,
-//! in room that is free, or else in room that the same request makes there by right. All of the plan
-//! is found before any of it is done.
+//! Example: two nodes of 4 are full of processes of 1, each of a single user, and a third user
+//! needs a process of 4. To clear either node would leave its user with nothing, so neither may be
+//! cleared, though 2, 2 and 4 would be just. A plan has two steps. On the cleared node, shares are
+//! preempted as far as the rules allow ([`Entitlement`]). Every other share starts again elsewhere:
+//! in free space, or in space that the same request may take there. The whole plan is found before
+//! any of it is done.
 //!
-//! Only in a cluster at rest, with defragmentation on, after all that can be had by right alone, and
-//! for two kinds of work: for starved work, and for work in whose way only the last process of a job
-//! stands to which it is owed. To move is to restart, which work that may get on soon is spared.
+//! Shares are moved only in an idle cluster with defragmentation on, after all plans without moves.
+//! Two kinds of jobs may ask: a starved job, and a job with only the last, owed process of another
+//! job in its way. A move restarts a process, so jobs that may soon progress are spared.
 //!
-//! Why it ends. What is moved has as many processes of the same order as before, so no amount falls
-//! but by right. Within a cycle a request keeps what it was promised. Across cycles it is as
-//! [`super::history`] says.
+//! Moves come to an end for three reasons. A job with moved shares keeps its number of processes of
+//! that order, so holdings fall by the rules only. Within a cycle a request keeps its promise.
+//! Across cycles [`super::history`] holds.
 
 mod housing;
 
@@ -35,14 +35,14 @@ use crate::engine::shares::Holding;
 use crate::model::{ClassIx, MachineIx, Millis, Order, PoolIx, QShares, count};
 use housing::Housing;
 
-/// So many machines are tried for one beneficiary, those first on which the least has to be moved.
+/// Nodes tried for a beneficiary, those with the least to move first.
 const TRIED: usize = 32;
 
-/// And so many kinds of requests at a time, the least served first.
+/// Kinds of requests tried at a time, the least served first.
 const TRIED_KINDS: usize = 16;
 
-/// Makes room for the least served of `jobs` that have nothing and for whom it can be made. Says
-/// whether there was one: then somebody else may find by right what was not there before.
+/// Makes space for the least served of `jobs` for which a plan exists. True if there was such a
+/// job: then the rules may allow new plans for other jobs.
 pub(super) fn relocate(draft: &mut Draft<'_>, reclaim: &mut Reclaim, jobs: &[usize]) -> bool {
     if !is_at_rest(draft) || !draft.snapshot.topology.settings.defragmentation {
         return false;
@@ -78,7 +78,7 @@ pub(super) fn relocate(draft: &mut Draft<'_>, reclaim: &mut Reclaim, jobs: &[usi
                 return Service::Refused;
             }
             tried += 1;
-            // Nothing changes until a plan is found.
+            // The snapshot stays as it is until a plan is found.
             let plan = best_plan(draft, reclaim, job, &mut sites);
             let loss = plan.as_ref().map(|plan| plan.loss);
             reclaim.tried.0.insert(kind, (standing, loss));
@@ -96,13 +96,12 @@ pub(super) fn relocate(draft: &mut Draft<'_>, reclaim: &mut Reclaim, jobs: &[usi
     is_done
 }
 
-/// What moving costs at least for kinds of requests that were tried in this cycle: the work that is lost;
-/// `None` if there is no plan.
+/// Least loss by moves for the kinds of requests tried in this cycle; `None` if there is no plan.
 #[derive(Debug, Default)]
 pub(super) struct Tried(BTreeMap<Kind, (Standing, Option<Millis>)>);
 
 impl Tried {
-    /// The least that it costs for requests of `kind` that are no worse off than `standing` says.
+    /// Returns the least loss for requests of `kind` that are no worse off than `standing`.
     fn least_loss(&self, kind: Kind, standing: Standing) -> Option<Millis> {
         match self.0.get(&kind) {
             Some((known, loss)) if !is_less(standing, *known) => *loss,
@@ -111,21 +110,20 @@ impl Tried {
     }
 }
 
-/// How much would have to go from a machine.
+/// Quanta that would have to go from a node, and the node.
 type Lack = (QShares, MachineIx);
 
-/// What is known of the machines before anything is moved, for all who ask.
+/// Facts about nodes before any share is moved, for all requests.
 struct Sites {
-    /// Room that may be given away now, on all machines together.
+    /// Free space that may be given away now, on all nodes together.
     free: QShares,
-    /// The machines in scheduling for work of a class, the one first from which the least has to go,
-    /// whatever it asks for. Known of those that were asked about.
+    /// Nodes in scheduling for jobs of a class, those with the least to clear first. Filled on use.
     of_classes: BTreeMap<ClassIx, Vec<MachineIx>>,
 }
 
 impl Sites {
-    /// The machines on which work of `site` could be, and some on which it could not, as it may not use them
-    /// or they are too small: the one first from which the least has to go.
+    /// Returns the nodes for the job of `site`, those with the least to clear first. They include
+    /// nodes that are too small or closed to the job.
     fn by_lack(&mut self, site: &Feasible<'_, '_>) -> Cow<'_, [MachineIx]> {
         let (draft, job) = (site.draft, site.job);
         let ranked = |machines: &mut dyn Iterator<Item = MachineIx>| {
@@ -141,23 +139,23 @@ impl Sites {
     }
 }
 
-/// Room that may be given away now, on all machines together.
+/// Returns the free space that may be given away now, on all nodes together.
 fn free_room(draft: &Draft<'_>) -> QShares {
     let pools = (0..draft.snapshot.topology.pools.len()).map(PoolIx);
     pools.map(|pool| draft.rooms.usable_in(pool).0).sum()
 }
 
-/// Room for one nshare of a beneficiary on one machine.
+/// Space for a process of a beneficiary on a node.
 struct Plan {
     machine: MachineIx,
     order: Order,
-    /// What goes from there, by right or to be moved; none of them superfluous.
+    /// Shares of that node that are preempted or moved; none of them superfluous.
     victims: Vec<Victim>,
-    /// Where what is moved goes.
+    /// Places of the moved shares.
     housing: Housing,
-    /// The work that is lost, with what is moved as well.
+    /// Work that is lost, by moves as well.
     loss: Millis,
-    /// What else could be done.
+    /// Alternatives to the plan.
     considered: Considered,
 }
 
@@ -169,17 +167,17 @@ struct Victim {
     rule: PreemptionRule,
     order: Order,
     rank: EvictionRank,
-    /// The work lost with it.
+    /// Work lost with the share.
     loss: Millis,
 }
 
-/// What a plan costs; the least is best: rather free room than more victims, then the least work
-/// lost, the fewest victims, the least room beyond what is needed. The machine comes last so that
-/// no two plans ever tie.
+/// Cost of a plan; the least is best. Free space comes before further victims, then the least work
+/// lost, the fewest victims, the least space beyond the need. The node comes last so that no two
+/// plans ever tie.
 type Cost = (bool, Millis, usize, QShares, MachineIx);
 
-/// The cheapest way to make room for one nshare of `job` by moving what is in the way, if any is
-/// found. No more can be moved than there is room for, free or to be had by right.
+/// Returns the cheapest way to make space for a process of `job` by moving the shares in its way.
+/// No more can be moved than fits into free space and into space that the rules allow to take.
 fn best_plan(draft: &Draft<'_>, reclaim: &Reclaim, job: usize, sites: &mut Sites) -> Option<Plan> {
     let mut search = Search::new(draft, reclaim, job);
     let is_blocked = || search.claim.is_blocked_by(|other| may_help(draft, job, other));
@@ -231,14 +229,14 @@ fn best_plan(draft: &Draft<'_>, reclaim: &Reclaim, job: usize, sites: &mut Sites
     })
 }
 
-/// A search for a plan for one beneficiary.
+/// Search for a plan of a beneficiary.
 struct Search<'d, 'a> {
     draft: &'d Draft<'a>,
     beneficiary: usize,
     claim: Entitlement<'d, 'a>,
-    /// How much belongs to those that might give something, by machine.
+    /// Quanta of jobs that might lose a process, by node.
     prey: BTreeMap<MachineIx, QShares>,
-    /// For shares of an order, once it was asked, where room for them may be taken, the cheapest first.
+    /// For shares of an order, nodes where space may be taken, the cheapest first. Filled on use.
     homes: BTreeMap<Order, Rc<[MachineIx]>>,
 }
 
@@ -263,8 +261,8 @@ impl<'d, 'a> Search<'d, 'a> {
         Search { draft, beneficiary, claim, prey, homes: BTreeMap::new() }
     }
 
-    /// The shares that have to go from `machine` so that one of `order` fits: by right as far as
-    /// that reaches, then such as may be moved.
+    /// Returns the shares that have to go from `machine` so that a share of `order` fits: as far as
+    /// the rules allow, then shares that may be moved.
     fn clear(&mut self, machine: MachineIx, order: Order) -> Option<Vec<Victim>> {
         self.draft.effort.search();
         let missing = self.draft.rooms.lacking(machine, order.qshares());
@@ -282,8 +280,8 @@ impl<'d, 'a> Search<'d, 'a> {
                 None => rest.push(victim),
             }
         }
-        // What can start again in free room goes first; of that a process that only stays as it is owed to
-        // its job.
+        // Shares that fit into free space go first. Of these, a process that stays only because it
+        // is owed to its job goes first.
         let nothing = Housing::default();
         rest.sort_by_cached_key(|&victim| {
             let (job, quanta) = (victim.holding.job, victim.order.qshares().0);
@@ -299,7 +297,7 @@ impl<'d, 'a> Search<'d, 'a> {
         (missing <= freed).then(|| spare_superfluous(victims, missing))
     }
 
-    /// The shares on `machine` that do not leave, the cheapest to lose first.
+    /// Returns the shares on `machine` that are not terminating, the cheapest first.
     fn shares_on(&self, machine: MachineIx) -> Vec<Victim> {
         let shares = self.draft.rooms.held_shares(machine).map(|(holding, tenant)| Victim {
             holding,
@@ -313,8 +311,8 @@ impl<'d, 'a> Search<'d, 'a> {
         shares
     }
 
-    /// Whether a share may be moved: it is a peer's, and its job may start another in its place. One
-    /// that holds more than its cap would not get it back, nor would one that is ending.
+    /// True if a share may be moved: it belongs to a peer, and its job may start another in its
+    /// place. A job above its demand would not get it back, nor would a job that is ending.
     fn may_move(&self, victim: Victim) -> bool {
         let (draft, job) = (self.draft, victim.holding.job);
         let (class, own) = [job, self.beneficiary].map(|ix| draft.class_of(ix)).into();
@@ -328,8 +326,8 @@ impl<'d, 'a> Search<'d, 'a> {
             && !matches!(cap.bound, CapBound::Completing | CapBound::Spent)
     }
 
-    /// The plans to clear these machines: with free room for what is moved, or also with such as is
-    /// made elsewhere by right.
+    /// Returns the plans to clear these nodes. With `makes_room`, moved shares may also use space
+    /// that the rules allow to take elsewhere.
     fn plans(
         &mut self,
         cleared: &[(MachineIx, Vec<Victim>)],
@@ -352,7 +350,7 @@ impl<'d, 'a> Search<'d, 'a> {
         plans
     }
 
-    /// Sets the claim back to where only these of `victims` are taken that go by right.
+    /// Resets the claim so that it counts only those of `victims` that are preempted, not moved.
     fn recall<'v>(&mut self, victims: impl Iterator<Item = &'v Victim>) {
         self.claim.reset();
         for victim in victims.filter(|victim| victim.rule != PreemptionRule::Relocation) {
@@ -361,8 +359,8 @@ impl<'d, 'a> Search<'d, 'a> {
     }
 }
 
-/// Whether to move a process of `job` may make room for one of `beneficiary`: where one goes that is no
-/// smaller, and that the beneficiary may use, it could go itself.
+/// True if moving a process of `job` may make space for `beneficiary`. If the process is no smaller
+/// than the beneficiary's and its places are open to both, the beneficiary could go there itself.
 fn may_help(draft: &Draft<'_>, beneficiary: usize, job: usize) -> bool {
     let [own, theirs] = [beneficiary, job].map(|ix| draft.class_of(ix).pool);
     draft.jobs[job].order < draft.jobs[beneficiary].order
@@ -371,7 +369,7 @@ fn may_help(draft: &Draft<'_>, beneficiary: usize, job: usize) -> bool {
 }
 
 impl Plan {
-    /// Clears the machine for `job`, and starts again elsewhere what is moved.
+    /// Clears the node for `job`, and starts the moved shares again elsewhere.
     fn carry_out(self, draft: &mut Draft<'_>, reclaim: &mut Reclaim, job: usize) {
         let elsewhere = self.housing.victims.into_values().flatten();
         for victim in self.victims.into_iter().chain(elsewhere) {
@@ -391,8 +389,8 @@ impl Plan {
     }
 }
 
-/// Gives back, the last first, whoever is not needed after all: those who would be moved before
-/// those who go by right, and of each the dearest first.
+/// Spares each superfluous victim, the last first: moved shares before preempted shares, and of
+/// each the dearest first.
 fn spare_superfluous(victims: Vec<Victim>, missing: QShares) -> Vec<Victim> {
     plan::spare_superfluous(victims, |victim| victim.order.qshares(), missing)
 }
