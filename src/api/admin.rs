@@ -9,7 +9,7 @@ use axum::Json;
 use axum::extract::State;
 
 use crate::api::http::authorize::Caller;
-use crate::api::http::error::{ApiError, Code, Fault};
+use crate::api::http::error::{ApiError, Code, RequestFault};
 use crate::api::http::extract::JsonBody;
 use crate::api::http::json::shortened;
 use crate::api::limits::Limits;
@@ -209,9 +209,9 @@ fn check_silent(view: &View, names: &BTreeSet<String>) -> Result<(), ApiError> {
 }
 
 /// The names that a list of names and host lists stands for.
-fn names_in(lists: &[String], limits: &Limits) -> Result<BTreeSet<String>, Fault> {
+fn names_in(lists: &[String], limits: &Limits) -> Result<BTreeSet<String>, RequestFault> {
     if lists.is_empty() {
-        return Err(Fault::new(
+        return Err(RequestFault::new(
             Code::UnconfirmedNodes,
             "/nodes",
             "no node named; name at least one",
@@ -219,11 +219,12 @@ fn names_in(lists: &[String], limits: &Limits) -> Result<BTreeSet<String>, Fault
     }
     if lists.len() > ENTRIES_MAX {
         let detail = format!("{} entries; at most {ENTRIES_MAX} are taken", lists.len());
-        return Err(Fault::new(Code::BadNodeList, "/nodes", detail));
+        return Err(RequestFault::new(Code::BadNodeList, "/nodes", detail));
     }
     let mut names = BTreeSet::new();
     for (index, list) in lists.iter().enumerate() {
-        let bad = |what: String| Fault::new(Code::BadNodeList, format!("/nodes/{index}"), what);
+        let bad =
+            |what: String| RequestFault::new(Code::BadNodeList, format!("/nodes/{index}"), what);
         let expanded = expand_hostlist(list).map_err(|error| {
             bad(format!("`{}` is no host list: {error}; nothing was done", shortened(list)))
         })?;
@@ -235,7 +236,7 @@ fn names_in(lists: &[String], limits: &Limits) -> Result<BTreeSet<String>, Fault
     Ok(names)
 }
 
-pub(in crate::api) fn reason_in(reason: &str, limits: &Limits) -> Result<String, Fault> {
+pub(in crate::api) fn reason_in(reason: &str, limits: &Limits) -> Result<String, RequestFault> {
     let reason = reason.trim();
     let is_legal =
         !reason.is_empty() && reason.len() <= limits.string && !reason.contains(is_hidden);
@@ -246,11 +247,15 @@ pub(in crate::api) fn reason_in(reason: &str, limits: &Limits) -> Result<String,
         "say why, in one line of 1 to {} bytes, for the next reader of the node's entry",
         limits.string
     );
-    Err(Fault::new(Code::BadReason, "/reason", detail))
+    Err(RequestFault::new(Code::BadReason, "/reason", detail))
 }
 
 /// Refuses a list of all nodes without a confirmation.
-fn check_not_all(view: &View, names: &BTreeSet<String>, is_confirmed: bool) -> Result<(), Fault> {
+fn check_not_all(
+    view: &View,
+    names: &BTreeSet<String>,
+    is_confirmed: bool,
+) -> Result<(), RequestFault> {
     let is_all =
         !view.nodes.is_empty() && view.nodes.iter().all(|node| names.contains(node.name.as_str()));
     if is_confirmed || !is_all {
@@ -260,12 +265,12 @@ fn check_not_all(view: &View, names: &BTreeSet<String>, is_confirmed: bool) -> R
         "this is every node there is ({}); if it is meant so, send `all: true`",
         view.nodes.len()
     );
-    Err(Fault::new(Code::UnconfirmedNodes, "/nodes", detail))
+    Err(RequestFault::new(Code::UnconfirmedNodes, "/nodes", detail))
 }
 
 /// Rejects unknown nodes: a single unknown name is not found, a list with an unknown name is a bad
 /// list.
-fn check_known(view: &View, names: &BTreeSet<String>) -> Result<(), Fault> {
+fn check_known(view: &View, names: &BTreeSet<String>) -> Result<(), RequestFault> {
     let Some(unknown) = names.iter().find(|name| !is_known(view, name)) else {
         return Ok(());
     };
@@ -275,7 +280,7 @@ fn check_known(view: &View, names: &BTreeSet<String>) -> Result<(), Fault> {
     let detail =
         format!("no node `{unknown}` had reported by cycle {cycle}{hint}; nothing was done");
     let code = if names.len() == 1 { Code::UnknownNode } else { Code::BadNodeList };
-    Err(Fault::new(code, "/nodes", detail))
+    Err(RequestFault::new(code, "/nodes", detail))
 }
 
 fn is_known(view: &View, name: &str) -> bool {

@@ -7,7 +7,7 @@ use axum::extract::State;
 use tokio::sync::oneshot;
 
 use crate::api::http::authorize::Caller;
-use crate::api::http::error::{ApiError, Code, Fault};
+use crate::api::http::error::{ApiError, Code, RequestFault};
 use crate::api::http::extract::{JsonBody, PathPart};
 use crate::api::owner_request::{ConfigAsk, Request};
 use crate::api::state::ApiState;
@@ -95,17 +95,17 @@ async fn ask<T>(
 
 /// Refuses a request with both a text and a generation. Refuses a reason or name that is not a
 /// single line.
-fn check(request: &ConfigRequest, bytes_max: usize) -> Result<(), Fault> {
+fn check(request: &ConfigRequest, bytes_max: usize) -> Result<(), RequestFault> {
     if request.text.is_some() && request.generation.is_some() {
         let detail = "give a `text` or a `generation`, not both";
-        return Err(Fault::new(Code::BadValue, "/generation", detail));
+        return Err(RequestFault::new(Code::BadValue, "/generation", detail));
     }
     let lines = [("/reason", &request.reason, bytes_max), ("/name", &request.name, 4096)];
     for (pointer, line, most) in lines {
         let line = line.as_deref().unwrap_or("-");
         if line.is_empty() || most < line.len() || line.contains(is_hidden) {
             let detail = format!("is one line of 1 to {most} bytes");
-            return Err(Fault::new(Code::BadValue, pointer, detail));
+            return Err(RequestFault::new(Code::BadValue, pointer, detail));
         }
     }
     Ok(())

@@ -18,7 +18,7 @@ use tokio::time::{Instant, timeout_at};
 
 use crate::api::event_log::PastEvent;
 use crate::api::http::error::{ApiError, Code};
-use crate::api::http::extract::Params;
+use crate::api::http::extract::QueryParams;
 use crate::api::ingest::publications::wait_of;
 use crate::api::state::ApiState;
 use crate::api::wire::{self, Event, EventPage, Happening};
@@ -59,7 +59,7 @@ pub struct EventParams {
 pub async fn get_events(
     State(state): State<ApiState>,
     headers: HeaderMap,
-    Params(params): Params<EventParams>,
+    QueryParams(params): QueryParams<EventParams>,
 ) -> Result<Response, ApiError> {
     let last_seen = match headers.get("last-event-id") {
         None => None,

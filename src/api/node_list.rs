@@ -10,21 +10,21 @@ use tokio::sync::Mutex;
 
 use crate::api::board::Board;
 use crate::api::http::compression::SharedJson;
-use crate::api::ingest::heartbeat_inbox::Hearing;
+use crate::api::ingest::heartbeat_inbox::HeartbeatInbox;
 use crate::api::wire;
 use crate::model::Name;
 use crate::scheduler::{NodeView, Pictures, View};
 
 /// Makes the list, and keeps the last.
 #[derive(Debug, Default)]
-pub struct NodeLists(Arc<Mutex<Option<NodeList>>>);
+pub struct NodeLists(Arc<Mutex<Option<NodeListText>>>);
 
 /// Remarks on nodes from their heartbeats, by node.
 type Notes = BTreeMap<String, Vec<String>>;
 
 /// A [`wire::NodeList`] of all nodes.
 #[derive(Debug)]
-struct NodeList {
+struct NodeListText {
     cycle: u64,
     nodes: Arc<Pictures<NodeView>>,
     held_back: Vec<Name>,
@@ -39,7 +39,7 @@ impl NodeLists {
     pub async fn latest(
         &self,
         board: Arc<Board>,
-        hearing: Arc<Hearing>,
+        hearing: Arc<HeartbeatInbox>,
     ) -> Option<Arc<SharedJson>> {
         // Locked: a request that comes meanwhile waits for the same list.
         let mut kept = Arc::clone(&self.0).lock_owned().await;
@@ -50,7 +50,7 @@ impl NodeLists {
         }
         // With ten thousand nodes the work takes long enough to hold up other requests.
         let made = tokio::task::spawn_blocking(move || {
-            let list = NodeList::following(kept.as_ref(), &published.view, notes);
+            let list = NodeListText::following(kept.as_ref(), &published.view, notes);
             let text = Arc::clone(&list.text);
             *kept = Some(list);
             text
@@ -59,7 +59,7 @@ impl NodeLists {
     }
 }
 
-impl NodeList {
+impl NodeListText {
     fn is_of(&self, view: &View, notes: &Notes) -> bool {
         self.cycle == view.cycle
             && Arc::ptr_eq(&self.nodes, &view.nodes)
@@ -68,8 +68,8 @@ impl NodeList {
     }
 
     /// The list of what is in `view`; `before` has the parts of what has stayed as it was.
-    fn following(before: Option<&NodeList>, view: &View, notes: Notes) -> NodeList {
-        let mut list = NodeList {
+    fn following(before: Option<&NodeListText>, view: &View, notes: Notes) -> NodeListText {
+        let mut list = NodeListText {
             cycle: view.cycle,
             nodes: Arc::clone(&view.nodes),
             held_back: view.lost_held_back.clone(),
@@ -177,7 +177,7 @@ mod tests {
             let made = |number, (nodes, noted, held): &(Vec<_>, &str, &str), before| {
                 let mut view = view(number, nodes);
                 view.lost_held_back = held.split_whitespace().map(Into::into).collect();
-                NodeList::following(before, &view, notes(noted))
+                NodeListText::following(before, &view, notes(noted))
             };
             let first = made(1, before, None);
             let next = made(2, now, Some(&first));

@@ -12,13 +12,13 @@ use tokio::sync::mpsc;
 
 use crate::api::event_log::PastEvents;
 use crate::api::http::error::{ApiError, Code};
-use crate::api::ingest::absence::AbsentWork;
+use crate::api::ingest::absence::AbsentCounts;
 use crate::api::published::Published;
 use crate::scheduler::View;
 
 /// The cluster after a cycle of the past.
 #[derive(Clone, Debug)]
-pub struct PastCycle {
+pub struct PastView {
     /// When the cycle ran, in milliseconds since the epoch.
     pub at_ms: i64,
     /// The cluster after it.
@@ -56,11 +56,11 @@ pub trait PastCycles: fmt::Debug + Send + Sync {
     fn on_record(&self) -> FromRecord<'_, Option<CyclesOnRecord>>;
 
     /// The cluster after `cycle`.
-    fn after(&self, cycle: u64) -> FromRecord<'_, Result<Arc<PastCycle>, NoPastCycle>>;
+    fn after(&self, cycle: u64) -> FromRecord<'_, Result<Arc<PastView>, NoPastCycle>>;
 
     /// Views of what is on record, for charts: segment by segment, the newest segment first. In a
     /// segment the oldest cycle comes first. It ends when all that is worth its time has been sent.
-    fn course(&self) -> mpsc::Receiver<PastCycle>;
+    fn course(&self) -> mpsc::Receiver<PastView>;
 }
 
 /// The readers of the store.
@@ -109,13 +109,13 @@ impl Published {
     /// What was published after `past`, as far as the record tells: nothing of how long it took, of
     /// the audit, or of a publication.
     #[must_use]
-    pub fn of_past(&self, past: &PastCycle) -> Published {
+    pub fn of_past(&self, past: &PastView) -> Published {
         Published {
             view: past.view.clone(),
             is_ready: true,
             is_resuming: false,
             publication: None,
-            absent: AbsentWork::default(),
+            absent: AbsentCounts::default(),
             taken_over: None,
             planned_in: Duration::ZERO,
             prepared_in: Duration::ZERO,

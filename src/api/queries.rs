@@ -11,8 +11,8 @@ use crate::api::explain::load;
 use crate::api::explain::why::{brief, why, why_by_node};
 use crate::api::http::compression::{SharedJson, Unpacks};
 use crate::api::http::error::{ApiError, Code};
-use crate::api::http::extract::{Params, PathPart};
-use crate::api::ingest::absence::AbsentWork;
+use crate::api::http::extract::{PathPart, QueryParams};
+use crate::api::ingest::absence::AbsentCounts;
 use crate::api::ingest::heartbeat_inbox::HeartbeatLog;
 use crate::api::node_list::held_back_note;
 use crate::api::published::Published;
@@ -46,7 +46,7 @@ pub struct NodeParams {
 pub async fn get_nodes(
     State(state): State<ApiState>,
     unpacks: Unpacks,
-    Params(params): Params<NodeParams>,
+    QueryParams(params): QueryParams<NodeParams>,
 ) -> Result<Response, ApiError> {
     if params.state.is_some() || params.pool.is_some() {
         let some = serde_json::to_vec(&some_nodes(&state, &params));
@@ -126,7 +126,7 @@ pub struct JobParams {
     responses((status = 200, body = wire::JobPage), (status = 400, body = wire::Problem)))]
 pub async fn get_jobs(
     State(state): State<ApiState>,
-    Params(params): Params<JobParams>,
+    QueryParams(params): QueryParams<JobParams>,
 ) -> Result<Json<wire::JobPage>, ApiError> {
     let after = params.cursor.as_deref().map(place_of).transpose()?;
     let limit = params.limit.unwrap_or(PAGE).clamp(1, PAGE_MAX);
@@ -187,7 +187,7 @@ pub struct WhyParams {
 pub async fn get_why(
     State(state): State<ApiState>,
     PathPart(id): PathPart<u64>,
-    Params(params): Params<WhyParams>,
+    QueryParams(params): QueryParams<WhyParams>,
 ) -> Result<Json<wire::WhyAnswer>, ApiError> {
     let published = state.latest();
     let job = job_of(&published, id)?;
@@ -284,7 +284,7 @@ pub fn status_of(published: &Published) -> wire::Status {
 
 /// Counts the processes that the last publication left out; `None` if there are none.
 fn absent_of(published: &Published) -> Option<wire::AbsentWork> {
-    let AbsentWork { jobs, processes, held } = published.absent;
+    let AbsentCounts { jobs, processes, held } = published.absent;
     (0 < processes).then_some(wire::AbsentWork { jobs, processes, held })
 }
 

@@ -13,7 +13,7 @@ use crate::api::board::Board;
 use crate::api::event_log::PastEvents;
 use crate::api::http::error::{ApiError, Code};
 use crate::api::http::turns::Turns;
-use crate::api::ingest::heartbeat_inbox::Hearing;
+use crate::api::ingest::heartbeat_inbox::HeartbeatInbox;
 use crate::api::ingest::publication_reader::Intake;
 use crate::api::limits::Limits;
 use crate::api::metrics::client_stats::Clients;
@@ -43,7 +43,7 @@ pub struct Shared {
     /// Permissions of callers.
     pub gatekeeper: Arc<Gatekeeper>,
     /// Heartbeats of nodes.
-    pub hearing: Arc<Hearing>,
+    pub hearing: Arc<HeartbeatInbox>,
     /// Request counts by client.
     pub(in crate::api) clients: Clients,
     /// Turns of requests that take long to answer.
@@ -75,7 +75,7 @@ impl ApiState {
         stop: CancellationToken,
     ) -> ApiState {
         let intake = Arc::new(tokio::sync::Mutex::new(Intake::new(sequence, limits)));
-        let hearing = Arc::new(Hearing::new(limits));
+        let hearing = Arc::new(HeartbeatInbox::new(limits));
         let node_lists = NodeLists::default();
         let shared = Shared {
             board,

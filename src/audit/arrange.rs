@@ -19,16 +19,16 @@ pub(super) const TRIES: usize = 4_000;
 
 /// Free space on nodes, for jobs of a group.
 #[derive(Clone, Debug, Default)]
-struct Rooms {
+struct NodeSpaces {
     by_machine: BTreeMap<MachineIx, u64>,
     by_pool: BTreeMap<PoolIx, BTreeSet<(u64, MachineIx)>>,
 }
 
-impl Rooms {
+impl NodeSpaces {
     /// The space for `group` if all shares were gone that it may preempt. Shares of higher
     /// priorities, shares that cannot be preempted, and new shares stay. Promised space, and space
     /// of terminating shares, is awaited.
-    fn of(ledger: &Ledger<'_>, (tree, priority): Group) -> Rooms {
+    fn of(ledger: &Ledger<'_>, (tree, priority): Group) -> NodeSpaces {
         let topology = &ledger.snapshot.topology;
         // Quanta of each node: in use for good, terminating, and promised.
         let mut taken = vec![(0_u64, 0_u64, 0_u64); ledger.machines.len()];
@@ -60,7 +60,7 @@ impl Rooms {
             let (fixed, _, promised) = &mut taken[machine.0];
             *(if barred(job) { fixed } else { promised }) += order.qshares().0;
         }
-        let mut rooms = Rooms::default();
+        let mut rooms = NodeSpaces::default();
         for (ix, machine) in ledger.snapshot.machines_with_ix() {
             if machine.state.is_schedulable() && topology.top_of(machine.pool) == tree {
                 let (fixed, leaving, promised) = taken[ix.0];
@@ -96,22 +96,22 @@ struct Item {
 }
 
 /// Node of a placed process, and the other nodes that it could be on.
-struct Level {
+struct LevelChoice {
     at: Option<MachineIx>,
     /// The best node last.
     others: Vec<MachineIx>,
 }
 
-struct Search<'l, 'a> {
+struct ArrangementSearch<'l, 'a> {
     ledger: &'l Ledger<'a>,
-    rooms: Rooms,
+    rooms: NodeSpaces,
     pools: BTreeMap<ClassIx, Vec<PoolIx>>,
     items: Vec<Item>,
 }
 
 /// The jobs that an arrangement may give their first process on another node than they hold it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Moves {
+pub(super) enum MayMove {
     /// No job: each keeps a process where it is.
     None,
     /// Jobs whose processes are all on this node.
@@ -131,18 +131,18 @@ pub(super) fn is_arrangeable(
     group: Group,
     places: impl IntoIterator<Item = usize>,
     tries: usize,
-    moves: Moves,
+    moves: MayMove,
 ) -> bool {
-    let rooms = Rooms::of(ledger, group);
+    let rooms = NodeSpaces::of(ledger, group);
     let homes = homes(ledger);
     let may_move = is_at_rest(ledger) && ledger.snapshot.topology.settings.defragmentation;
     let is_movable = |place: usize| {
         may_move
             && ledger.owed.is_startable[place]
             && match moves {
-                Moves::None => false,
-                Moves::From(ix) => homes.get(&place).is_some_and(|at| at.iter().eq([&ix])),
-                Moves::All => true,
+                MayMove::None => false,
+                MayMove::From(ix) => homes.get(&place).is_some_and(|at| at.iter().eq([&ix])),
+                MayMove::All => true,
             }
     };
     let mut items = Vec::new();
@@ -171,7 +171,7 @@ pub(super) fn is_arrangeable(
             items.push(Item { order: line.order(), class: line.job.class, list });
         }
     }
-    let mut search = Search { ledger, rooms, pools: BTreeMap::new(), items };
+    let mut search = ArrangementSearch { ledger, rooms, pools: BTreeMap::new(), items };
     for item in &search.items {
         let topology = &ledger.snapshot.topology;
         let own = topology.classes[item.class.0].pool;
@@ -212,7 +212,7 @@ fn homes(ledger: &Ledger<'_>) -> BTreeMap<usize, BTreeSet<MachineIx>> {
     homes
 }
 
-impl Search<'_, '_> {
+impl ArrangementSearch<'_, '_> {
     /// True if for each size there are as many slots as processes of that size or larger. Otherwise
     /// no search is needed.
     fn could_fit(&self) -> bool {
@@ -228,10 +228,10 @@ impl Search<'_, '_> {
 
     fn run(&mut self, tries: usize) -> bool {
         let mut tries = self.items.len().saturating_add(tries);
-        let mut levels: Vec<Level> = Vec::new();
+        let mut levels: Vec<LevelChoice> = Vec::new();
         while levels.len() < self.items.len() {
             let others = self.machines_for(&self.items[levels.len()]);
-            levels.push(Level { at: None, others });
+            levels.push(LevelChoice { at: None, others });
             if !self.go_on(&mut levels, &mut tries) {
                 return false;
             }
@@ -241,7 +241,7 @@ impl Search<'_, '_> {
 
     /// Puts the last process on its next node. If it has none, goes back to the process before, and
     /// so on.
-    fn go_on(&mut self, levels: &mut Vec<Level>, tries: &mut usize) -> bool {
+    fn go_on(&mut self, levels: &mut Vec<LevelChoice>, tries: &mut usize) -> bool {
         while let Some(at) = levels.len().checked_sub(1) {
             let order = self.items[at].order;
             if let Some(ix) = levels[at].at.take() {

@@ -4,7 +4,7 @@ use super::finding::{Finding, Rule};
 use super::ledger::Ledger;
 use super::lines::JobLine;
 use super::price::{is_first_free, most, prices};
-use crate::engine::{CapBound, HeldBack};
+use crate::engine::{CapBound, Declined};
 use crate::model::Millis;
 
 /// Cycles without any news of any job after which a cluster is idle.
@@ -17,18 +17,18 @@ pub(super) fn check_holds(ledger: &Ledger<'_>, findings: &mut Vec<Finding>) {
     for (place, line) in ledger.jobs.iter().enumerate() {
         let Some(held_back) = line.report.held_back else { continue };
         let is_true = match held_back {
-            HeldBack::TooDear { loss, limit } => is_true_price(ledger, line, loss, limit),
-            HeldBack::TooLate => {
+            Declined::TooDear { loss, limit } => is_true_price(ledger, line, loss, limit),
+            Declined::TooLate => {
                 line.report.cap.bound == CapBound::Prediction && !is_at_rest(ledger)
             }
-            HeldBack::Quiet { .. } => is_stopped(ledger),
+            Declined::Quiet { .. } => is_stopped(ledger),
             // Otherwise the next cycle would not continue the search.
-            HeldBack::NextCycle => {
+            Declined::NextCycle => {
                 !ledger.schedule.put_off.is_empty() || !ledger.schedule.preemptions.is_empty()
             }
         };
         let may_have_nothing =
-            held_back == HeldBack::NextCycle || is_at_rest(ledger) || !is_first_free(ledger, place);
+            held_back == Declined::NextCycle || is_at_rest(ledger) || !is_first_free(ledger, place);
         if !is_true || (line.ceiling() == 0 && !may_have_nothing) {
             let detail = format!("job {} says {held_back}", line.job.id);
             findings.push(Rule::FalseHold.finding(detail));

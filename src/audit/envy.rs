@@ -15,7 +15,7 @@ use super::finding::{Finding, Rule};
 use super::ledger::Ledger;
 use super::lines::{Entity, JobLine, Prey};
 use super::price::{is_first_free, most};
-use crate::engine::HeldBack;
+use crate::engine::Declined;
 use crate::model::{MachineIx, Millis, count};
 
 /// Most steps of each of the two checks. Beyond that a check stops without findings: an opinion
@@ -23,7 +23,7 @@ use crate::model::{MachineIx, Millis, count};
 const STEPS: u64 = 3_000_000;
 
 /// Processes that a side gives up on a node, at the least loss.
-struct Plan {
+struct EnvyPlan {
     quanta: u64,
     loss: Millis,
 }
@@ -109,7 +109,7 @@ fn is_settled(ledger: &Ledger<'_>) -> bool {
 
 /// True if the job could use more, and its search was not put off.
 fn is_behind(line: &JobLine<'_>) -> bool {
-    let is_put_off = line.report.held_back == Some(HeldBack::NextCycle);
+    let is_put_off = line.report.held_back == Some(Declined::NextCycle);
     let could_use = line.cap.min(line.report.cap.nshares.0);
     line.has() < could_use && !line.has_ended() && !is_put_off
 }
@@ -119,7 +119,7 @@ fn is_behind(line: &JobLine<'_>) -> bool {
 fn limit(ledger: &Ledger<'_>, place: usize) -> Millis {
     let line = &ledger.jobs[place];
     match line.report.held_back {
-        Some(HeldBack::TooDear { loss, limit }) if is_true_price(ledger, line, loss, limit) => {
+        Some(Declined::TooDear { loss, limit }) if is_true_price(ledger, line, loss, limit) => {
             limit
         }
         _ if line.has() == 0 && is_first_free(ledger, place) => Millis::MAX,
@@ -200,7 +200,7 @@ impl Envious<'_, '_> {
         &self,
         ix: MachineIx,
         steps: &mut u64,
-    ) -> Result<Option<(Entity, Plan)>, OutOfSteps> {
+    ) -> Result<Option<(Entity, EnvyPlan)>, OutOfSteps> {
         let (ledger, line) = (self.ledger, &self.ledger.jobs[self.place]);
         let machine = &ledger.machines[ix.0];
         *steps = steps.checked_sub(1 + count(&machine.prey)).ok_or(OutOfSteps)?;
@@ -229,7 +229,7 @@ impl Envious<'_, '_> {
         Ok(None)
     }
 
-    fn describe(&self, ix: MachineIx, side: Entity, plan: &Plan) -> String {
+    fn describe(&self, ix: MachineIx, side: Entity, plan: &EnvyPlan) -> String {
         let (ledger, line) = (self.ledger, &self.ledger.jobs[self.place]);
         format!(
             "job {} of order {} has {} of {} and could be on {} in place of {} qshares of {}, which holds {}; \
@@ -292,7 +292,7 @@ fn cheapest(
     most: u64,
     limit: Millis,
     steps: &mut u64,
-) -> Result<Option<Plan>, OutOfSteps> {
+) -> Result<Option<EnvyPlan>, OutOfSteps> {
     // A plan without its smallest process is not enough, so the excess is below the largest
     // process.
     let largest = prey.iter().map(|prey| prey.order).max().unwrap_or(0);
@@ -312,6 +312,6 @@ fn cheapest(
         }
     }
     let enough = (0_u64..).zip(losses).filter(|(sum, _)| least <= *sum);
-    let plans = enough.filter_map(|(quanta, loss)| Some(Plan { quanta, loss: loss? }));
+    let plans = enough.filter_map(|(quanta, loss)| Some(EnvyPlan { quanta, loss: loss? }));
     Ok(plans.filter(|plan| plan.loss <= limit).min_by_key(|plan| (plan.quanta, plan.loss)))
 }

@@ -5,13 +5,13 @@
 
 use std::collections::BTreeSet;
 
-use super::arrange::{Moves, TRIES, is_arrangeable};
+use super::arrange::{MayMove, TRIES, is_arrangeable};
 use super::calm::is_at_rest;
 use super::finding::{Finding, Rule};
 use super::ledger::Ledger;
-use super::lines::{Entity, Victim};
+use super::lines::{Entity, ReceiptedShare};
 use super::owed::{Group, group_of, groups};
-use crate::engine::{HeldBack, PreemptionRule};
+use crate::engine::{Declined, PreemptionRule};
 
 /// No job that is owed a process ends the cycle with neither a process nor a promise. The rule
 /// holds if all jobs that are owed a process could have it at the same time. In an idle cluster
@@ -49,7 +49,7 @@ pub(super) fn check_first(ledger: &Ledger<'_>, findings: &mut Vec<Finding>) {
 /// fit.
 fn goes_first(ledger: &Ledger<'_>, group: Group, owed: &BTreeSet<usize>) -> bool {
     if !is_at_rest(ledger) {
-        return is_arrangeable(ledger, group, owed.iter().copied(), TRIES, Moves::None);
+        return is_arrangeable(ledger, group, owed.iter().copied(), TRIES, MayMove::None);
     }
     // Promises and starting processes have their places already, which first fit would not know.
     let schedule = ledger.schedule;
@@ -59,7 +59,7 @@ fn goes_first(ledger: &Ledger<'_>, group: Group, owed: &BTreeSet<usize>) -> bool
     let places = groups(ledger).remove(&group).unwrap_or_default();
     let all =
         places.into_iter().filter(|place| ledger.owed.is_startable[*place] || owed.contains(place));
-    is_arrangeable(ledger, group, all, 0, Moves::All)
+    is_arrangeable(ledger, group, all, 0, MayMove::All)
 }
 
 /// Whether the job at `place` could have a process beside all those `owed` one that have one, where only
@@ -75,7 +75,7 @@ fn is_one_machine_away(
     let is_enough = |moves| is_arrangeable(ledger, group, items(), TRIES, moves);
     let mut machines =
         ledger.machines_with_ix().filter(|(ix, _)| ledger.would_take(line, *ix).is_some());
-    is_enough(Moves::None) || machines.any(|(ix, _)| is_enough(Moves::From(ix)))
+    is_enough(MayMove::None) || machines.any(|(ix, _)| is_enough(MayMove::From(ix)))
 }
 
 /// Cycles within which the planner has to give a first process.
@@ -85,7 +85,7 @@ const PATIENCE: u64 = 3;
 /// while its search is put off.
 fn is_starving(ledger: &Ledger<'_>, place: usize) -> bool {
     let line = &ledger.jobs[place];
-    let is_put_off = line.report.held_back == Some(HeldBack::NextCycle)
+    let is_put_off = line.report.held_back == Some(Declined::NextCycle)
         || ledger.schedule.put_off.contains(&line.job.id);
     let calm = &ledger.snapshot.calm;
     let waited = ledger.snapshot.behind_cycles(line.job).max(calm.quiet_cycles);
@@ -121,7 +121,7 @@ pub(super) fn check_last(ledger: &Ledger<'_>, findings: &mut Vec<Finding>) {
 
 /// True if `victim` was preempted for a job of its own group (tree of pools and priority), and not
 /// moved.
-pub(super) fn is_taken_by_peer(ledger: &Ledger<'_>, victim: &Victim<'_>) -> bool {
+pub(super) fn is_taken_by_peer(ledger: &Ledger<'_>, victim: &ReceiptedShare<'_>) -> bool {
     let is_peer = victim.beneficiary.is_some_and(|taker| {
         let taker = &ledger.jobs[taker];
         taker.is_fair_share()

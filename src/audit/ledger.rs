@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::cap::Pacing;
 use super::finding::Finding;
-use super::lines::{Entity, JobLine, MachineLine, Prey, Standing, Victim};
+use super::lines::{Entity, EntityAmounts, JobLine, MachineLine, Prey, ReceiptedShare};
 use super::names::unknown_names;
 use super::owed::Owed;
 use crate::engine::{Expansion, Job, Preemption, Promise, Schedule, Snapshot};
@@ -26,13 +26,13 @@ pub(super) struct Ledger<'a> {
     /// In the snapshot's order.
     pub(super) machines: Vec<MachineLine>,
     /// In the schedule's order.
-    pub(super) victims: Vec<Victim<'a>>,
+    pub(super) victims: Vec<ReceiptedShare<'a>>,
     /// Receipts without effect: for shares that were terminating already, or named before.
     pub(super) void: Vec<&'a Preemption>,
     pub(super) owed: Owed,
     places: BTreeMap<JobId, usize>,
-    classes: Vec<Standing>,
-    users: Vec<Standing>,
+    classes: Vec<EntityAmounts>,
+    users: Vec<EntityAmounts>,
     user_places: BTreeMap<(ClassIx, UserIx), usize>,
 }
 
@@ -85,7 +85,7 @@ impl<'a> Ledger<'a> {
                 expanded: 0,
                 promised: 0,
                 kept: 0,
-                standing: Standing {
+                standing: EntityAmounts {
                     held,
                     promised: 0,
                     floor: held,
@@ -218,13 +218,13 @@ impl<'a> Ledger<'a> {
     }
 
     fn enter_entities(&mut self) {
-        self.classes = vec![Standing::default(); self.snapshot.topology.classes.len()];
+        self.classes = vec![EntityAmounts::default(); self.snapshot.topology.classes.len()];
         for line in &mut self.jobs {
             let next = self.users.len();
             let key = (line.job.class, line.job.user);
             line.user = *self.user_places.entry(key).or_insert(next);
             if line.user == next {
-                self.users.push(Standing::default());
+                self.users.push(EntityAmounts::default());
             }
             self.users[line.user].add(line.standing);
             self.classes[line.job.class.0].add(line.standing);
@@ -254,7 +254,7 @@ impl<'a> Ledger<'a> {
     }
 
     /// Amounts of `entity`.
-    pub(super) fn standing(&self, entity: Entity) -> Standing {
+    pub(super) fn standing(&self, entity: Entity) -> EntityAmounts {
         match entity {
             Entity::Class(class) => self.classes[class],
             Entity::User(user) => self.users[user],
@@ -362,7 +362,7 @@ fn victims_of<'a>(
     snapshot: &'a Snapshot,
     schedule: &'a Schedule,
     places: &BTreeMap<JobId, usize>,
-) -> (Vec<Victim<'a>>, Vec<&'a Preemption>) {
+) -> (Vec<ReceiptedShare<'a>>, Vec<&'a Preemption>) {
     let (mut victims, mut void, mut seen) = (Vec::new(), Vec::new(), BTreeSet::new());
     for receipt in &schedule.preemptions {
         let donor = places[&receipt.job];
@@ -370,7 +370,7 @@ fn victims_of<'a>(
         match held.find(|share| share.id == receipt.share && seen.insert(share.id)) {
             Some(share) => {
                 let beneficiary = receipt.beneficiary.map(|job| places[&job]);
-                victims.push(Victim { receipt, share, donor, beneficiary });
+                victims.push(ReceiptedShare { receipt, share, donor, beneficiary });
             }
             None => void.push(receipt),
         }

@@ -23,7 +23,7 @@ pub(super) struct JobLine<'a> {
     /// Part of `promised` that was promised before the cycle.
     pub(super) kept: u64,
     /// Amounts of the job in qshares.
-    pub(super) standing: Standing,
+    pub(super) standing: EntityAmounts,
     /// Index of the standing of its user within its class.
     pub(super) user: usize,
 }
@@ -60,7 +60,7 @@ pub(super) struct Prey {
 
 /// A share that was preempted.
 #[derive(Debug)]
-pub(super) struct Victim<'a> {
+pub(super) struct ReceiptedShare<'a> {
     pub(super) receipt: &'a Preemption,
     pub(super) share: &'a Share,
     pub(super) donor: usize,
@@ -69,7 +69,7 @@ pub(super) struct Victim<'a> {
 
 /// Amounts of an entity, in qshares.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Standing {
+pub(super) struct EntityAmounts {
     /// After the cycle, without promises.
     pub(super) held: u64,
     /// Space promised to the entity.
@@ -108,12 +108,12 @@ impl JobLine<'_> {
     }
 
     /// Least that the job can have had while shares were preempted, in nshares; see
-    /// [`Standing::floor`].
+    /// [`EntityAmounts::floor`].
     pub(super) fn floor(&self) -> u64 {
         self.held - self.lost + self.kept
     }
 
-    /// Most that the job can have had, in nshares; see [`Standing::ceiling`].
+    /// Most that the job can have had, in nshares; see [`EntityAmounts::ceiling`].
     pub(super) fn ceiling(&self) -> u64 {
         self.held + self.expanded + self.promised
     }
@@ -153,13 +153,13 @@ impl MachineLine {
     }
 }
 
-impl Standing {
+impl EntityAmounts {
     /// After the cycle, promises included.
     pub(super) fn has(self) -> u64 {
         self.held + self.promised
     }
 
-    pub(super) fn add(&mut self, other: Standing) {
+    pub(super) fn add(&mut self, other: EntityAmounts) {
         self.held += other.held;
         self.promised += other.promised;
         self.floor += other.floor;

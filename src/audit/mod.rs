@@ -46,10 +46,10 @@ use crate::engine::{Effort, Schedule, Snapshot};
 use ledger::Ledger;
 
 /// Check of a rule; appends its findings.
-type Check = fn(&Ledger<'_>, &mut Vec<Finding>);
+type RuleCheck = fn(&Ledger<'_>, &mut Vec<Finding>);
 
 /// All rules: forbidden actions first, missing actions last.
-const CHECKS: &[Check] = &[
+const CHECKS: &[RuleCheck] = &[
     placement::check_commitment,
     placement::check_promised_room,
     placement::check_machines,

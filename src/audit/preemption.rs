@@ -9,12 +9,12 @@ use std::num::NonZeroU64;
 
 use super::finding::{Finding, Rule};
 use super::ledger::Ledger;
-use super::lines::{Entity, Victim};
+use super::lines::{Entity, ReceiptedShare};
 use crate::engine::PreemptionRule;
 use crate::model::{MachineIx, ProcessLimit, ceil_div};
 
 /// The shares preempted on a node for a beneficiary.
-pub(super) type Plans<'v, 'a> = BTreeMap<(MachineIx, usize), Vec<&'v Victim<'a>>>;
+pub(super) type PreemptionPlans<'v, 'a> = BTreeMap<(MachineIx, usize), Vec<&'v ReceiptedShare<'a>>>;
 
 /// Amount that an entity lost to another entity.
 #[derive(Default)]
@@ -37,7 +37,7 @@ pub(super) fn check_victims(ledger: &Ledger<'_>, findings: &mut Vec<Finding>) {
 /// A receipt states the node of the share and the loss. It names a beneficiary exactly if the rule
 /// is about the need of another job.
 pub(super) fn check_receipts(ledger: &Ledger<'_>, findings: &mut Vec<Finding>) {
-    for Victim { share, receipt, .. } in &ledger.victims {
+    for ReceiptedShare { share, receipt, .. } in &ledger.victims {
         let loss = share.facts.investment.saturating_add(share.facts.initialization);
         let needs_nobody = receipt.rule == PreemptionRule::NoLongerAllowed;
         let lies = [
@@ -297,7 +297,7 @@ pub(super) fn check_donors(ledger: &Ledger<'_>, findings: &mut Vec<Finding>) {
 /// Victims that were taken for another job, and not moved, with that job.
 pub(super) fn takings<'l, 'a>(
     ledger: &'l Ledger<'a>,
-) -> impl Iterator<Item = (&'l Victim<'a>, usize)> + use<'l, 'a> {
+) -> impl Iterator<Item = (&'l ReceiptedShare<'a>, usize)> + use<'l, 'a> {
     let taken = ledger.victims.iter().filter(|victim| {
         !matches!(victim.receipt.rule, PreemptionRule::NoLongerAllowed | PreemptionRule::Relocation)
     });
@@ -305,8 +305,8 @@ pub(super) fn takings<'l, 'a>(
 }
 
 /// The shares preempted on each node for each job, including shares moved for it.
-pub(super) fn plans<'l, 'a>(ledger: &'l Ledger<'a>) -> Plans<'l, 'a> {
-    let mut plans = Plans::new();
+pub(super) fn plans<'l, 'a>(ledger: &'l Ledger<'a>) -> PreemptionPlans<'l, 'a> {
+    let mut plans = PreemptionPlans::new();
     for victim in &ledger.victims {
         if let Some(beneficiary) = victim.beneficiary {
             plans.entry((victim.share.machine, beneficiary)).or_default().push(victim);
@@ -343,7 +343,12 @@ pub(super) fn promises_of(ledger: &Ledger<'_>, place: usize, ix: MachineIx) -> u
 /// Most that the plans for the job at `place` on node `ix` can have left over together. A plan
 /// leaves less than the smallest of its victims. There were no more plans than promises; some plans
 /// may have needed no victim.
-fn overshoot(ledger: &Ledger<'_>, place: usize, ix: MachineIx, victims: &[&Victim<'_>]) -> u64 {
+fn overshoot(
+    ledger: &Ledger<'_>,
+    place: usize,
+    ix: MachineIx,
+    victims: &[&ReceiptedShare<'_>],
+) -> u64 {
     let plans = usize::try_from(promises_of(ledger, place, ix).max(1)).unwrap_or(usize::MAX);
     let mut orders: Vec<u64> =
         victims.iter().map(|victim| victim.share.order.qshares().0).collect();

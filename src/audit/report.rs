@@ -3,7 +3,7 @@
 use super::finding::{Finding, Rule};
 use super::ledger::Ledger;
 use super::lines::Entity;
-use crate::engine::Account;
+use crate::engine::JobAccount;
 
 /// The report's holdings and promises match the schedule.
 pub(super) fn check_holdings(ledger: &Ledger<'_>, findings: &mut Vec<Finding>) {
@@ -69,7 +69,7 @@ pub(super) fn check_accounts(ledger: &Ledger<'_>, findings: &mut Vec<Finding>) {
     }
 }
 
-fn adds_up(ledger: &Ledger<'_>, entity: Entity, account: &Account) -> bool {
+fn adds_up(ledger: &Ledger<'_>, entity: Entity, account: &JobAccount) -> bool {
     let found = ledger.standing(entity);
     (account.held.0, account.given.0) == (found.held, found.given)
 }

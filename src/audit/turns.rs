@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use super::finding::{Finding, Rule};
 use super::ledger::Ledger;
-use crate::engine::HeldBack;
+use crate::engine::Declined;
 use crate::model::JobId;
 
 /// A job that is put off has this as its reason. If a job is put off again, only jobs that were put
@@ -14,7 +14,7 @@ pub(super) fn check_turns(ledger: &Ledger<'_>, findings: &mut Vec<Finding>) {
     let now: BTreeSet<JobId> = ledger.schedule.put_off.iter().copied().collect();
     for &job in &now {
         let line = ledger.place(job).map(|place| &ledger.jobs[place]);
-        if line.is_none_or(|line| line.report.held_back != Some(HeldBack::NextCycle)) {
+        if line.is_none_or(|line| line.report.held_back != Some(Declined::NextCycle)) {
             findings.push(Rule::LostTurn.finding(format!("job {job} is put off and not told so")));
         }
     }

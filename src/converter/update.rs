@@ -9,7 +9,7 @@ use crate::model::{
     JobId, JobKind, Mebibytes, Name, Order, QShares, Quantum, ShareId, SharePhase, counted, span,
 };
 use crate::scheduler::{
-    HeldBack, JobDisposition, JobView, Refusal, Removal, ShareView, View, Waiting,
+    Declined, JobDisposition, JobView, Refusal, Removal, ShareView, View, Waiting,
 };
 
 /// State for the orchestrator after a cycle.
@@ -130,24 +130,24 @@ pub fn explain(waiting: &Waiting, quantum: Option<Quantum>) -> Explanation {
 }
 
 /// Explains why a job preempts nothing, though a rule allows it.
-pub fn explain_held_back(held_back: HeldBack) -> Explanation {
+pub fn explain_held_back(held_back: Declined) -> Explanation {
     let sentence = match held_back {
-        HeldBack::TooDear { loss, limit } => format!(
+        Declined::TooDear { loss, limit } => format!(
             "too dear: space for a further process would destroy at least {} of other jobs' work; the limit is {} now",
             span(loss),
             span(limit)
         ),
-        HeldBack::TooLate => {
+        Declined::TooLate => {
             "too late: the job is nearly done, and a further process would hardly come in time; \
                               the job takes free space, but preempts nothing"
                 .to_owned()
         }
-        HeldBack::Quiet { cycles } => format!(
+        Declined::Quiet { cycles } => format!(
             "quiet stop: neither demand nor supply has changed for {} or more, so that only jobs without a share \
              still preempt their peers; this job takes free space, and space of lower priorities",
             counted(cycles, "cycle")
         ),
-        HeldBack::NextCycle => {
+        Declined::NextCycle => {
             "next cycle: this cycle reached its search limit with other jobs; the turn of this job comes in the next"
                 .to_owned()
         }
@@ -283,10 +283,10 @@ mod tests {
     #[test]
     fn what_holds_work_back_is_told_with_its_numbers() {
         let cases = [
-            (HeldBack::TooDear { loss: 340_000, limit: 45_000 }, "too_dear", "5m 40s 45s"),
-            (HeldBack::TooLate, "too_late", ""),
-            (HeldBack::Quiet { cycles: 13 }, "quiet_stop", "13"),
-            (HeldBack::NextCycle, "next_cycle", ""),
+            (Declined::TooDear { loss: 340_000, limit: 45_000 }, "too_dear", "5m 40s 45s"),
+            (Declined::TooLate, "too_late", ""),
+            (Declined::Quiet { cycles: 13 }, "quiet_stop", "13"),
+            (Declined::NextCycle, "next_cycle", ""),
         ];
         for (held_back, code, numbers) in cases {
             let told = explain(&Waiting::Engine(Reason::HeldBack(held_back)), None);

@@ -11,7 +11,7 @@ use super::notify;
 use super::owner::SchedulerTask;
 use super::refused::Refused;
 use crate::api::wire::{ConfigGeneration, ConfigHistory, ConfigPlan, ConfigRequest};
-use crate::api::{ConfigAsk, Reread};
+use crate::api::{ConfigAsk, RereadOutcome};
 use crate::auth::Actor;
 use crate::config::Config;
 use crate::scheduler::{AdminCommand, TopologyImpact};
@@ -21,19 +21,19 @@ use crate::store::{AdminRow, ConfigurationRow, StoreError};
 type Wanted = Result<(Config, &'static str), Refused>;
 
 /// Outcome of reading the configuration again, for the metrics.
-fn reread(outcome: Result<ConfigPlan, Refused>) -> Reread {
+fn reread(outcome: Result<ConfigPlan, Refused>) -> RereadOutcome {
     match outcome {
-        Ok(plan) if plan.applied => Reread::Applied,
+        Ok(plan) if plan.applied => RereadOutcome::Applied,
         Ok(plan) => {
             tracing::info!(
                 generation = plan.generation,
                 "the configuration was read again; nothing has changed"
             );
-            Reread::Unchanged
+            RereadOutcome::Unchanged
         }
         Err(refused) => {
             refused.log();
-            Reread::Refused
+            RereadOutcome::Refused
         }
     }
 }

@@ -21,7 +21,9 @@ use super::pulse::{Ended, Pulse};
 use super::record;
 use super::resume::{Resumed, resume};
 use super::watch::Watch;
-use crate::api::{AbsentWork, Board, CycleTimes, Hearing, Published, Request, ScheduleText};
+use crate::api::{
+    AbsentCounts, Board, CycleDurations, HeartbeatInbox, Published, Request, ScheduleText,
+};
 use crate::audit;
 use crate::auth::Actor;
 use crate::config::Config;
@@ -51,7 +53,7 @@ pub struct SchedulerTask {
     /// The configuration in effect.
     pub(super) live: LiveConfig,
     /// Heartbeats received from nodes.
-    hearing: Arc<Hearing>,
+    hearing: Arc<HeartbeatInbox>,
     inbox: mpsc::Receiver<Request>,
     cycle_period: Duration,
     heartbeat_interval: Duration,
@@ -67,7 +69,7 @@ pub struct SchedulerTask {
     /// start.
     publication: Option<u64>,
     /// Jobs that the publication left out and that keep their space.
-    absent: AbsentWork,
+    absent: AbsentCounts,
     /// True if the scheduler knows the running jobs: its state from before the start was restored,
     /// or a publication came since.
     knows_work: bool,
@@ -99,7 +101,7 @@ pub fn first_picture(config: &Config, glance: &Glance) -> Published {
         schedule: held.unwrap_or_else(|| ScheduleText::following(None, glance.sequence, &view)),
         view,
         publication: glance.sequence,
-        absent: AbsentWork::default(),
+        absent: AbsentCounts::default(),
         taken_over: None,
         last_event: glance.last_event,
         generation: 0,
@@ -108,7 +110,7 @@ pub fn first_picture(config: &Config, glance: &Glance) -> Published {
         stored_in: Duration::ZERO,
         findings: Vec::new(),
         findings_total: 0,
-        times: CycleTimes::default(),
+        times: CycleDurations::default(),
     }
 }
 
@@ -123,7 +125,7 @@ impl SchedulerTask {
         mut live: LiveConfig,
         mut store: Store,
         board: Arc<Board>,
-        hearing: Arc<Hearing>,
+        hearing: Arc<HeartbeatInbox>,
         inbox: mpsc::Receiver<Request>,
         stop: CancellationToken,
     ) -> Result<SchedulerTask, DaemonError> {
@@ -161,7 +163,7 @@ impl SchedulerTask {
             settling: settings.init_stability,
             left_behind,
             publication: None,
-            absent: AbsentWork::default(),
+            absent: AbsentCounts::default(),
             knows_work,
             // The restart itself requires a cycle.
             is_stale: knows_work,
@@ -476,7 +478,7 @@ impl SchedulerTask {
 }
 
 /// Waits until a heartbeat has arrived, at most once in the period of `beats`: agents are many.
-async fn heard(beats: &mut Interval, hearing: &Hearing) {
+async fn heard(beats: &mut Interval, hearing: &HeartbeatInbox) {
     beats.tick().await;
     hearing.something().await;
 }

@@ -62,7 +62,7 @@ struct Shared {
     way: Arc<tokio::sync::Mutex<Way>>,
     waiting: Semaphore,
     /// The latest views, the newest first.
-    views: Mutex<VecDeque<Arc<api::PastCycle>>>,
+    views: Mutex<VecDeque<Arc<api::PastView>>>,
     range: tokio::sync::Mutex<Range>,
 }
 
@@ -123,7 +123,7 @@ impl PastCycles for Replays {
         Box::pin(self.shared.range())
     }
 
-    fn after(&self, cycle: u64) -> FromRecord<'_, Result<Arc<api::PastCycle>, NoPastCycle>> {
+    fn after(&self, cycle: u64) -> FromRecord<'_, Result<Arc<api::PastView>, NoPastCycle>> {
         Box::pin(async move {
             if let Some(known) = self.shared.known(cycle) {
                 return Ok(known);
@@ -159,7 +159,7 @@ impl PastCycles for Replays {
         })
     }
 
-    fn course(&self) -> mpsc::Receiver<api::PastCycle> {
+    fn course(&self) -> mpsc::Receiver<api::PastView> {
         let (views, all) = mpsc::channel(1);
         let (path, stop, here) = (self.shared.path.clone(), self.stop.clone(), Handle::current());
         spawn_blocking(move || {
@@ -187,12 +187,12 @@ impl Shared {
         read
     }
 
-    fn known(&self, cycle: u64) -> Option<Arc<api::PastCycle>> {
+    fn known(&self, cycle: u64) -> Option<Arc<api::PastView>> {
         let views = self.views.lock().unwrap_or_else(PoisonError::into_inner);
         views.iter().find(|past| past.view.cycle == cycle).cloned()
     }
 
-    fn keep(&self, past: api::PastCycle) -> Arc<api::PastCycle> {
+    fn keep(&self, past: api::PastView) -> Arc<api::PastView> {
         let past = Arc::new(past);
         let mut views = self.views.lock().unwrap_or_else(PoisonError::into_inner);
         views.truncate(KEPT - 1);
@@ -215,7 +215,7 @@ impl Range {
 
 impl Way {
     /// The cluster after `cycle`.
-    async fn to(&mut self, shared: &Shared, cycle: u64) -> Result<api::PastCycle, Stuck> {
+    async fn to(&mut self, shared: &Shared, cycle: u64) -> Result<api::PastView, Stuck> {
         // After a failure all begins anew.
         let (archive, at) = (self.archive.take(), self.at.take());
         let mut archive = match archive {
@@ -253,7 +253,7 @@ impl Way {
         let view = replay.scheduler().view();
         self.archive = Some(archive);
         self.at = Some((replay, at_ms));
-        Ok(api::PastCycle { at_ms, view })
+        Ok(api::PastView { at_ms, view })
     }
 }
 
@@ -278,7 +278,7 @@ fn computed(mut replay: Replay, past: PastCycle) -> Result<(Replay, View), Stuck
 struct Course {
     path: PathBuf,
     stop: CancellationToken,
-    views: mpsc::Sender<api::PastCycle>,
+    views: mpsc::Sender<api::PastView>,
     /// So long it has computed.
     worked: Duration,
 }
@@ -322,7 +322,7 @@ impl Course {
                 replay = next;
                 let took = started.elapsed();
                 self.worked += took;
-                let is_left = self.views.send(api::PastCycle { at_ms, view }).await.is_err();
+                let is_left = self.views.send(api::PastView { at_ms, view }).await.is_err();
                 if is_left || self.stop.is_cancelled() {
                     return Ok(false);
                 }

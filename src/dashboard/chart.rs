@@ -7,9 +7,9 @@ use axum::response::{IntoResponse, Response};
 use serde::{Deserialize, Serialize};
 
 use super::Dashboard;
-use super::frame::{Asked, PageError};
-use super::past::Notes;
-use super::samples::{Sample, Whose};
+use super::frame::{PageError, PageQuery};
+use super::past::PastNotes;
+use super::samples::{ChartSample, Whose};
 use super::words::{self, memory};
 
 /// Rows of the table beside a chart.
@@ -42,11 +42,11 @@ struct History {
     at_ms: Vec<i64>,
     /// The cycle of each point; none where points are spans of time.
     cycles: Vec<u64>,
-    curves: Vec<Curve>,
+    curves: Vec<ChartCurve>,
 }
 
 #[derive(Debug, Default, Serialize)]
-struct Curve {
+struct ChartCurve {
     label: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
     memory_mb: Option<Vec<u64>>,
@@ -57,7 +57,7 @@ struct Curve {
 /// Answers with the figures, as far as they are kept.
 pub(super) async fn history(
     State(dashboard): State<Dashboard>,
-    Asked(params): Asked<HistoryParams>,
+    PageQuery(params): PageQuery<HistoryParams>,
 ) -> Result<Response, PageError> {
     let notes = dashboard.past.notes();
     let history = match params.of {
@@ -68,11 +68,11 @@ pub(super) async fn history(
     Ok(([(header::CACHE_CONTROL, "no-store")], Json(history)).into_response())
 }
 
-fn of_memory(notes: &Notes, params: &HistoryParams) -> History {
-    let curve = |label, amount: &dyn Fn(&Sample) -> u64| Curve {
+fn of_memory(notes: &PastNotes, params: &HistoryParams) -> History {
+    let curve = |label, amount: &dyn Fn(&ChartSample) -> u64| ChartCurve {
         label,
         memory_mb: Some(notes.samples.iter().map(amount).collect()),
-        ..Curve::default()
+        ..ChartCurve::default()
     };
     let whose = match (params.class.as_str(), params.user.as_str()) {
         ("", "") => None,
@@ -98,7 +98,7 @@ fn of_memory(notes: &Notes, params: &HistoryParams) -> History {
 const SPANS: i64 = 90;
 
 /// Preemptions in equal spans of the time that other charts show.
-fn of_preemptions(notes: &Notes) -> History {
+fn of_preemptions(notes: &PastNotes) -> History {
     let first = notes.samples.iter().next().map_or(0, |sample| sample.at_ms);
     let last = notes.samples.iter().last().map_or(0, |sample| sample.at_ms);
     let span = (last - first).div_euclid(SPANS).max(1_000);
@@ -112,7 +112,8 @@ fn of_preemptions(notes: &Notes) -> History {
             *processes += count;
         }
     }
-    let curve = Curve { label: "preempted", processes: Some(processes), ..Curve::default() };
+    let curve =
+        ChartCurve { label: "preempted", processes: Some(processes), ..ChartCurve::default() };
     History { at_ms, cycles: Vec::new(), curves: vec![curve] }
 }
 
@@ -127,8 +128,8 @@ pub(super) struct PastRow {
 }
 
 /// Some of the samples up to `until`, the latest first, evenly chosen.
-pub(super) fn table(notes: &Notes, whose: Whose<'_>, until: i64) -> Vec<PastRow> {
-    let samples: Vec<&Sample> =
+pub(super) fn table(notes: &PastNotes, whose: Whose<'_>, until: i64) -> Vec<PastRow> {
+    let samples: Vec<&ChartSample> =
         notes.samples.iter().filter(|sample| sample.at_ms <= until).collect();
     let step = samples.len().div_ceil(ROWS).max(1);
     let chosen = samples.into_iter().rev().step_by(step);

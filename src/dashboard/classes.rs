@@ -5,7 +5,7 @@ use axum::extract::State;
 use axum::response::Response;
 
 use super::Dashboard;
-use super::account::{self, Class};
+use super::account::{self, ClassAccount};
 use super::chart::{self, PastRow};
 use super::frame::{Ask, Page, PageError, link};
 use super::overview::{AccountRow, due, scale};
@@ -20,13 +20,13 @@ use crate::scheduler::{JobView, View};
 
 #[derive(Template)]
 #[template(path = "classes_head.html")]
-struct Head {
+struct ClassesHead {
     charts: Vec<(String, String)>,
 }
 
 #[derive(Template)]
 #[template(path = "classes.html")]
-struct Live {
+struct LiveClasses {
     rows: Vec<ClassRow>,
 }
 
@@ -56,7 +56,7 @@ pub(super) async fn page(
     let classes = account::classes(view);
     let scale = scale(classes.iter().map(|class| class.figures));
     let notes = dashboard.past.notes();
-    let row = |class: &Class| {
+    let row = |class: &ClassAccount| {
         let info = info(view, &class.name)?;
         Some(ClassRow {
             policy: info.policy.word(),
@@ -76,12 +76,13 @@ pub(super) async fn page(
     };
     let rows = classes.iter().filter_map(row).collect();
     drop(notes);
-    let is_fair = |class: &&Class| class.load.policy == wire::Policy::FairShare;
-    let chart = |class: &Class| {
+    let is_fair = |class: &&ClassAccount| class.load.policy == wire::Policy::FairShare;
+    let chart = |class: &ClassAccount| {
         (class.name.to_string(), format!("/history?class={}", super::frame::encoded(&class.name)))
     };
-    let head = Head { charts: classes.iter().filter(is_fair).take(CHARTS).map(chart).collect() };
-    Page { title: "Classes", section: "/classes", head, live: Live { rows } }.answer(&ask)
+    let head =
+        ClassesHead { charts: classes.iter().filter(is_fair).take(CHARTS).map(chart).collect() };
+    Page { title: "Classes", section: "/classes", head, live: LiveClasses { rows } }.answer(&ask)
 }
 
 /// Classes with a chart on the page of all classes.
@@ -102,7 +103,7 @@ pub(super) struct ChartHead {
 
 #[derive(Template)]
 #[template(path = "class.html")]
-struct LiveOne {
+struct LiveClass {
     facts: Vec<(&'static str, String)>,
     bar: Bar,
     users: Vec<AccountRow>,
@@ -139,7 +140,7 @@ pub(super) async fn one(
     let of_class = |job: &&JobView| job.class == name;
     let shown = view.jobs.iter().filter(of_class).take(LISTED);
     let rows = shown.map(|job| JobRow::of(job, view.cycle, &palette)).collect();
-    let live = LiveOne {
+    let live = LiveClass {
         facts: facts(&info, &class),
         bar: Bar::of(class.figures, scale([class.figures].into_iter())),
         users,
@@ -161,7 +162,7 @@ pub(super) async fn one(
 /// Jobs listed on the page of a class or a user.
 pub(super) const LISTED: usize = 25;
 
-fn facts(info: &wire::ClassInfo, class: &Class) -> Vec<(&'static str, String)> {
+fn facts(info: &wire::ClassInfo, class: &ClassAccount) -> Vec<(&'static str, String)> {
     let users = info.users.as_ref().map_or_else(
         || "everybody".to_owned(),
         |users| users.iter().take(LISTED).cloned().collect::<Vec<_>>().join(", "),

@@ -8,7 +8,7 @@ use axum::response::Response;
 use serde::Deserialize;
 
 use super::Dashboard;
-use super::frame::{Ask, Asked, Page, PageError};
+use super::frame::{Ask, Page, PageError, PageQuery};
 use super::words;
 use crate::api::wire::{ConfigGeneration, ConfigSetting};
 use crate::api::{ApiError, Code, config};
@@ -30,22 +30,22 @@ pub(super) struct ConfigParams {
 
 #[derive(Template)]
 #[template(path = "config_head.html")]
-struct Head<'a> {
+struct ConfigurationHead<'a> {
     params: &'a ConfigParams,
 }
 
 #[derive(Template)]
 #[template(path = "config.html")]
-struct Live {
+struct LiveConfiguration {
     generation: u64,
     file: String,
-    sections: Vec<Section>,
+    sections: Vec<SettingSection>,
     waiting: Vec<String>,
     generations: Vec<GenerationRow>,
 }
 
 /// Settings whose keys begin alike.
-struct Section {
+struct SettingSection {
     name: String,
     settings: Vec<ConfigSetting>,
 }
@@ -59,7 +59,7 @@ struct GenerationRow {
 /// The page.
 pub(super) async fn page(
     State(dashboard): State<Dashboard>,
-    Asked(params): Asked<ConfigParams>,
+    PageQuery(params): PageQuery<ConfigParams>,
     ask: Ask,
 ) -> Result<Response, PageError> {
     let api = || State(dashboard.api.clone());
@@ -71,16 +71,16 @@ pub(super) async fn page(
     });
     let (axum::Json(info), axum::Json(history)) = answers?;
     let is_shown = |setting: &ConfigSetting| params.show != "set" || setting.origin != "default";
-    let mut sections: Vec<Section> = Vec::new();
+    let mut sections: Vec<SettingSection> = Vec::new();
     for setting in info.settings.into_iter().filter(is_shown) {
         let name = section_of(&setting.setting).to_owned();
         match sections.last_mut().filter(|section| section.name == name) {
             Some(section) => section.settings.push(setting),
-            None => sections.push(Section { name, settings: vec![setting] }),
+            None => sections.push(SettingSection { name, settings: vec![setting] }),
         }
     }
     let generations = history.generations.into_iter().rev().take(GENERATIONS);
-    let live = Live {
+    let live = LiveConfiguration {
         generation: info.generation,
         file: info.file.unwrap_or(info.name),
         sections,
@@ -93,7 +93,7 @@ pub(super) async fn page(
             })
             .collect(),
     };
-    let head = Head { params: &params };
+    let head = ConfigurationHead { params: &params };
     Page { title: "Configuration", section: "/config", head, live }.answer(&ask)
 }
 

@@ -6,7 +6,7 @@ use axum::response::Response;
 use serde::Deserialize;
 
 use super::Dashboard;
-use super::frame::{Ask, Asked, Page, PageError, address_of};
+use super::frame::{Ask, Page, PageError, PageQuery, address_of};
 use super::tell::{KINDS, Told, told};
 use crate::api;
 
@@ -16,7 +16,7 @@ const SHOWN: u64 = 64;
 /// Selection of events in the address.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-pub(super) struct EventParams {
+pub(super) struct EventPageParams {
     kind: String,
     /// Sequence number that ends the page: only earlier events are listed.
     before: Option<u64>,
@@ -24,14 +24,14 @@ pub(super) struct EventParams {
 
 #[derive(Template)]
 #[template(path = "events_head.html")]
-struct Head<'a> {
-    params: &'a EventParams,
+struct EventsHead<'a> {
+    params: &'a EventPageParams,
     kinds: [&'static str; 5],
 }
 
 #[derive(Template)]
 #[template(path = "events.html")]
-struct Live {
+struct LiveEvents {
     events: Vec<Told>,
     empty: String,
     older: Option<String>,
@@ -41,7 +41,7 @@ struct Live {
 /// The page.
 pub(super) async fn page(
     State(dashboard): State<Dashboard>,
-    Asked(params): Asked<EventParams>,
+    PageQuery(params): PageQuery<EventPageParams>,
     ask: Ask,
 ) -> Result<Response, PageError> {
     let last = dashboard.api.latest().last_event;
@@ -65,7 +65,8 @@ pub(super) async fn page(
         let before = oldest.to_string();
         address_of("/events", &[("kind", &params.kind), ("before", &before)])
     });
-    let live = Live { events, empty: empty.to_owned(), older, is_latest: params.before.is_none() };
-    let head = Head { params: &params, kinds: KINDS };
+    let live =
+        LiveEvents { events, empty: empty.to_owned(), older, is_latest: params.before.is_none() };
+    let head = EventsHead { params: &params, kinds: KINDS };
     Page { title: "Events", section: "/events", head, live }.answer(&ask)
 }

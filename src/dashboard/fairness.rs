@@ -12,9 +12,9 @@ use axum::response::Response;
 use serde::Deserialize;
 
 use super::Dashboard;
-use super::frame::{Ask, Asked, Page, PageError};
+use super::frame::{Ask, Page, PageError, PageQuery};
 use super::palette::Palette;
-use super::samples::{Figures, Sample};
+use super::samples::{ChartSample, ShareFigures};
 use super::words::{self, memory};
 use crate::model::Name;
 
@@ -61,24 +61,24 @@ impl Span {
 
 #[derive(Template)]
 #[template(path = "fairness_head.html")]
-struct Head {
+struct FairnessHead {
     spans: Vec<(&'static str, &'static str, bool)>,
 }
 
 #[derive(Template)]
 #[template(path = "fairness.html")]
-struct Live {
+struct LiveFairness {
     /// Begin and end of the chart: milliseconds since the epoch, and the same in words.
     ends: Option<[(i64, String); 2]>,
     everybody: Vec<(&'static str, String)>,
-    rows: Vec<Row>,
+    rows: Vec<FairnessRow>,
     more: usize,
     levels: [(&'static str, &'static str); 5],
     /// Position of the selected past cycle in the chart.
     mark: Option<u64>,
 }
 
-struct Row {
+struct FairnessRow {
     name: String,
     colour: usize,
     /// Class in the style sheet and SVG path of each level.
@@ -90,7 +90,7 @@ struct Row {
 
 /// Part of a fair share that is held, from far too little to far more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Level {
+enum ShareLevel {
     FarShort,
     Short,
     Even,
@@ -98,51 +98,51 @@ enum Level {
     FarMore,
 }
 
-impl Level {
+impl ShareLevel {
     /// Every level: its class in the style sheet, and what it means.
-    const ALL: [(Level, &'static str, &'static str); 5] = [
-        (Level::FarShort, "f-far-short", "less than half of the fair share"),
-        (Level::Short, "f-short", "half to nine tenths"),
-        (Level::Even, "f-even", "the fair share, give or take a tenth"),
-        (Level::More, "f-more", "up to twice as much, as others leave it"),
-        (Level::FarMore, "f-far-more", "more than that"),
+    const ALL: [(ShareLevel, &'static str, &'static str); 5] = [
+        (ShareLevel::FarShort, "f-far-short", "less than half of the fair share"),
+        (ShareLevel::Short, "f-short", "half to nine tenths"),
+        (ShareLevel::Even, "f-even", "the fair share, give or take a tenth"),
+        (ShareLevel::More, "f-more", "up to twice as much, as others leave it"),
+        (ShareLevel::FarMore, "f-far-more", "more than that"),
     ];
 
     /// Returns the level of `held` against `due`; `None` if both are zero.
-    fn of(held: u64, due: u64) -> Option<Level> {
+    fn of(held: u64, due: u64) -> Option<ShareLevel> {
         if held == 0 && due == 0 {
             return None;
         }
         Some(match held.saturating_mul(100).checked_div(due) {
-            Some(0..50) => Level::FarShort,
-            Some(50..90) => Level::Short,
-            Some(90..=110) => Level::Even,
-            Some(111..=200) => Level::More,
-            Some(_) | None => Level::FarMore,
+            Some(0..50) => ShareLevel::FarShort,
+            Some(50..90) => ShareLevel::Short,
+            Some(90..=110) => ShareLevel::Even,
+            Some(111..=200) => ShareLevel::More,
+            Some(_) | None => ShareLevel::FarMore,
         })
     }
 
     fn class(self) -> &'static str {
-        Level::ALL.iter().find(|(level, ..)| *level == self).map_or("", |(_, class, _)| class)
+        ShareLevel::ALL.iter().find(|(level, ..)| *level == self).map_or("", |(_, class, _)| class)
     }
 }
 
 /// The fair share, as far as it can be used.
-fn due(figures: Figures) -> u64 {
+fn due(figures: ShareFigures) -> u64 {
     figures.deserved.min(figures.wanted)
 }
 
 /// The page.
 pub(super) async fn page(
     State(dashboard): State<Dashboard>,
-    Asked(params): Asked<FairnessParams>,
+    PageQuery(params): PageQuery<FairnessParams>,
     ask: Ask,
 ) -> Result<Response, PageError> {
     let published = dashboard.seen(&ask);
-    let samples: Vec<Sample> = dashboard.past.notes().samples.iter().cloned().collect();
+    let samples: Vec<ChartSample> = dashboard.past.notes().samples.iter().cloned().collect();
     let last = samples.last().map_or(0, |sample| sample.at_ms);
     let from = last.saturating_sub(params.span.ms());
-    let samples: Vec<&Sample> = samples.iter().filter(|sample| from <= sample.at_ms).collect();
+    let samples: Vec<&ChartSample> = samples.iter().filter(|sample| from <= sample.at_ms).collect();
     let columns = columns(&samples);
     let sums = sums(&samples);
     let now = dashboard.palette(&published.view, &ask);
@@ -150,49 +150,49 @@ pub(super) async fn page(
     let users = users(sums);
     let more = users.len().saturating_sub(USERS);
     let row = |name: &Name| {
-        let line: Vec<Figures> = columns.iter().map(|sample| of(sample, name)).collect();
+        let line: Vec<ShareFigures> = columns.iter().map(|sample| of(sample, name)).collect();
         let shown = samples.iter().rev().find(|sample| sample.at_ms <= ask.until_ms());
         let now = shown.map(|sample| of(sample, name)).unwrap_or_default();
-        Row {
+        FairnessRow {
             colour: palette.colour(name),
-            bands: bands(line.iter().map(|figures| Level::of(figures.held, due(*figures)))),
+            bands: bands(line.iter().map(|figures| ShareLevel::of(figures.held, due(*figures)))),
             held: memory(now.held),
             due: memory(due(now)),
             words: in_words(&line),
             name: name.to_string(),
         }
     };
-    let end = |sample: &&Sample| (sample.at_ms, words::time(sample.at_ms));
+    let end = |sample: &&ChartSample| (sample.at_ms, words::time(sample.at_ms));
     let ends = samples.first().map(end).zip(samples.last().map(end));
-    let live = Live {
+    let live = LiveFairness {
         everybody: bands(columns.iter().map(|sample| level_of_all(sample))),
         rows: users.iter().take(USERS).map(row).collect(),
         more,
-        levels: Level::ALL.map(|(_, class, words)| (class, words)),
+        levels: ShareLevel::ALL.map(|(_, class, words)| (class, words)),
         mark: ask.past().and_then(|past| place(&samples, past.at_ms)),
         ends: ends.map(|(first, last)| [first, last]),
     };
     let choice = |(span, word, words, _): (Span, _, _, _)| (word, words, span == params.span);
-    let head = Head { spans: Span::CHOICES.map(choice).to_vec() };
+    let head = FairnessHead { spans: Span::CHOICES.map(choice).to_vec() };
     Page { title: "Fairness", section: "/fairness", head, live }.answer(&ask)
 }
 
-fn of(sample: &Sample, name: &Name) -> Figures {
+fn of(sample: &ChartSample, name: &Name) -> ShareFigures {
     let found = sample.users.iter().find(|(known, _)| known == name);
     found.map(|(_, figures)| *figures).unwrap_or_default()
 }
 
 /// Returns the level of all users together. Surplus of a user is left out, as it does not help
 /// users below their fair share.
-fn level_of_all(sample: &Sample) -> Option<Level> {
+fn level_of_all(sample: &ChartSample) -> Option<ShareLevel> {
     let (had, due) = sample.users.iter().fold((0, 0), |(had, all), (_, figures)| {
         (had + figures.held.min(due(*figures)), all + due(*figures))
     });
-    if due == 0 { None } else { Level::of(had, due) }
+    if due == 0 { None } else { ShareLevel::of(had, due) }
 }
 
 /// Returns a sample for each span of time: the last sample before the end of the span.
-fn columns<'a>(samples: &[&'a Sample]) -> Vec<&'a Sample> {
+fn columns<'a>(samples: &[&'a ChartSample]) -> Vec<&'a ChartSample> {
     let Some((first, last)) = samples.first().zip(samples.last()) else { return Vec::new() };
     let length = last.at_ms.saturating_sub(first.at_ms).unsigned_abs().max(1);
     let mut columns = Vec::new();
@@ -200,7 +200,7 @@ fn columns<'a>(samples: &[&'a Sample]) -> Vec<&'a Sample> {
     for span in 1..=SPANS {
         let end = (length * span).div_ceil(SPANS);
         let is_in =
-            |sample: &&Sample| sample.at_ms.saturating_sub(first.at_ms).unsigned_abs() <= end;
+            |sample: &&ChartSample| sample.at_ms.saturating_sub(first.at_ms).unsigned_abs() <= end;
         while samples.get(next + 1).is_some_and(is_in) {
             next += 1;
         }
@@ -210,7 +210,7 @@ fn columns<'a>(samples: &[&'a Sample]) -> Vec<&'a Sample> {
 }
 
 /// Returns the position of a time in the chart.
-fn place(samples: &[&Sample], at_ms: i64) -> Option<u64> {
+fn place(samples: &[&ChartSample], at_ms: i64) -> Option<u64> {
     let (first, last) = samples.first().zip(samples.last())?;
     if !(first.at_ms..=last.at_ms).contains(&at_ms) {
         return None;
@@ -227,7 +227,7 @@ fn users(sums: BTreeMap<Name, u64>) -> Vec<Name> {
 }
 
 /// Sums for each user the memory held, or due if that is more, over all samples.
-fn sums(samples: &[&Sample]) -> BTreeMap<Name, u64> {
+fn sums(samples: &[&ChartSample]) -> BTreeMap<Name, u64> {
     let mut sums: BTreeMap<Name, u64> = BTreeMap::new();
     for (name, figures) in samples.iter().flat_map(|sample| &sample.users) {
         *sums.entry(name.clone()).or_default() += figures.held.max(due(*figures));
@@ -236,9 +236,9 @@ fn sums(samples: &[&Sample]) -> BTreeMap<Name, u64> {
 }
 
 /// Draws each run of equal level as a shape, and all shapes of a level as a path.
-fn bands(levels: impl Iterator<Item = Option<Level>>) -> Vec<(&'static str, String)> {
-    let mut paths: BTreeMap<Level, String> = BTreeMap::new();
-    let mut run: Option<(Level, u64)> = None;
+fn bands(levels: impl Iterator<Item = Option<ShareLevel>>) -> Vec<(&'static str, String)> {
+    let mut paths: BTreeMap<ShareLevel, String> = BTreeMap::new();
+    let mut run: Option<(ShareLevel, u64)> = None;
     for (at, level) in (0..).zip(levels.chain([None])) {
         if run.map(|(level, _)| level) == level && at != SPANS {
             continue;
@@ -253,11 +253,11 @@ fn bands(levels: impl Iterator<Item = Option<Level>>) -> Vec<(&'static str, Stri
 }
 
 /// Describes a row in words, for readers without sight of the chart.
-fn in_words(line: &[Figures]) -> String {
-    let levels: Vec<Level> =
-        line.iter().filter_map(|figures| Level::of(figures.held, due(*figures))).collect();
+fn in_words(line: &[ShareFigures]) -> String {
+    let levels: Vec<ShareLevel> =
+        line.iter().filter_map(|figures| ShareLevel::of(figures.held, due(*figures))).collect();
     let all = crate::model::count(&levels);
-    let part = |is_it: fn(&Level) -> bool| {
+    let part = |is_it: fn(&ShareLevel) -> bool| {
         words::percent(crate::model::count(levels.iter().filter(|level| is_it(level))), all)
     };
     if all == 0 {
@@ -265,9 +265,9 @@ fn in_words(line: &[Figures]) -> String {
     }
     format!(
         "less than the fair share for {} % of the time, about the fair share for {} %, more for {} %",
-        part(|level| *level < Level::Even),
-        part(|level| *level == Level::Even),
-        part(|level| Level::Even < *level)
+        part(|level| *level < ShareLevel::Even),
+        part(|level| *level == ShareLevel::Even),
+        part(|level| ShareLevel::Even < *level)
     )
 }
 
@@ -275,33 +275,33 @@ fn in_words(line: &[Figures]) -> String {
 mod tests {
     use super::*;
 
-    fn sample(at_ms: i64, deserved: u64, held: u64) -> Sample {
-        let figures = Figures { deserved, held, wanted: 1_000 };
-        Sample { at_ms, users: vec![(Name::from("ann"), figures)], ..Sample::default() }
+    fn sample(at_ms: i64, deserved: u64, held: u64) -> ChartSample {
+        let figures = ShareFigures { deserved, held, wanted: 1_000 };
+        ChartSample { at_ms, users: vec![(Name::from("ann"), figures)], ..ChartSample::default() }
     }
 
     #[test]
     fn a_level_says_how_much_of_the_fair_share_is_held() {
         let cases = [
             ((0, 0), None),
-            ((0, 10), Some(Level::FarShort)),
-            ((49, 100), Some(Level::FarShort)),
-            ((50, 100), Some(Level::Short)),
-            ((89, 100), Some(Level::Short)),
-            ((90, 100), Some(Level::Even)),
-            ((110, 100), Some(Level::Even)),
-            ((111, 100), Some(Level::More)),
-            ((200, 100), Some(Level::More)),
-            ((201, 100), Some(Level::FarMore)),
-            ((1, 0), Some(Level::FarMore)),
+            ((0, 10), Some(ShareLevel::FarShort)),
+            ((49, 100), Some(ShareLevel::FarShort)),
+            ((50, 100), Some(ShareLevel::Short)),
+            ((89, 100), Some(ShareLevel::Short)),
+            ((90, 100), Some(ShareLevel::Even)),
+            ((110, 100), Some(ShareLevel::Even)),
+            ((111, 100), Some(ShareLevel::More)),
+            ((200, 100), Some(ShareLevel::More)),
+            ((201, 100), Some(ShareLevel::FarMore)),
+            ((1, 0), Some(ShareLevel::FarMore)),
         ];
         for ((held, due), level) in cases {
-            assert_eq!(Level::of(held, due), level, "{held} of {due}");
+            assert_eq!(ShareLevel::of(held, due), level, "{held} of {due}");
         }
-        let figures = Figures { deserved: 100, held: 30, wanted: 30 };
+        let figures = ShareFigures { deserved: 100, held: 30, wanted: 30 };
         assert_eq!(
-            Level::of(30, due(figures)),
-            Some(Level::Even),
+            ShareLevel::of(30, due(figures)),
+            Some(ShareLevel::Even),
             "nobody is owed what they do not want"
         );
     }
@@ -309,7 +309,7 @@ mod tests {
     #[test]
     fn a_row_is_a_few_runs_in_time() {
         let samples = [sample(0, 100, 0), sample(30_000, 100, 100), sample(120_000, 100, 100)];
-        let samples: Vec<&Sample> = samples.iter().collect();
+        let samples: Vec<&ChartSample> = samples.iter().collect();
         let columns = columns(&samples);
         assert_eq!(columns.len(), 240);
         let levels = columns.iter().map(|sample| level_of_all(sample));

@@ -13,8 +13,8 @@ use axum::response::{Html, IntoResponse, Response};
 use serde::de::DeserializeOwned;
 
 use super::moment::Moment;
-use crate::api::http::extract::Params;
-use crate::api::{ApiError, PastCycle, session_of, theme_of};
+use crate::api::http::extract::QueryParams;
+use crate::api::{ApiError, PastView, session_of, theme_of};
 use crate::auth::{Identity, rule};
 
 /// Properties of a request that every page needs.
@@ -45,8 +45,8 @@ impl Ask {
         sentence: &str,
         code: &str,
     ) -> Response {
-        let looks = Looks { is_live: false, ..self.looks() };
-        let body = Problem { sentence, code }.render();
+        let looks = FrameContent { is_live: false, ..self.looks() };
+        let body = ProblemPage { sentence, code }.render();
         match body.and_then(|body| framed(title, "", "", &body, &looks)) {
             Ok(page) => (status, [(header::CACHE_CONTROL, "no-store")], Html(page)).into_response(),
             Err(error) => PageError::Render(error).into_response(),
@@ -54,7 +54,7 @@ impl Ask {
     }
 
     /// The cycle of the past that is asked for; `None`: now.
-    pub(super) fn past(&self) -> Option<&Arc<PastCycle>> {
+    pub(super) fn past(&self) -> Option<&Arc<PastView>> {
         self.moment.as_ref().and_then(|moment| moment.past.as_ref())
     }
 
@@ -65,8 +65,8 @@ impl Ask {
     }
 
     /// Returns the content of the frame around the page.
-    fn looks(&self) -> Looks {
-        Looks {
+    fn looks(&self) -> FrameContent {
+        FrameContent {
             site: self.site,
             is_live: self.past().is_none(),
             has_session: session_of(&self.headers).is_some(),
@@ -99,14 +99,14 @@ impl<S: Sync> FromRequestParts<S> for Ask {
 
 /// Parameters of a page: the part of its address after the question mark.
 #[derive(Debug)]
-pub(crate) struct Asked<T>(pub T);
+pub(crate) struct PageQuery<T>(pub T);
 
-impl<S: Send + Sync, T: DeserializeOwned> FromRequestParts<S> for Asked<T> {
+impl<S: Send + Sync, T: DeserializeOwned> FromRequestParts<S> for PageQuery<T> {
     type Rejection = PageError;
 
-    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Asked<T>, PageError> {
-        let Params(params) = Params::from_request_parts(parts, state).await?;
-        Ok(Asked(params))
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<PageQuery<T>, PageError> {
+        let QueryParams(params) = QueryParams::from_request_parts(parts, state).await?;
+        Ok(PageQuery(params))
     }
 }
 
@@ -252,7 +252,7 @@ pub(crate) async fn in_parts(ask: Ask, request: Request, next: Next) -> Response
     match response.extensions_mut().remove::<ProblemPart>() {
         Some(ProblemPart { body, .. }) if ask.is_fragment => Html(body).into_response(),
         Some(ProblemPart { title, body }) => {
-            let looks = Looks { is_live: false, has_session: false, ..ask.looks() };
+            let looks = FrameContent { is_live: false, has_session: false, ..ask.looks() };
             if let Ok(page) = framed(&title, "", "", &body, &looks) {
                 *response.body_mut() = page.into();
                 response.headers_mut().remove(header::CONTENT_LENGTH);
@@ -266,7 +266,7 @@ pub(crate) async fn in_parts(ask: Ask, request: Request, next: Next) -> Response
 /// A problem, for people.
 #[derive(Template)]
 #[template(path = "problem.html")]
-struct Problem<'a> {
+struct ProblemPage<'a> {
     sentence: &'a str,
     /// The code that programs know it by; empty if it has none.
     code: &'a str,
@@ -306,9 +306,9 @@ impl IntoResponse for PageError {
                     .into_response();
             }
         };
-        let body = Problem { sentence: &sentence, code: &code }.render();
-        let both =
-            body.and_then(|body| Ok((framed(&title, "", "", &body, &Looks::default())?, body)));
+        let body = ProblemPage { sentence: &sentence, code: &code }.render();
+        let both = body
+            .and_then(|body| Ok((framed(&title, "", "", &body, &FrameContent::default())?, body)));
         match both {
             Err(error) => PageError::Render(error).into_response(),
             Ok((page, body)) => {
@@ -332,7 +332,7 @@ pub(crate) fn not_yet() -> PageError {
 
 /// Content of the frame around the page.
 #[derive(Clone, Debug, Default)]
-struct Looks {
+struct FrameContent {
     site: Site,
     is_live: bool,
     has_session: bool,
@@ -345,10 +345,10 @@ fn framed(
     section: &str,
     head: &str,
     live: &str,
-    looks: &Looks,
+    looks: &FrameContent,
 ) -> askama::Result<String> {
     let version = env!("CARGO_PKG_VERSION");
-    let &Looks { site, is_live, has_session, theme, .. } = looks;
+    let &FrameContent { site, is_live, has_session, theme, .. } = looks;
     let band = looks.moment.as_ref().map(Moment::band).transpose()?.unwrap_or_default();
     let has_search = site.sections.iter().any(|(_, address)| *address == "/");
     let past = looks.moment.as_ref().and_then(|moment| moment.past.as_ref());

@@ -7,7 +7,7 @@ use axum::response::Response;
 use super::Dashboard;
 use super::frame::{Ask, Nothing, Page, PageError};
 use super::palette::OTHERS;
-use super::past::{Course, Moment};
+use super::past::{JobCourse, JobMoment};
 use super::words::{self, memory, number};
 use crate::api::http::extract::PathPart;
 use crate::api::wire::{self, JobInfo, PreemptionInfo, ShareInfo, ShareState, Why};
@@ -19,7 +19,7 @@ const SHOWN: usize = 200;
 
 #[derive(Template)]
 #[template(path = "job.html")]
-struct Live {
+struct LiveJob {
     id: u64,
     colour: usize,
     info: JobInfo,
@@ -30,7 +30,7 @@ struct Live {
     accounts: Vec<AccountLine>,
     tally: Vec<(u64, u64, &'static str)>,
     held_back: Option<String>,
-    shares: Vec<ShareLine>,
+    shares: Vec<JobShareLine>,
     shares_more: usize,
     taken: Vec<(&'static str, Vec<TakenLine>)>,
     moments: Vec<MomentLine>,
@@ -46,7 +46,7 @@ struct AccountLine {
     held: String,
 }
 
-struct ShareLine {
+struct JobShareLine {
     share: u64,
     node: String,
     memory: String,
@@ -124,11 +124,17 @@ pub(super) async fn page(
     Page { title: &title, section: "/jobs", head: Nothing, live }.answer(&ask)
 }
 
-fn live(job: &JobView, info: JobInfo, why: Why, colour: usize, moments: Vec<MomentLine>) -> Live {
+fn live(
+    job: &JobView,
+    info: JobInfo,
+    why: Why,
+    colour: usize,
+    moments: Vec<MomentLine>,
+) -> LiveJob {
     let taken = |title, taken: &[PreemptionInfo]| {
         (title, taken.iter().take(SHOWN).map(taken_line).collect())
     };
-    Live {
+    LiveJob {
         id: job.id.0,
         colour,
         cure: cure(&why),
@@ -248,7 +254,7 @@ fn tally(nodes: &wire::NodeTally) -> Vec<(u64, u64, &'static str)> {
     lines.map(|(count, words)| (count, words::percent(count, nodes.total), words)).collect()
 }
 
-fn share_line(share: &ShareInfo) -> ShareLine {
+fn share_line(share: &ShareInfo) -> JobShareLine {
     let state = match (share.state, share.initialized, share.seen) {
         (ShareState::Leaving, ..) => {
             let why = share.removal.map(|removal| match removal {
@@ -264,7 +270,7 @@ fn share_line(share: &ShareInfo) -> ShareLine {
         (ShareState::Held, false, true) => "initializing".to_owned(),
         (ShareState::Held, false, false) => "assigned".to_owned(),
     };
-    ShareLine {
+    JobShareLine {
         share: share.share,
         node: share.node.clone(),
         memory: memory(share.memory_mb),
@@ -286,9 +292,9 @@ fn taken_line(taken: &PreemptionInfo) -> TakenLine {
 }
 
 /// Returns the moments up to `until`, the latest first.
-fn moments(course: &Course, until: i64) -> Vec<MomentLine> {
+fn moments(course: &JobCourse, until: i64) -> Vec<MomentLine> {
     let before = std::iter::once(None).chain(course.moments.iter().map(Some));
-    let line = |(moment, before): (&Moment, Option<&Moment>)| {
+    let line = |(moment, before): (&JobMoment, Option<&JobMoment>)| {
         let held = before.map_or(0, |before| before.held);
         let change = match held.cmp(&moment.held) {
             std::cmp::Ordering::Less => format!("+{}", moment.held - held),

@@ -8,7 +8,7 @@ use axum::response::Response;
 use serde::Deserialize;
 
 use super::Dashboard;
-use super::frame::{Ask, Asked, Page, PageError};
+use super::frame::{Ask, Page, PageError, PageQuery};
 use super::rows::{JobRow, JobTable, Paging};
 use super::sort::{Key, Sort};
 use super::words::{self, counted};
@@ -19,7 +19,7 @@ use crate::scheduler::{JobView, View};
 /// Selection of jobs in the address.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-pub(super) struct JobParams {
+pub(super) struct JobPageParams {
     user: String,
     class: String,
     kind: String,
@@ -34,8 +34,8 @@ const SHORT: &str = "short";
 
 #[derive(Template)]
 #[template(path = "jobs_head.html")]
-struct Head<'a> {
-    params: &'a JobParams,
+struct JobsHead<'a> {
+    params: &'a JobPageParams,
     users: Vec<String>,
     classes: Vec<String>,
     kinds: Vec<&'static str>,
@@ -45,7 +45,7 @@ struct Head<'a> {
 
 #[derive(Template)]
 #[template(path = "jobs.html")]
-struct Live {
+struct LiveJobs {
     words: String,
     table: JobTable,
     paging: Paging,
@@ -54,7 +54,7 @@ struct Live {
 /// The page.
 pub(super) async fn page(
     State(dashboard): State<Dashboard>,
-    Asked(params): Asked<JobParams>,
+    PageQuery(params): PageQuery<JobPageParams>,
     ask: Ask,
 ) -> Result<Response, PageError> {
     let published = dashboard.seen(&ask);
@@ -76,7 +76,7 @@ pub(super) async fn page(
     };
     let found = crate::model::count(&jobs);
     let all = crate::model::count(view.jobs.iter());
-    let live = Live {
+    let live = LiveJobs {
         words: format!("{} of {}", words::number(found), counted(all, "request")),
         table: JobTable {
             rows,
@@ -109,10 +109,10 @@ fn key(column: &str, job: &JobView, cycle: u64) -> Option<Key> {
 /// Users in the list of choices; the name of any other user can be typed.
 const CHOICES: usize = 500;
 
-fn head<'a>(params: &'a JobParams, view: &View) -> Head<'a> {
+fn head<'a>(params: &'a JobPageParams, view: &View) -> JobsHead<'a> {
     let names: BTreeSet<&str> = view.jobs.iter().map(|job| job.user.as_str()).collect();
     let reasons: BTreeSet<&'static str> = view.jobs.iter().filter_map(code).collect();
-    Head {
+    JobsHead {
         params,
         users: names.into_iter().take(CHOICES).map(str::to_owned).collect(),
         classes: view.classes.iter().map(|class| class.name.to_string()).collect(),
@@ -126,7 +126,7 @@ fn code(job: &JobView) -> Option<&'static str> {
     job.reason.as_ref().map(code_of)
 }
 
-impl JobParams {
+impl JobPageParams {
     fn is_wanted(&self, job: &JobView, cycle: u64) -> bool {
         let is = |wanted: &str, actual: &str| wanted.is_empty() || wanted == actual;
         is(&self.user, &job.user)

@@ -109,7 +109,7 @@ pub(super) struct Spot {
 
 /// Nodes of equal pool and size.
 #[derive(Debug)]
-pub(super) struct Group {
+pub(super) struct MapGroup {
     /// The pool.
     pub pool: Name,
     /// "29 nodes of 31 GB".
@@ -123,14 +123,14 @@ pub(super) struct Group {
     /// The nodes in it, as a host list.
     pub names: String,
     /// Each node of a small map; empty in a large map.
-    pub cells: Vec<Cell>,
+    pub cells: Vec<MapCell>,
     /// Paths of all nodes together; empty in a small map.
     pub paths: Vec<Path>,
 }
 
 /// A node of a small map.
 #[derive(Debug)]
-pub(super) struct Cell {
+pub(super) struct MapCell {
     /// Name of the node.
     pub name: Name,
     /// Content of the node in words.
@@ -164,7 +164,7 @@ pub(super) struct Path {
 }
 
 /// Draws `spots`, by pool in the order of `pools`, the largest squares first.
-pub(super) fn groups(spots: Vec<Spot>, pools: &[Name]) -> Vec<Group> {
+pub(super) fn groups(spots: Vec<Spot>, pools: &[Name]) -> Vec<MapGroup> {
     let is_close = spots.len() <= CLOSE_MAX;
     by_size(spots, pools).map(|(side, spots)| group(side, spots, is_close)).collect()
 }
@@ -179,7 +179,7 @@ pub(super) fn tiles(spots: Vec<Spot>, pools: &[Name], names: &BTreeSet<Name>) ->
     let mut tiles = Vec::new();
     for (group, (side, spots)) in by_size(spots, pools).enumerate() {
         let (spots, _) = in_order(spots);
-        let grid = Grid::of(side, crate::model::count(&spots), false);
+        let grid = SquareGrid::of(side, crate::model::count(&spots), false);
         let changed = (0..).zip(&spots).filter(|(_, spot)| names.contains(&spot.name));
         tiles.extend(changed.map(|(number, spot)| {
             let corner = grid.corner(number);
@@ -242,7 +242,7 @@ fn in_order(mut spots: Vec<Spot>) -> (Vec<Spot>, String) {
 
 /// Positions of the squares of a group.
 #[derive(Clone, Copy, Debug)]
-struct Grid {
+struct SquareGrid {
     /// The height of a name below a square; 0 without names.
     label: u64,
     /// Distance between neighbouring squares, across and down.
@@ -251,13 +251,13 @@ struct Grid {
     rows: u64,
 }
 
-impl Grid {
-    fn of(side: u64, count: u64, is_close: bool) -> Grid {
+impl SquareGrid {
+    fn of(side: u64, count: u64, is_close: bool) -> SquareGrid {
         let gap = if side < 20 { 2 } else { 6 };
         let label = if NAMED_SIDE <= side && is_close { 15 } else { 0 };
         let step = (side + gap, side + gap + label);
         let columns = WIDTH.checked_div(step.0).unwrap_or(1).clamp(1, count.max(1));
-        Grid { label, step, columns, rows: count.div_ceil(columns) }
+        SquareGrid { label, step, columns, rows: count.div_ceil(columns) }
     }
 
     /// The upper left corner of a square.
@@ -267,9 +267,9 @@ impl Grid {
     }
 }
 
-fn group(side: u64, spots: Vec<Spot>, is_close: bool) -> Group {
+fn group(side: u64, spots: Vec<Spot>, is_close: bool) -> MapGroup {
     let (spots, names) = in_order(spots);
-    let grid = Grid::of(side, crate::model::count(&spots), is_close);
+    let grid = SquareGrid::of(side, crate::model::count(&spots), is_close);
     let mut cells = Vec::new();
     let mut shared: BTreeMap<(u8, String, &'static str), String> = BTreeMap::new();
     for (number, spot) in (0..).zip(&spots) {
@@ -280,7 +280,7 @@ fn group(side: u64, spots: Vec<Spot>, is_close: bool) -> Group {
             let label = (0 < grid.label).then_some(place);
             let (name, words) = (spot.name.clone(), spot.words.clone());
             let paths = paths.into_iter().map(|(_, path)| path).collect();
-            cells.push(Cell { name, words, paths, label });
+            cells.push(MapCell { name, words, paths, label });
         } else {
             for (layer, Path { class, pattern, d }) in paths {
                 shared.entry((layer, class, pattern)).or_default().push_str(&d);
@@ -289,7 +289,7 @@ fn group(side: u64, spots: Vec<Spot>, is_close: bool) -> Group {
     }
     let shared = shared.into_iter();
     let pool = spots.first().map(|spot| spot.pool.clone()).unwrap_or_default();
-    Group {
+    MapGroup {
         pool,
         title: title(&spots),
         size: (grid.columns * grid.step.0, grid.rows * grid.step.1),

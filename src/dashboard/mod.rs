@@ -58,24 +58,24 @@ use crate::api::{ApiState, Published, in_turn};
 use crate::scheduler::View;
 
 use palette::Palette;
-use past::Past;
+use past::SharedNotes;
 
 // The frame, for pages of other modules.
 pub(crate) use assets::asset;
-pub(crate) use frame::{Ask, Asked, Nothing, Page, PageError, Site, in_parts};
+pub(crate) use frame::{Ask, Nothing, Page, PageError, PageQuery, Site, in_parts};
 pub(crate) use problems::for_people;
 
 /// Source of all pages: the state of the API, and notes of the past.
 #[derive(Clone, Debug)]
 pub struct Dashboard {
     api: ApiState,
-    past: Arc<Past>,
+    past: Arc<SharedNotes>,
 }
 
 impl Dashboard {
     /// A dashboard of the daemon that `api` is a part of.
     pub fn new(api: ApiState) -> Dashboard {
-        Dashboard { api, past: Arc::new(Past::default()) }
+        Dashboard { api, past: Arc::new(SharedNotes::default()) }
     }
 
     /// Returns the view that a request selects: the present, or the cluster after a past cycle.

@@ -15,7 +15,7 @@ use axum::response::{IntoResponse, Response};
 use super::Dashboard;
 use super::frame::PageError;
 use super::words;
-use crate::api::{CyclesOnRecord, PastCycle};
+use crate::api::{CyclesOnRecord, PastView};
 
 /// The parameter that names a cycle.
 const PARAMETER: &str = "cycle";
@@ -28,7 +28,7 @@ const PAGES: [&str; 9] =
 #[derive(Clone, Debug)]
 pub(super) struct Moment {
     /// The cluster then; `None`: now.
-    pub past: Option<Arc<PastCycle>>,
+    pub past: Option<Arc<PastView>>,
     /// The ends of the record.
     on_record: Option<CyclesOnRecord>,
     /// The page without its cycle.

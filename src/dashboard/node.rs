@@ -6,7 +6,7 @@ use axum::response::Response;
 
 use super::Dashboard;
 use super::frame::{Ask, Nothing, Page, PageError, link};
-use super::nodes::{NodeRow, row};
+use super::nodes::{NodePageRow, row};
 use super::tell::Told;
 use super::words::{self, memory};
 use crate::api::http::extract::PathPart;
@@ -19,8 +19,8 @@ const EVENTS: usize = 12;
 
 #[derive(Template)]
 #[template(path = "node.html")]
-struct Live {
-    node: NodeRow,
+struct LiveNode {
+    node: NodePageRow,
     facts: Vec<(&'static str, String)>,
     is_off: bool,
     may_act: bool,
@@ -84,7 +84,7 @@ pub(super) async fn page(
     let is_here = |told: &&Told| told.at_ms <= until_ms && told.nodes.contains(&name);
     let events = notes.events.iter().rev().filter(is_here).take(EVENTS).cloned().collect();
     drop(notes);
-    let live = Live {
+    let live = LiveNode {
         facts: facts(node, view),
         is_off: node.state.is_varied_off,
         may_act: ask.may_act,

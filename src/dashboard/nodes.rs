@@ -6,7 +6,7 @@ use axum::response::Response;
 use serde::Deserialize;
 
 use super::Dashboard;
-use super::frame::{Ask, Asked, Page, PageError};
+use super::frame::{Ask, Page, PageError, PageQuery};
 use super::rows::{Bar, Paging};
 use super::sort::Sort;
 use super::words::{self, counted, memory};
@@ -19,7 +19,7 @@ const JOBS_SHOWN: usize = 6;
 /// Selection of nodes in the address.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-pub(super) struct NodeParams {
+pub(super) struct NodePageParams {
     state: String,
     pool: String,
     name: String,
@@ -31,8 +31,8 @@ pub(super) struct NodeParams {
 
 #[derive(Template)]
 #[template(path = "nodes_head.html")]
-struct Head<'a> {
-    params: &'a NodeParams,
+struct NodesHead<'a> {
+    params: &'a NodePageParams,
     done: &'static str,
     pools: Vec<String>,
     states: Vec<&'static str>,
@@ -41,16 +41,16 @@ struct Head<'a> {
 
 #[derive(Template)]
 #[template(path = "nodes.html")]
-struct Live {
+struct LiveNodes {
     words: String,
-    rows: Vec<NodeRow>,
+    rows: Vec<NodePageRow>,
     sort: Sort,
     paging: Paging,
     empty: &'static str,
 }
 
 /// A node, as lists show it.
-pub(super) struct NodeRow {
+pub(super) struct NodePageRow {
     pub name: String,
     pub pool: String,
     pub states: Vec<&'static str>,
@@ -66,7 +66,7 @@ pub(super) struct NodeRow {
 /// The page.
 pub(super) async fn page(
     State(dashboard): State<Dashboard>,
-    Asked(params): Asked<NodeParams>,
+    PageQuery(params): PageQuery<NodePageParams>,
     ask: Ask,
 ) -> Result<Response, PageError> {
     let published = dashboard.seen(&ask);
@@ -97,7 +97,7 @@ pub(super) async fn page(
     };
     let (found, all) = (crate::model::count(&nodes), crate::model::count(view.nodes.iter()));
     let words = format!("{} of {}", words::number(found), counted(all, "node"));
-    let head = Head {
+    let head = NodesHead {
         params: &params,
         done: match params.done.as_str() {
             "off" => {
@@ -111,11 +111,11 @@ pub(super) async fn page(
         states: words::NODE_STATES.map(|(state, _)| state.word()).to_vec(),
         may_act: ask.may_act,
     };
-    let live = Live { words, rows, sort, paging, empty };
+    let live = LiveNodes { words, rows, sort, paging, empty };
     Page { title: "Nodes", section: "/nodes", head, live }.answer(&ask)
 }
 
-impl NodeParams {
+impl NodePageParams {
     fn is_wanted(&self, node: &NodeView) -> bool {
         let mut states = wire::from_view::node_states(node.state).into_iter();
         (self.state.is_empty() || states.any(|state| state.word() == self.state))
@@ -126,7 +126,7 @@ impl NodeParams {
 
 /// Builds the row of `node`, with its notes. Facts from heartbeats describe the present, so they
 /// need an `api`.
-pub(super) fn row(node: &NodeView, view: &View, api: Option<&ApiState>) -> NodeRow {
+pub(super) fn row(node: &NodeView, view: &View, api: Option<&ApiState>) -> NodePageRow {
     let mut info = wire::NodeInfo::from(node);
     if let Some(api) = api {
         info.notes.extend(queries::notes_of(&info, view, &api.hearing.log()));
@@ -140,7 +140,7 @@ pub(super) fn row(node: &NodeView, view: &View, api: Option<&ApiState>) -> NodeR
     let missed = (0 < missed).then(|| format!("missed {}", counted(missed, "heartbeat")));
     let reason = info.vary_off_reason.as_ref().map(|reason| format!("off: {reason}"));
     let notes: Vec<String> = reason.into_iter().chain(missed).chain(info.notes).collect();
-    NodeRow {
+    NodePageRow {
         states: info.states.iter().map(|state| state.word()).collect(),
         memory: memory(info.memory_mb),
         used: info.used,

@@ -11,7 +11,7 @@ use super::Dashboard;
 use super::account;
 use super::frame::{Ask, Nothing, Page, PageError};
 use super::rows::Bar;
-use super::samples::Figures;
+use super::samples::ShareFigures;
 use super::tell::Told;
 use super::words::{counted, memory, number, percent};
 use crate::api::wire::from_view;
@@ -27,9 +27,9 @@ const USERS: usize = 8;
 
 #[derive(Template)]
 #[template(path = "overview.html")]
-struct Live {
+struct LiveOverview {
     alarms: Vec<String>,
-    tiles: Vec<Tile>,
+    tiles: Vec<FigureTile>,
     waiting: Vec<WaitingRow>,
     classes: Vec<AccountRow>,
     users: Vec<AccountRow>,
@@ -39,7 +39,7 @@ struct Live {
     has_jobs: bool,
 }
 
-struct Tile {
+struct FigureTile {
     title: &'static str,
     link: &'static str,
     value: String,
@@ -67,7 +67,7 @@ pub(super) struct AccountRow {
 
 impl AccountRow {
     /// The row of `name`, where `scale` is the whole width of the bar.
-    pub fn of(name: &str, figures: Figures, scale: u64, colour: Option<usize>) -> AccountRow {
+    pub fn of(name: &str, figures: ShareFigures, scale: u64, colour: Option<usize>) -> AccountRow {
         AccountRow {
             name: name.to_owned(),
             colour,
@@ -80,7 +80,7 @@ impl AccountRow {
 
 /// Formats the fair share. Jobs outside fair share have none, which the page must not present as
 /// zero.
-pub(super) fn due(figures: Figures, policy: wire::Policy) -> String {
+pub(super) fn due(figures: ShareFigures, policy: wire::Policy) -> String {
     match policy {
         wire::Policy::FairShare => memory(figures.deserved),
         wire::Policy::FixedShare | wire::Policy::Reserve => "–".to_owned(),
@@ -111,7 +111,7 @@ pub(super) async fn page(
         })
         .collect();
     user_rows.sort_by_key(|(size, _)| std::cmp::Reverse(*size));
-    let live = Live {
+    let live = LiveOverview {
         alarms: alarms(&status),
         tiles: tiles(&status, figures()),
         waiting: waiting(view),
@@ -141,7 +141,7 @@ pub(super) async fn page(
 }
 
 /// The amount that a whole bar stands for.
-pub(super) fn scale(all: impl Iterator<Item = Figures>) -> u64 {
+pub(super) fn scale(all: impl Iterator<Item = ShareFigures>) -> u64 {
     let most = all.map(|figures| figures.held.max(figures.deserved)).max();
     // A little more, so that a mark at the end is seen.
     most.unwrap_or(0).saturating_mul(105).div_euclid(100).max(1)
@@ -179,7 +179,7 @@ fn alarms(status: &wire::Status) -> Vec<String> {
     alarms.into_iter().flatten().collect()
 }
 
-fn tiles(status: &wire::Status, users: impl Iterator<Item = Figures>) -> Vec<Tile> {
+fn tiles(status: &wire::Status, users: impl Iterator<Item = ShareFigures>) -> Vec<FigureTile> {
     let (nodes, jobs, shares) = (&status.nodes, &status.jobs, &status.shares);
     let short = users.fold((0, 0), |(short, due), figures| {
         let mine = figures.deserved.min(figures.wanted);
@@ -190,7 +190,7 @@ fn tiles(status: &wire::Status, users: impl Iterator<Item = Figures>) -> Vec<Til
         cycles => format!("quiet for {}", counted(cycles, "cycle")),
     };
     vec![
-        Tile {
+        FigureTile {
             title: "Memory in use",
             link: "/topology",
             value: percent(shares.used_mb, shares.schedulable_mb).to_string(),
@@ -198,7 +198,7 @@ fn tiles(status: &wire::Status, users: impl Iterator<Item = Figures>) -> Vec<Til
             detail: in_use(shares),
             bar: Some(Bar::filled(shares.used_mb >> 10, shares.schedulable_mb >> 10, "GB")),
         },
-        Tile {
+        FigureTile {
             title: "Nodes up",
             link: "/nodes",
             value: number(nodes.up),
@@ -206,7 +206,7 @@ fn tiles(status: &wire::Status, users: impl Iterator<Item = Figures>) -> Vec<Til
             detail: out_of_scheduling(nodes),
             bar: Some(Bar::filled(nodes.up, nodes.total, "nodes")),
         },
-        Tile {
+        FigureTile {
             title: "Work waiting",
             link: "/jobs?state=short",
             value: number(jobs.waiting),
@@ -218,7 +218,7 @@ fn tiles(status: &wire::Status, users: impl Iterator<Item = Figures>) -> Vec<Til
             ),
             bar: Some(Bar::filled(jobs.waiting, jobs.total, "requests for work")),
         },
-        Tile {
+        FigureTile {
             title: "Short of the fair share",
             link: "/users",
             value: percent(short.0, short.1).to_string(),
@@ -226,7 +226,7 @@ fn tiles(status: &wire::Status, users: impl Iterator<Item = Figures>) -> Vec<Til
             detail: format!("{} of {} due to users", memory(short.0), memory(short.1)),
             bar: Some(Bar::filled(short.0 >> 10, short.1 >> 10, "GB")),
         },
-        Tile {
+        FigureTile {
             title: "Last cycle",
             link: "/events",
             value: tenths(status.planned_in_us),

@@ -30,7 +30,7 @@ const PREEMPTED_MAX: usize = 5_000;
 
 /// A job after a cycle in which what it holds, or why it has no more, changed.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Moment {
+pub(super) struct JobMoment {
     /// Time in milliseconds since the epoch.
     pub at_ms: i64,
     /// The cycle.
@@ -45,9 +45,9 @@ pub(super) struct Moment {
 
 /// A job's course.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Course {
+pub(super) struct JobCourse {
     /// Latest moments, the oldest first.
-    pub moments: VecDeque<Moment>,
+    pub moments: VecDeque<JobMoment>,
     /// User who submitted the job.
     pub user: Name,
     /// Since which cycle it is over.
@@ -56,14 +56,14 @@ pub(super) struct Course {
 
 /// All notes.
 #[derive(Debug, Default)]
-pub(super) struct Notes {
+pub(super) struct PastNotes {
     /// Figures over time.
     pub samples: Samples,
     /// The latest events, the oldest first.
     pub events: VecDeque<Told>,
     /// Fingerprints of large maps.
     pub maps: Maps,
-    courses: BTreeMap<JobId, Course>,
+    courses: BTreeMap<JobId, JobCourse>,
     /// Jobs that are over, in that order.
     over: VecDeque<JobId>,
     /// Processes that were preempted, by when, the oldest first.
@@ -72,35 +72,35 @@ pub(super) struct Notes {
     palette: (u64, Arc<Palette>),
 }
 
-/// [`Notes`] behind a lock: the watcher writes them, pages read them.
+/// [`PastNotes`] behind a lock: the watcher writes them, pages read them.
 #[derive(Debug, Default)]
-pub(super) struct Past {
-    notes: Mutex<Notes>,
+pub(super) struct SharedNotes {
+    notes: Mutex<PastNotes>,
 }
 
-impl Past {
+impl SharedNotes {
     /// For a moment.
-    pub fn notes(&self) -> MutexGuard<'_, Notes> {
+    pub fn notes(&self) -> MutexGuard<'_, PastNotes> {
         // Notes are entries in lists; a panic elsewhere leaves none half done.
         self.notes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Notes {
+impl PastNotes {
     /// The course of a job, if it is known.
-    pub fn course(&self, job: JobId) -> Option<&Course> {
+    pub fn course(&self, job: JobId) -> Option<&JobCourse> {
         self.courses.get(&job)
     }
 
     /// Notes how a job is now, if that is news.
-    pub fn note(&mut self, job: JobId, user: &Name, moment: Moment) {
+    pub fn note(&mut self, job: JobId, user: &Name, moment: JobMoment) {
         if !self.courses.contains_key(&job) && JOBS_MAX <= self.courses.len() {
             return;
         }
         let course = self.courses.entry(job).or_default();
         course.user.clone_from(user);
         course.over_since = None;
-        let is_same = |last: &Moment| (last.held, last.reason) == (moment.held, moment.reason);
+        let is_same = |last: &JobMoment| (last.held, last.reason) == (moment.held, moment.reason);
         if course.moments.back().is_some_and(is_same) {
             return;
         }
@@ -170,13 +170,13 @@ impl Notes {
 mod tests {
     use super::*;
 
-    fn moment(cycle: u64, held: u64) -> Moment {
-        Moment { at_ms: 0, cycle, held, wanted: 9, reason: "" }
+    fn moment(cycle: u64, held: u64) -> JobMoment {
+        JobMoment { at_ms: 0, cycle, held, wanted: 9, reason: "" }
     }
 
     #[test]
     fn only_what_changed_is_noted_and_not_for_ever() {
-        let mut notes = Notes::default();
+        let mut notes = PastNotes::default();
         let ann = Name::from("ann");
         for (cycle, held) in [(1, 2), (2, 2), (3, 4), (4, 4), (5, 2)] {
             notes.note(JobId(7), &ann, moment(cycle, held));

@@ -46,7 +46,7 @@ const FAMILIES: [(char, &str, &str); 6] = [
     ),
 ];
 
-struct Line {
+struct CodeLine {
     code: &'static str,
     status: u16,
     title: &'static str,
@@ -54,23 +54,24 @@ struct Line {
 
 #[derive(Template)]
 #[template(path = "errors.html")]
-struct Live {
+struct LiveProblems {
     /// The requested code; the rest of its family is listed with it.
-    chosen: Option<Line>,
-    groups: Vec<(&'static str, &'static str, Vec<Line>)>,
+    chosen: Option<CodeLine>,
+    groups: Vec<(&'static str, &'static str, Vec<CodeLine>)>,
 }
 
-fn lines() -> impl Iterator<Item = Line> {
+fn lines() -> impl Iterator<Item = CodeLine> {
     Code::ALL.into_iter().map(|code| {
         let (status, title) = code.meaning();
-        Line { code: code.name(), status: status.as_u16(), title }
+        CodeLine { code: code.name(), status: status.as_u16(), title }
     })
 }
 
-fn groups(is_wanted: impl Fn(char) -> bool) -> Vec<(&'static str, &'static str, Vec<Line>)> {
+fn groups(is_wanted: impl Fn(char) -> bool) -> Vec<(&'static str, &'static str, Vec<CodeLine>)> {
     let families = FAMILIES.into_iter().filter(|(letter, ..)| is_wanted(*letter));
     let group = |(letter, title, words): (char, _, _)| {
-        let mut lines: Vec<Line> = lines().filter(|line| line.code.starts_with(letter)).collect();
+        let mut lines: Vec<CodeLine> =
+            lines().filter(|line| line.code.starts_with(letter)).collect();
         lines.sort_by_key(|line| (line.code, line.status));
         (title, words, lines)
     };
@@ -79,7 +80,7 @@ fn groups(is_wanted: impl Fn(char) -> bool) -> Vec<(&'static str, &'static str, 
 
 /// Every code.
 pub(super) async fn all(ask: Ask) -> Result<Response, PageError> {
-    let live = Live { chosen: None, groups: groups(|_| true) };
+    let live = LiveProblems { chosen: None, groups: groups(|_| true) };
     Page { title: "Error codes", section: "", head: Nothing, live }.answer(&ask)
 }
 
@@ -91,7 +92,7 @@ pub(super) async fn one(PathPart(code): PathPart<String>, ask: Ask) -> Result<Re
     };
     let letter = chosen.code.chars().next();
     let title = format!("Error {}", chosen.code);
-    let live = Live { groups: groups(|known| Some(known) == letter), chosen: Some(chosen) };
+    let live = LiveProblems { groups: groups(|known| Some(known) == letter), chosen: Some(chosen) };
     Page { title: &title, section: "", head: Nothing, live }.answer(&ask)
 }
 

@@ -2,8 +2,8 @@
 
 use std::collections::VecDeque;
 
-use super::past::Past;
-use super::samples::Sample;
+use super::past::SharedNotes;
+use super::samples::ChartSample;
 use super::watcher::sample;
 use crate::api::wire::{Happening, RemovalReason};
 use crate::api::{ApiState, PastEvent};
@@ -28,10 +28,10 @@ pub(super) async fn resumed(api: &ApiState) {
 }
 
 /// Fills in figures over time: the journal is computed again, its latest part first.
-pub(super) async fn samples(api: &ApiState, past: &Past) {
+pub(super) async fn samples(api: &ApiState, past: &SharedNotes) {
     resumed(api).await;
     let mut views = api.past_cycles.course();
-    let mut segment: Vec<Sample> = Vec::new();
+    let mut segment: Vec<ChartSample> = Vec::new();
     while let Some(then) = views.recv().await {
         let last = segment.last().map(|sample| sample.at_ms);
         if last.is_some_and(|last| then.at_ms < last) {
@@ -46,7 +46,7 @@ pub(super) async fn samples(api: &ApiState, past: &Past) {
 }
 
 /// Notes the processes preempted up to event `until`, from the events in the store.
-pub(super) async fn preempted(api: &ApiState, past: &Past, until: u64) {
+pub(super) async fn preempted(api: &ApiState, past: &SharedNotes, until: u64) {
     let mut since = 0;
     let mut entries = VecDeque::new();
     while since < until {

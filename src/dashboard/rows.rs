@@ -6,8 +6,8 @@ use askama::Template;
 
 use super::frame::address_of;
 use super::palette::Palette;
-use super::past::Notes;
-use super::samples::{Figures, Whose};
+use super::past::PastNotes;
+use super::samples::{ShareFigures, Whose};
 use super::sort::Sort;
 use super::words;
 use crate::api::wire::{JobInfo, WorkKind};
@@ -29,9 +29,9 @@ pub(super) struct Bar {
 
 impl Bar {
     /// `figures`, where `scale` is the whole width.
-    pub fn of(figures: Figures, scale: u64) -> Bar {
+    pub fn of(figures: ShareFigures, scale: u64) -> Bar {
         let part = |amount| words::percent(amount, scale).min(100);
-        let Figures { deserved, held, wanted } = figures;
+        let ShareFigures { deserved, held, wanted } = figures;
         let words = format!(
             "holds {}, fair share {}, could use {}",
             words::memory(held),
@@ -67,17 +67,17 @@ const SPARK_MS: i64 = 10 * 60_000;
 
 impl Spark {
     /// Draws the last minutes up to `until` of the class or user that `whose` names.
-    pub fn of(notes: &Notes, whose: Whose<'_>, until: i64) -> Spark {
+    pub fn of(notes: &PastNotes, whose: Whose<'_>, until: i64) -> Spark {
         let last = notes.samples.iter().filter(|sample| sample.at_ms <= until).last();
         let last = last.map_or(0, |sample| sample.at_ms);
         let samples = notes.samples.iter();
         let samples = samples.filter(|sample| (last - SPARK_MS..=last).contains(&sample.at_ms));
-        let points: Vec<(i64, Figures)> =
+        let points: Vec<(i64, ShareFigures)> =
             samples.map(|sample| (sample.at_ms, sample.figures(whose))).collect();
         let first = points.first().map_or(0, |(at, _)| *at);
         let most = points.iter().map(|(_, figures)| figures.held.max(figures.deserved)).max();
         let (length, most) = ((last - first).unsigned_abs().max(1), most.unwrap_or(0).max(1));
-        let line = |amount: fn(&Figures) -> u64| {
+        let line = |amount: fn(&ShareFigures) -> u64| {
             let mut d = String::new();
             for (at, figures) in &points {
                 let across = ((at - first).unsigned_abs() * SPARK.0).div_euclid(length);

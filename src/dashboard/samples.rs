@@ -22,7 +22,7 @@ const USERS_MAX: usize = 100;
 
 /// Fair share, holdings and demand of a class or user, in MiB.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Figures {
+pub(super) struct ShareFigures {
     /// Fair share, as if all users could use theirs.
     pub deserved: u64,
     /// Memory held, without terminating processes.
@@ -33,7 +33,7 @@ pub(super) struct Figures {
 
 /// The cluster at a point in time; amounts are in MiB.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Sample {
+pub(super) struct ChartSample {
     /// Time in milliseconds since the epoch.
     pub at_ms: i64,
     /// The cycle.
@@ -43,14 +43,14 @@ pub(super) struct Sample {
     /// Memory taken, terminating processes included.
     pub used: u64,
     /// Every class, by name.
-    pub classes: Vec<(Name, Figures)>,
+    pub classes: Vec<(Name, ShareFigures)>,
     /// Users with fair-share work, by name, over all their classes.
-    pub users: Vec<(Name, Figures)>,
+    pub users: Vec<(Name, ShareFigures)>,
 }
 
-impl Sample {
+impl ChartSample {
     /// Returns the figures of a class or of a user; all zero if the sample has none.
-    pub fn figures(&self, whose: Whose<'_>) -> Figures {
+    pub fn figures(&self, whose: Whose<'_>) -> ShareFigures {
         let (all, name) = match whose {
             Whose::Class(name) => (&self.classes, name),
             Whose::User(name) => (&self.users, name),
@@ -84,7 +84,7 @@ pub(super) enum Whose<'a> {
 #[derive(Debug, Default)]
 pub(super) struct Samples {
     /// The finest first; in each the oldest first.
-    tiers: [VecDeque<Sample>; TIERS],
+    tiers: [VecDeque<ChartSample>; TIERS],
 }
 
 impl Samples {
@@ -97,7 +97,7 @@ impl Samples {
     }
 
     /// Keeps a sample, and thins out older ones.
-    pub fn push(&mut self, sample: Sample) {
+    pub fn push(&mut self, sample: ChartSample) {
         let mut sample = Some(sample);
         let mut spacing = FINEST_MS;
         for tier in &mut self.tiers {
@@ -115,7 +115,7 @@ impl Samples {
 
     /// Adds `older` samples, the oldest first. Samples that are not older than all known samples
     /// are left out.
-    pub fn begin_with(&mut self, older: Vec<Sample>) {
+    pub fn begin_with(&mut self, older: Vec<ChartSample>) {
         let known = std::mem::take(self);
         let first = known.iter().next().map_or(i64::MAX, |sample| sample.at_ms);
         let older = older.into_iter().filter(|sample| sample.at_ms < first);
@@ -125,7 +125,7 @@ impl Samples {
     }
 
     /// All of them, the oldest first.
-    pub fn iter(&self) -> impl Iterator<Item = &Sample> {
+    pub fn iter(&self) -> impl Iterator<Item = &ChartSample> {
         self.tiers.iter().rev().flatten()
     }
 }
@@ -134,8 +134,8 @@ impl Samples {
 mod tests {
     use super::*;
 
-    fn sample(at_ms: i64) -> Sample {
-        Sample { at_ms, ..Sample::default() }
+    fn sample(at_ms: i64) -> ChartSample {
+        ChartSample { at_ms, ..ChartSample::default() }
     }
 
     #[test]
@@ -188,14 +188,15 @@ mod tests {
     #[test]
     fn of_very_many_users_the_largest_are_kept() {
         let user = |number: u64| {
-            let figures = Figures { deserved: number, ..Figures::default() };
+            let figures = ShareFigures { deserved: number, ..ShareFigures::default() };
             (Name::from(format!("u{number:04}")), figures)
         };
-        let mut sample = Sample { users: (0..500).map(user).collect(), ..Sample::default() };
+        let mut sample =
+            ChartSample { users: (0..500).map(user).collect(), ..ChartSample::default() };
         sample.bound();
         assert_eq!(sample.users.len(), USERS_MAX);
         assert_eq!(sample.figures(Whose::User("u0499")).deserved, 499);
-        assert_eq!(sample.figures(Whose::User("u0001")), Figures::default());
+        assert_eq!(sample.figures(Whose::User("u0001")), ShareFigures::default());
         assert!(sample.users.is_sorted_by(|(one, _), (other, _)| one < other));
     }
 }

@@ -8,7 +8,7 @@ use axum::response::{IntoResponse, Redirect, Response};
 use serde::Deserialize;
 
 use super::Dashboard;
-use super::frame::{Ask, Asked, Nothing, Page, PageError, link};
+use super::frame::{Ask, Nothing, Page, PageError, PageQuery, link};
 use crate::scheduler::View;
 
 /// Results listed of each kind.
@@ -23,14 +23,14 @@ pub(super) struct SearchParams {
 
 #[derive(Template)]
 #[template(path = "search.html")]
-struct Live {
+struct LiveSearch {
     wanted: String,
     cycle: u64,
-    groups: Vec<Found>,
+    groups: Vec<FoundKind>,
 }
 
 /// Results of a kind.
-struct Found {
+struct FoundKind {
     title: &'static str,
     links: Vec<(String, String)>,
     more: usize,
@@ -39,7 +39,7 @@ struct Found {
 /// Answers with the list of results, or redirects to the page of an exact match.
 pub(super) async fn page(
     State(dashboard): State<Dashboard>,
-    Asked(params): Asked<SearchParams>,
+    PageQuery(params): PageQuery<SearchParams>,
     ask: Ask,
 ) -> Result<Response, PageError> {
     let published = dashboard.seen(&ask);
@@ -49,7 +49,8 @@ pub(super) async fn page(
         let cycle = ask.past().map(|past| format!("?cycle={}", past.view.cycle));
         return Ok(Redirect::to(&format!("{address}{}", cycle.unwrap_or_default())).into_response());
     }
-    let live = Live { wanted: wanted.to_owned(), cycle: view.cycle, groups: found(view, wanted) };
+    let live =
+        LiveSearch { wanted: wanted.to_owned(), cycle: view.cycle, groups: found(view, wanted) };
     Page { title: "Search", section: "", head: Nothing, live }.answer(&ask)
 }
 
@@ -70,7 +71,7 @@ fn exactly(view: &View, wanted: &str) -> Option<String> {
     }
 }
 
-fn found(view: &View, wanted: &str) -> Vec<Found> {
+fn found(view: &View, wanted: &str) -> Vec<FoundKind> {
     if wanted.is_empty() {
         return Vec::new();
     }
@@ -89,7 +90,7 @@ fn found(view: &View, wanted: &str) -> Vec<Found> {
             view.classes.iter().map(|class| class.name.as_str()).filter(is_it).collect(),
         ),
     ];
-    let group = |(title, path, names): (&'static str, &str, BTreeSet<&str>)| Found {
+    let group = |(title, path, names): (&'static str, &str, BTreeSet<&str>)| FoundKind {
         title,
         more: names.len().saturating_sub(LISTED),
         links: names

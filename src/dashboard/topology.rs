@@ -9,9 +9,9 @@ use axum::response::{Html, IntoResponse, Response};
 use serde::Deserialize;
 
 use super::Dashboard;
-use super::frame::{Ask, Asked, Page, PageError, address_of};
+use super::frame::{Ask, Page, PageError, PageQuery, address_of};
 use super::looks::Looks;
-use super::map::{self, Group, Look, Paint, Spot, Tile};
+use super::map::{self, Look, MapGroup, Paint, Spot, Tile};
 use super::palette::{OTHERS, Palette};
 use super::words::{self, counted};
 use crate::api::wire::WorkKind;
@@ -21,7 +21,7 @@ use crate::scheduler::{JobView, NodeView, View};
 /// Meaning of the colours of a map.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub(super) enum By {
+pub(super) enum ColourBy {
     /// Users.
     #[default]
     User,
@@ -31,13 +31,16 @@ pub(super) enum By {
     Use,
 }
 
-impl By {
+impl ColourBy {
     /// Every meaning: its word in the address, and its words for readers.
-    const ALL: [(By, &'static str, &'static str); 3] =
-        [(By::User, "user", "user"), (By::Class, "class", "class"), (By::Use, "use", "how full")];
+    const ALL: [(ColourBy, &'static str, &'static str); 3] = [
+        (ColourBy::User, "user", "user"),
+        (ColourBy::Class, "class", "class"),
+        (ColourBy::Use, "use", "how full"),
+    ];
 
     fn word(self) -> &'static str {
-        By::ALL.iter().find(|(by, ..)| *by == self).map_or("", |(_, word, _)| word)
+        ColourBy::ALL.iter().find(|(by, ..)| *by == self).map_or("", |(_, word, _)| word)
     }
 }
 
@@ -48,7 +51,7 @@ pub(super) struct TopologyParams {
     pool: String,
     user: String,
     node: String,
-    by: By,
+    by: ColourBy,
 }
 
 impl TopologyParams {
@@ -60,7 +63,7 @@ impl TopologyParams {
 
 #[derive(Template)]
 #[template(path = "topology_head.html")]
-struct Head<'a> {
+struct TopologyHead<'a> {
     params: &'a TopologyParams,
     pools: Vec<String>,
     ways: Vec<(&'static str, &'static str, bool)>,
@@ -73,18 +76,18 @@ pub(super) struct ChangesParams {
     pool: String,
     user: String,
     node: String,
-    by: By,
+    by: ColourBy,
     since: String,
 }
 
 #[derive(Template)]
 #[template(path = "topology.html")]
-struct Live<'a> {
+struct LiveTopology<'a> {
     params: &'a TopologyParams,
     summary: String,
     /// Part below the map, as HTML.
     below: String,
-    groups: Vec<Group>,
+    groups: Vec<MapGroup>,
     is_large: bool,
     has_nodes: bool,
     /// Tag of the map's fingerprint; only for a large map of the present.
@@ -104,12 +107,12 @@ struct Below<'a> {
     summary: String,
     /// Requested users and nodes that are not on the map.
     missing: Vec<String>,
-    changes: Option<Changes>,
+    changes: Option<MapChanges>,
 }
 
 /// Changes to lay over a map that is open in a browser.
 #[derive(Default)]
-struct Changes {
+struct MapChanges {
     tiles: Vec<Tile>,
     /// Title of each group.
     titles: Vec<String>,
@@ -136,15 +139,18 @@ struct LegendMark {
 /// The page.
 pub(super) async fn page(
     State(dashboard): State<Dashboard>,
-    Asked(params): Asked<TopologyParams>,
+    PageQuery(params): PageQuery<TopologyParams>,
     ask: Ask,
 ) -> Result<Response, PageError> {
     let published = dashboard.seen(&ask);
     let view = &published.view;
     let pools = view.topology.pools.iter().map(|pool| pool.name.clone()).collect::<Vec<_>>();
-    let ways = By::ALL.map(|(by, word, words)| (word, words, by == params.by)).to_vec();
-    let head =
-        Head { params: &params, pools: pools.iter().map(ToString::to_string).collect(), ways };
+    let ways = ColourBy::ALL.map(|(by, word, words)| (word, words, by == params.by)).to_vec();
+    let head = TopologyHead {
+        params: &params,
+        pools: pools.iter().map(ToString::to_string).collect(),
+        ways,
+    };
     let drawing = drawing(view, &dashboard.palette(view, &ask), &params);
     let is_large = map::CLOSE_MAX < drawing.spots.len();
     // Only a map of the present is followed by changes.
@@ -152,7 +158,7 @@ pub(super) async fn page(
         let looks = Looks::of(&drawing.spots, &params.key());
         dashboard.past.notes().maps.remember(looks)
     });
-    let live = Live {
+    let live = LiveTopology {
         params: &params,
         summary: drawing.below.summary.clone(),
         below: drawing.below.render()?,
@@ -168,7 +174,7 @@ pub(super) async fn page(
 /// legend.
 pub(super) async fn changes(
     State(dashboard): State<Dashboard>,
-    Asked(asked): Asked<ChangesParams>,
+    PageQuery(asked): PageQuery<ChangesParams>,
     ask: Ask,
 ) -> Result<Response, PageError> {
     let published = dashboard.api.latest();
@@ -190,7 +196,7 @@ pub(super) async fn changes(
         let names = changed.into_iter().map(|place| spots[place].name.clone()).collect();
         let pools: Vec<Name> = view.topology.pools.iter().map(|pool| pool.name.clone()).collect();
         let titles = map::titles(spots.clone(), &pools);
-        Changes { tiles: map::tiles(spots, &pools, &names), titles, tag: Some(tag) }
+        MapChanges { tiles: map::tiles(spots, &pools, &names), titles, tag: Some(tag) }
     });
     below.changes = Some(changes.unwrap_or_default());
     let html = Html(below.render()?);
@@ -207,7 +213,7 @@ pub(super) struct SpotParams {
 /// Describes the node under the pointer of a large map in a sentence.
 pub(super) async fn spot_words(
     State(dashboard): State<Dashboard>,
-    Asked(SpotParams { name }): Asked<SpotParams>,
+    PageQuery(SpotParams { name }): PageQuery<SpotParams>,
     ask: Ask,
 ) -> Result<Response, PageError> {
     let published = dashboard.seen(&ask);
@@ -233,7 +239,7 @@ fn drawing<'a>(view: &View, palette: &Palette, params: &'a TopologyParams) -> Dr
     let found = found(&nodes, &params.node);
     let brush = Brush {
         by: params.by,
-        palette: if params.by == By::Class { &classes } else { palette },
+        palette: if params.by == ColourBy::Class { &classes } else { palette },
         jobs: &jobs,
         user: &params.user,
         found: &found,
@@ -254,7 +260,7 @@ fn drawing<'a>(view: &View, palette: &Palette, params: &'a TopologyParams) -> Dr
         missing,
         owners,
         owners_more,
-        levels: if params.by == By::Use { level_legend(&nodes) } else { Vec::new() },
+        levels: if params.by == ColourBy::Use { level_legend(&nodes) } else { Vec::new() },
         kinds: kind_legend(kinds(&nodes, &jobs)),
         marks: mark_legend(&nodes),
         changes: None,
@@ -294,18 +300,18 @@ fn legend(nodes: &[&NodeView], brush: &Brush<'_>) -> (Vec<LegendOwner>, usize, b
         for (job, _, order, _) in &node.shares {
             let Some(job) = brush.jobs.get(job) else { continue };
             has_user |= job.user == brush.user;
-            let owner = if brush.by == By::Class { &job.class } else { &job.user };
+            let owner = if brush.by == ColourBy::Class { &job.class } else { &job.user };
             *sums.entry(owner).or_default() += node.quantum.memory_of(order.qshares()).0;
         }
     }
-    if brush.by == By::Use {
+    if brush.by == ColourBy::Use {
         return (Vec::new(), 0, has_user);
     }
     let (own, others): (Vec<_>, Vec<_>) =
         sums.into_iter().partition(|(name, _)| brush.palette.colour(name) != OTHERS);
     let link = |name: &str| match brush.by {
-        By::Class => super::frame::link("/classes/", name),
-        By::User | By::Use => address_of("/topology", &[("user", name)]),
+        ColourBy::Class => super::frame::link("/classes/", name),
+        ColourBy::User | ColourBy::Use => address_of("/topology", &[("user", name)]),
     };
     // By name, so that the legend does not jump.
     let own = own.into_iter().map(|(name, memory)| LegendOwner {
@@ -398,7 +404,7 @@ fn summary(nodes: &[&NodeView]) -> String {
 
 /// Settings by which nodes are drawn.
 struct Brush<'a> {
-    by: By,
+    by: ColourBy,
     palette: &'a Palette,
     jobs: &'a HashMap<JobId, &'a JobView>,
     /// Highlighted user; empty: all users alike.
@@ -436,10 +442,10 @@ impl Brush<'_> {
 
     fn paint(&self, node: &NodeView, job: Option<&JobView>) -> Paint {
         match (self.by, job) {
-            (By::Use, _) => Paint::Level(level_of(node)),
+            (ColourBy::Use, _) => Paint::Level(level_of(node)),
             (_, None) => Paint::Nobody,
-            (By::Class, Some(job)) => Paint::Owner(self.palette.colour(&job.class)),
-            (By::User, Some(job)) => Paint::Owner(self.palette.colour(&job.user)),
+            (ColourBy::Class, Some(job)) => Paint::Owner(self.palette.colour(&job.class)),
+            (ColourBy::User, Some(job)) => Paint::Owner(self.palette.colour(&job.user)),
         }
     }
 }

@@ -11,10 +11,10 @@ use super::Dashboard;
 use super::account;
 use super::chart::{self, PastRow};
 use super::classes::{ChartHead, LISTED};
-use super::frame::{Ask, Asked, Nothing, Page, PageError, address_of};
+use super::frame::{Ask, Nothing, Page, PageError, PageQuery, address_of};
 use super::overview::{AccountRow, scale};
 use super::rows::{Bar, JobRow, JobTable, Paging, Spark};
-use super::samples::{Figures, Whose};
+use super::samples::{ShareFigures, Whose};
 use super::sort::Sort;
 use super::words::{memory, number};
 use crate::api::http::extract::PathPart;
@@ -31,7 +31,7 @@ pub(super) struct UserParams {
 
 #[derive(Template)]
 #[template(path = "users.html")]
-struct Live {
+struct LiveUsers {
     sort: Sort,
     rows: Vec<UserRow>,
     paging: Paging,
@@ -55,12 +55,12 @@ struct UserRow {
 /// The page of all users with work.
 pub(super) async fn page(
     State(dashboard): State<Dashboard>,
-    Asked(params): Asked<UserParams>,
+    PageQuery(params): PageQuery<UserParams>,
     ask: Ask,
 ) -> Result<Response, PageError> {
     let published = dashboard.seen(&ask);
     let view = &published.view;
-    let figures: BTreeMap<_, Figures> = account::users(view).into_iter().collect();
+    let figures: BTreeMap<_, ShareFigures> = account::users(view).into_iter().collect();
     let scale = scale(figures.values().copied());
     let mut users = from_view::users(view);
     let sort = Sort::of(&params.sort, "/users", &[]);
@@ -103,7 +103,7 @@ pub(super) async fn page(
         });
     }
     drop(notes);
-    let live = Live { sort, rows, paging };
+    let live = LiveUsers { sort, rows, paging };
     Page { title: "Users", section: "/users", head: Nothing, live }.answer(&ask)
 }
 
@@ -185,7 +185,7 @@ struct LiveGone {
 fn gone(dashboard: &Dashboard, name: &str, cycle: u64, ask: &Ask) -> Result<Response, PageError> {
     let notes = dashboard.past.notes();
     let until = ask.until_ms();
-    let has_some = |sample: &&super::samples::Sample| {
+    let has_some = |sample: &&super::samples::ChartSample| {
         let figures = sample.figures(Whose::User(name));
         sample.at_ms <= until && 0 < figures.held.max(figures.wanted)
     };

@@ -11,7 +11,7 @@ use axum::response::{IntoResponse, Redirect, Response};
 use serde::Deserialize;
 
 use super::Dashboard;
-use super::frame::{Ask, Asked, Nothing, Page, PageError, address_of};
+use super::frame::{Ask, Nothing, Page, PageError, PageQuery, address_of};
 use super::words::counted;
 use crate::api::http::extract::JsonBody;
 use crate::api::wire::{VaryAnswer, VaryOff, VaryOn};
@@ -54,7 +54,7 @@ const JOBS_SHOWN: usize = 24;
 pub(super) async fn preview(
     State(dashboard): State<Dashboard>,
     caller: Caller,
-    Asked(form): Asked<VaryForm>,
+    PageQuery(form): PageQuery<VaryForm>,
     ask: Ask,
 ) -> Result<Response, PageError> {
     let answer = carry_out(&dashboard, caller, &form, true).await?;

@@ -9,8 +9,8 @@ use std::time::Duration;
 use tokio::time::timeout;
 
 use super::account;
-use super::past::{Moment, Past};
-use super::samples::Sample;
+use super::past::{JobMoment, SharedNotes};
+use super::samples::ChartSample;
 use super::tell::{Told, told};
 use crate::api::{self, ApiState, Published, queries};
 use crate::converter::code_of;
@@ -25,7 +25,7 @@ const NEVER: Duration = Duration::from_hours(24 * 365);
 /// Watches until the daemon stops.
 ///
 /// `began_at` is the last event before the start: only later events are counted here.
-pub(super) async fn watch(api: &ApiState, past: &Past, began_at: u64) {
+pub(super) async fn watch(api: &ApiState, past: &SharedNotes, began_at: u64) {
     let mut changes = api.board.changes();
     let mut jobs_before: Arc<Pictures<JobView>> = Arc::default();
     let mut last_event = None;
@@ -78,7 +78,7 @@ async fn events(api: &ApiState, published: &Published, last: &mut Option<u64>) -
 const EVENTS_AT_START: u64 = 64;
 
 /// Notes the changes of jobs since the view before. Views share their unchanged parts.
-fn note_jobs(past: &Past, before: &Arc<Pictures<JobView>>, view: &View, at_ms: i64) {
+fn note_jobs(past: &SharedNotes, before: &Arc<Pictures<JobView>>, view: &View, at_ms: i64) {
     if Arc::ptr_eq(before, &view.jobs) {
         return;
     }
@@ -86,7 +86,7 @@ fn note_jobs(past: &Past, before: &Arc<Pictures<JobView>>, view: &View, at_ms: i
     let is_news = |(job, old): &(&JobView, Option<&JobView>)| {
         old.is_none_or(|old| (old.held(), code(old)) != (job.held(), code(job)))
     };
-    let news: Vec<(&JobView, Moment)> =
+    let news: Vec<(&JobView, JobMoment)> =
         drawn.filter(is_news).map(|(job, _)| (job, moment(job, view.cycle, at_ms))).collect();
     let ended = before.drawn_since(&view.jobs, |job| (job.submitted, job.id));
     let ended = ended.filter(|(_, now)| now.is_none());
@@ -104,13 +104,13 @@ fn code(job: &JobView) -> &'static str {
     job.reason.as_ref().map_or("", code_of)
 }
 
-fn moment(job: &JobView, cycle: u64, at_ms: i64) -> Moment {
-    Moment { at_ms, cycle, held: job.held().0, wanted: job.wanted.0, reason: code(job) }
+fn moment(job: &JobView, cycle: u64, at_ms: i64) -> JobMoment {
+    JobMoment { at_ms, cycle, held: job.held().0, wanted: job.wanted.0, reason: code(job) }
 }
 
-pub(super) fn sample(view: &View, at_ms: i64) -> Sample {
+pub(super) fn sample(view: &View, at_ms: i64) -> ChartSample {
     let shares = queries::share_counts(view);
-    let mut sample = Sample {
+    let mut sample = ChartSample {
         at_ms,
         cycle: view.cycle,
         schedulable: shares.schedulable_mb,

@@ -186,7 +186,7 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
-    use crate::engine::snapshot::{Calm, Share};
+    use crate::engine::snapshot::{Quiescence, Share};
     use crate::model::{
         ClassIx, ClassPolicy, JobFacts, MachineIx, Mebibytes, Nodepool, Order, PoolIx, Quantum,
         ResourceClass, Settings, ShareFacts, ShareId, SharePhase, Topology, UserIx,
@@ -233,7 +233,7 @@ mod tests {
             jobs: Arc::default(),
             promises: Vec::new(),
             put_off: Vec::new(),
-            calm: Calm::default(),
+            calm: Quiescence::default(),
         }
     }
 

@@ -13,10 +13,10 @@ use super::entities::{Amounts, Entities};
 use super::how_much::orders_that_suit;
 use super::nodepool::{OrdersWanted, Pools, Rooms};
 use super::preempt::Takings;
-use super::report::{CapBound, HeldBack};
-use super::schedule::{Considered, Expansion, Preemption, PreemptionRule};
+use super::report::{CapBound, Declined};
+use super::schedule::{Alternatives, Expansion, Preemption, PreemptionRule};
 use super::serve::{Seat, Service, Turn, Walk};
-use super::shares::{Holding, Shares};
+use super::shares::{Holding, ShareTable};
 use super::snapshot::{Job, Promise, Share, Snapshot};
 use crate::model::{
     ClassPolicy, JobId, JobKind, MachineIx, NShares, Order, PoolIx, QShares, ResourceClass,
@@ -32,7 +32,7 @@ pub(super) struct Draft<'a> {
     pub pools: Pools,
     pub entities: Arc<Entities>,
     pub rooms: Rooms,
-    pub shares: Shares,
+    pub shares: ShareTable,
     /// State of each job, in the order of the snapshot.
     pub jobs: Vec<JobDraft>,
     /// Target of each entity, in qshares.
@@ -85,7 +85,7 @@ pub(super) struct JobDraft {
     /// Reason why the target is below the cap, if fairness is not the reason.
     pub refusal: Option<CountRefusal>,
     /// Reason why the job preempts nothing, though some plan would be legal.
-    pub held_back: Option<HeldBack>,
+    pub held_back: Option<Declined>,
 }
 
 /// Reason, other than fairness, why the target of a job is no higher.
@@ -107,7 +107,7 @@ impl<'a> Draft<'a> {
     /// Builds the state at the start of a cycle.
     pub(super) fn with(snapshot: &'a Snapshot, effort: &Effort) -> Draft<'a> {
         let promised = cap::promised(snapshot);
-        let mut shares = Shares::with_room_for(&snapshot.jobs);
+        let mut shares = ShareTable::with_room_for(&snapshot.jobs);
         let mut jobs: Vec<JobDraft> = Vec::with_capacity(snapshot.jobs.len());
         let mut services: BTreeMap<u64, BTreeSet<MachineIx>> = BTreeMap::new();
         let mut belongs = Vec::with_capacity(snapshot.jobs.len());
@@ -354,7 +354,7 @@ impl<'a> Draft<'a> {
         &mut self,
         holding: Holding,
         rule: PreemptionRule,
-        beneficiary: Option<(usize, Considered)>,
+        beneficiary: Option<(usize, Alternatives)>,
     ) {
         let share = self.share(holding);
         if let Some((taker, _)) = beneficiary.filter(|_| rule.is_taking()) {
@@ -371,7 +371,8 @@ impl<'a> Draft<'a> {
             beneficiary: beneficiary.map(|(job, _)| self.jobs[job].id),
             rule,
             loss: share.loss(),
-            considered: beneficiary.map_or_else(Considered::default, |(_, considered)| considered),
+            considered: beneficiary
+                .map_or_else(Alternatives::default, |(_, considered)| considered),
         });
     }
 

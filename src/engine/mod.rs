@@ -25,10 +25,10 @@ pub use effort::Effort;
 pub use phases::{IdealCluster, Planning};
 pub use preempt::{MEMORY_AFTER, is_steady};
 pub use report::{
-    Account, Cap, CapBound, HeldBack, JobReport, Reason, Report, UserAccount, exactly,
+    Cap, CapBound, Declined, JobAccount, JobReport, Reason, Report, UserAccount, exactly,
 };
-pub use schedule::{Considered, Expansion, Preemption, PreemptionRule, RunnerUp, Schedule};
-pub use snapshot::{Calm, Job, Machine, Promise, Share, Snapshot, Taking};
+pub use schedule::{Alternatives, Expansion, NextBest, Preemption, PreemptionRule, Schedule};
+pub use snapshot::{Job, Machine, Promise, Quiescence, Share, Snapshot, Taking};
 
 /// Plans a cycle.
 ///

@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 use super::draft::{CountRefusal, Draft, JobDraft};
 use super::entities::Amounts;
 use super::how_much::orders_that_suit;
-use super::report::{Account, Cap, CapBound, HeldBack, JobReport, Reason, Report, UserAccount};
+use super::report::{Cap, CapBound, Declined, JobAccount, JobReport, Reason, Report, UserAccount};
 use super::snapshot::Machine;
 use crate::model::{
     ClassIx, ClassPolicy, JobKind, MachineIx, NShares, Order, PoolIx, QShares, count,
@@ -20,8 +20,8 @@ use crate::model::{
 
 /// The report of a finished cycle.
 pub(super) fn report(draft: &Draft<'_>) -> Report {
-    let mut classes = vec![Account::default(); draft.snapshot.topology.classes.len()];
-    let mut groups = vec![Account::default(); draft.entities.groups().len()];
+    let mut classes = vec![JobAccount::default(); draft.snapshot.topology.classes.len()];
+    let mut groups = vec![JobAccount::default(); draft.entities.groups().len()];
     let promised = promised_amounts(draft);
     for (ix, job) in draft.jobs.iter().enumerate() {
         let (group, class) = (draft.entities.group_of(ix), draft.entities.class_of(ix));
@@ -42,7 +42,7 @@ pub(super) fn report(draft: &Draft<'_>) -> Report {
             .map(|(&(class, user), account)| UserAccount { class, user, account })
             .collect(),
         net_strikes: count(
-            draft.jobs.iter().filter(|job| matches!(job.held_back, Some(HeldBack::Quiet { .. }))),
+            draft.jobs.iter().filter(|job| matches!(job.held_back, Some(Declined::Quiet { .. }))),
         ),
     }
 }

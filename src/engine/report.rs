@@ -16,7 +16,7 @@ pub struct Report {
     /// Line of each job, in the snapshot's order.
     pub jobs: Vec<JobReport>,
     /// Line of each class, in the topology's order.
-    pub classes: Vec<Account>,
+    pub classes: Vec<JobAccount>,
     /// Line of each user in each fair-share class, by class and user.
     pub users: Vec<UserAccount>,
     /// Number of jobs that the safety net held back.
@@ -25,7 +25,7 @@ pub struct Report {
 
 /// Demand, fair share, target and holdings of a class or user, in qshares.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Account {
+pub struct JobAccount {
     /// The sum of its jobs' caps.
     pub wanted: QShares,
     /// Pure fair share: the amount if every class, user and job could use its part.
@@ -44,7 +44,7 @@ pub struct UserAccount {
     /// The user.
     pub user: crate::model::UserIx,
     /// The amounts.
-    pub account: Account,
+    pub account: JobAccount,
 }
 
 /// Demand and outcome of a job.
@@ -67,7 +67,7 @@ pub struct JobReport {
     pub promised: NShares,
     /// Reason why the job preempted nothing, though it had a right to. `None` if it had no such
     /// right, or used it.
-    pub held_back: Option<HeldBack>,
+    pub held_back: Option<Declined>,
     /// True if the job is below both its pure fair share and the fragmentation threshold.
     pub is_needy: bool,
     /// Reason why the job has less than it wants; `None` if it has all it wants.
@@ -76,7 +76,7 @@ pub struct JobReport {
 
 /// Reason why a job does not preempt shares that it might take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum HeldBack {
+pub enum Declined {
     /// Preempting would lose more work than the new process is worth.
     TooDear {
         /// Lower bound of the loss, in thread time.
@@ -196,7 +196,7 @@ pub enum Reason {
         promised: NShares,
     },
     /// The job could preempt more, but does not.
-    HeldBack(HeldBack),
+    HeldBack(Declined),
     /// The job is below its target, but no node has enough free space in a single piece. Clearing a
     /// node would leave another job worse off than this job is.
     Fragmented {
@@ -228,36 +228,36 @@ impl Reason {
     }
 }
 
-impl HeldBack {
+impl Declined {
     /// A stable name, for programs.
     pub fn code(self) -> &'static str {
         match self {
-            HeldBack::TooDear { .. } => "too_dear",
-            HeldBack::TooLate => "too_late",
-            HeldBack::Quiet { .. } => "quiet_stop",
-            HeldBack::NextCycle => "next_cycle",
+            Declined::TooDear { .. } => "too_dear",
+            Declined::TooLate => "too_late",
+            Declined::Quiet { .. } => "quiet_stop",
+            Declined::NextCycle => "next_cycle",
         }
     }
 }
 
-impl fmt::Display for HeldBack {
+impl fmt::Display for Declined {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            HeldBack::TooDear { loss, limit } => write!(
+            Declined::TooDear { loss, limit } => write!(
                 f,
                 "too dear: room for one more process would destroy {} s of work or more, and may cost {} s by now",
                 floor_div(*loss, SECOND),
                 floor_div(*limit, SECOND)
             ),
-            HeldBack::TooLate => f.write_str(
+            Declined::TooLate => f.write_str(
                 "too late: one more process would hardly come in time, so that it takes free room only",
             ),
-            HeldBack::Quiet { cycles } => write!(
+            Declined::Quiet { cycles } => write!(
                 f,
                 "quiet stop: neither demand nor supply has changed for {} or more, so that it takes no more from its peers",
                 counted(*cycles, "cycle")
             ),
-            HeldBack::NextCycle => {
+            Declined::NextCycle => {
                 f.write_str("next cycle: this one searched for room for others as long as it may")
             }
         }
@@ -416,13 +416,13 @@ mod tests {
                 ["12", "at most 6"],
             ),
             (
-                held_back(HeldBack::TooDear { loss: 90_000, limit: 30_500 }),
+                held_back(Declined::TooDear { loss: 90_000, limit: 30_500 }),
                 "too_dear",
                 ["90 s", "30 s"],
             ),
-            (held_back(HeldBack::TooLate), "too_late", ["in time", "free room"]),
-            (held_back(HeldBack::Quiet { cycles: 13 }), "quiet_stop", ["13 cycles", "its peers"]),
-            (held_back(HeldBack::NextCycle), "next_cycle", ["searched", "as long as it may"]),
+            (held_back(Declined::TooLate), "too_late", ["in time", "free room"]),
+            (held_back(Declined::Quiet { cycles: 13 }), "quiet_stop", ["13 cycles", "its peers"]),
+            (held_back(Declined::NextCycle), "next_cycle", ["searched", "as long as it may"]),
         ] {
             assert_eq!(reason.code(), code);
             let sentence = reason.to_string();

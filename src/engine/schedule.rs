@@ -46,25 +46,25 @@ pub struct Preemption {
     /// Work lost with the share: its investment, and the time it took to initialize.
     pub loss: Millis,
     /// Alternatives that were examined for the beneficiary.
-    pub considered: Considered,
+    pub considered: Alternatives,
 }
 
 /// Alternatives that were examined before space was made for an nshare. All zero if there is no
 /// beneficiary and thus no choice.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Considered {
+pub struct Alternatives {
     /// Nodes that the beneficiary may use and that are large enough.
     pub machines: u64,
     /// Nodes for which a plan was made, the chosen node included. Only nodes with the cheapest
     /// shares get a plan, and only as long as it may be among the best two.
     pub plans: u64,
     /// The best plan that was not chosen.
-    pub runner_up: Option<RunnerUp>,
+    pub runner_up: Option<NextBest>,
 }
 
 /// A way to make space that was not taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct RunnerUp {
+pub struct NextBest {
     /// Node of the plan.
     pub machine: MachineIx,
     /// Number of shares that would have been preempted.

@@ -71,13 +71,13 @@ pub(super) fn large(place: u32) -> usize {
 
 /// The shares of all jobs.
 #[derive(Debug)]
-pub(super) struct Shares(Rows<Brief>);
+pub(super) struct ShareTable(Rows<Brief>);
 
-impl Shares {
+impl ShareTable {
     /// An empty table with capacity for the shares of `jobs`.
-    pub(super) fn with_room_for(jobs: &[Arc<Job>]) -> Shares {
+    pub(super) fn with_room_for(jobs: &[Arc<Job>]) -> ShareTable {
         let shares = jobs.iter().map(|job| job.shares.len()).sum();
-        Shares(Rows::with_capacity(jobs.len(), shares))
+        ShareTable(Rows::with_capacity(jobs.len(), shares))
     }
 
     /// Appends the shares of the next job of the snapshot.

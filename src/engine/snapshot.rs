@@ -10,7 +10,7 @@ use crate::model::{
 /// The cluster as the scheduler knows it when a cycle begins.
 ///
 /// The content of a list alone decides its order, so equal states give equal snapshots, however
-/// they came about. Only [`Snapshot::cycle`] and [`Calm`] change with time: a cycle in which
+/// they came about. Only [`Snapshot::cycle`] and [`Quiescence`] change with time: a cycle in which
 /// nothing happened has the lists of the cycle before.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Snapshot {
@@ -29,12 +29,12 @@ pub struct Snapshot {
     /// Jobs for which earlier cycles did not get to search for space.
     pub put_off: Vec<JobId>,
     /// Duration of the quiet, in cycles.
-    pub calm: Calm,
+    pub calm: Quiescence,
 }
 
 /// Duration of the quiet, in cycles, and the preemptions meanwhile.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Calm {
+pub struct Quiescence {
     /// Cycles since demand or supply changed. Demand changes if a job comes, ends, gets more items,
     /// first runs, shows its time per item, or can use another number of processes. Supply changes
     /// if processes end, or nodes come, go or change size.
@@ -51,7 +51,7 @@ pub struct Calm {
 /// Cycles without any news of any job after which a cluster is idle.
 const REST_AFTER: u64 = 2;
 
-impl Calm {
+impl Quiescence {
     /// True if the cluster is idle: no news of any job for so long that holdings decide, and not
     /// targets.
     pub(super) fn is_at_rest(&self) -> bool {

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use sha2::{Digest as _, Sha256};
 
-use crate::engine::{Account, Cap, HeldBack, Preemption, Reason, Report, Schedule, Snapshot};
+use crate::engine::{Cap, Declined, JobAccount, Preemption, Reason, Report, Schedule, Snapshot};
 use crate::model::{MachineIx, SharePhase};
 use crate::scheduler::Planned;
 
@@ -150,17 +150,17 @@ fn write_report(text: &mut impl Write, snapshot: &Snapshot, report: &Report) -> 
     writeln!(text, "struck {}", report.net_strikes)
 }
 
-fn write_account(text: &mut impl Write, whose: &str, account: &Account) -> fmt::Result {
-    let Account { wanted, deserved, given, held } = account;
+fn write_account(text: &mut impl Write, whose: &str, account: &JobAccount) -> fmt::Result {
+    let JobAccount { wanted, deserved, given, held } = account;
     writeln!(text, "{whose} {wanted} {deserved} {given} {held}")
 }
 
-fn write_held_back(text: &mut impl Write, held_back: &HeldBack) -> fmt::Result {
+fn write_held_back(text: &mut impl Write, held_back: &Declined) -> fmt::Result {
     text.write_str(held_back.code())?;
     match held_back {
-        HeldBack::TooDear { loss, limit } => write!(text, " {loss} {limit}"),
-        HeldBack::TooLate | HeldBack::NextCycle => Ok(()),
-        HeldBack::Quiet { cycles } => write!(text, " {cycles}"),
+        Declined::TooDear { loss, limit } => write!(text, " {loss} {limit}"),
+        Declined::TooLate | Declined::NextCycle => Ok(()),
+        Declined::Quiet { cycles } => write!(text, " {cycles}"),
     }
 }
 

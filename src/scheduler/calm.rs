@@ -7,7 +7,7 @@
 use std::collections::BTreeSet;
 
 use super::{Scheduler, SchedulerEvent};
-use crate::engine::{Calm, MEMORY_AFTER, Schedule, Taking};
+use crate::engine::{MEMORY_AFTER, Quiescence, Schedule, Taking};
 use crate::model::{JobFacts, JobId, SharePhase};
 
 /// Cycles without a change, and preemptions since. A new tracker begins with a change of both
@@ -74,8 +74,8 @@ impl CalmBook {
     }
 
     /// Returns the counts and preemptions for the engine's snapshot.
-    pub(super) fn freeze(&self) -> Calm {
-        Calm {
+    pub(super) fn freeze(&self) -> Quiescence {
+        Quiescence {
             quiet_cycles: self.quiet_cycles,
             rest_cycles: self.rest_cycles,
             takings: self.takings.iter().copied().collect(),
@@ -146,7 +146,7 @@ fn changes_demand(before: &JobFacts, now: &JobFacts, threads: u64) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::engine::{Considered, Preemption, PreemptionRule};
+    use crate::engine::{Alternatives, Preemption, PreemptionRule};
     use crate::model::{MachineIx, ProcessLimit, ShareId};
 
     /// A move is no preemption for fairness: the job keeps as much elsewhere.
@@ -159,7 +159,7 @@ mod tests {
             beneficiary: Some(JobId(9)),
             rule,
             loss: 0,
-            considered: Considered::default(),
+            considered: Alternatives::default(),
         };
         let preemptions =
             vec![receipt(1, PreemptionRule::Relocation), receipt(2, PreemptionRule::Envy)];

@@ -14,7 +14,7 @@ use super::shares::{ShareBook, ShareList};
 use super::view::{
     ClassView, JobView, Planned, Refusal, Removal, ShareView, ShareViews, View, Waiting,
 };
-use crate::engine::{Account, Expansion, Job, JobReport, Schedule};
+use crate::engine::{Expansion, Job, JobAccount, JobReport, Schedule};
 use crate::model::{
     ClassIx, JobId, NShares, Name, QShares, Quantum, ShareFacts, ShareId, SharePhase, count,
 };
@@ -170,7 +170,7 @@ impl Scheduler {
         let classes = self.topology.classes.iter().enumerate().map(|(ix, class)| ClassView {
             name: class.name.clone(),
             jobs: self.jobs.of_class(ClassIx(ix)),
-            account: Account::default(),
+            account: JobAccount::default(),
             users: Vec::new(),
         });
         let mut views: Vec<ClassView> = classes.collect();

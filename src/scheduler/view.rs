@@ -7,7 +7,7 @@ use std::ops::Deref;
 use std::sync::Arc;
 
 use super::pictures::Pictures;
-use crate::engine::{Account, Cap, HeldBack, Preemption, Reason, Schedule, Snapshot};
+use crate::engine::{Cap, Declined, JobAccount, Preemption, Reason, Schedule, Snapshot};
 use crate::model::{
     JobFacts, JobId, JobKind, MachineState, Mebibytes, Millis, NShares, Name, Order, QShares,
     Quantum, ShareFacts, ShareId, SharePhase, Topology,
@@ -118,7 +118,7 @@ pub struct JobView {
     /// has.
     pub behind_since: Option<u64>,
     /// Reason for which the job preempted nothing, though a rule allowed it.
-    pub held_back: Option<HeldBack>,
+    pub held_back: Option<Declined>,
     /// Effect of the last cycle on the job.
     pub disposition: JobDisposition,
     /// Reason for which the job has less than it wants.
@@ -289,7 +289,7 @@ pub struct ClassView {
     /// Number of jobs in the class.
     pub jobs: u64,
     /// Account of the class in the last cycle.
-    pub account: Account,
+    pub account: JobAccount,
     /// Accounts of the class's users, by name; fair-share classes only.
-    pub users: Vec<(Name, Account)>,
+    pub users: Vec<(Name, JobAccount)>,
 }

@@ -4,7 +4,7 @@
 #![expect(clippy::unwrap_used, reason = "a test's panic is its failure")]
 
 use crate::support::script::{Case, Script, cases};
-use apportion::engine::{Considered, Preemption, PreemptionRule, Reason, RunnerUp};
+use apportion::engine::{Alternatives, NextBest, Preemption, PreemptionRule, Reason};
 use apportion::model::{MachineIx, NShares, Order, QShares};
 use apportion::scheduler::Waiting;
 
@@ -245,8 +245,8 @@ fn a_receipt_says_what_else_could_have_been_moved() {
     let mut script = in_the_way();
     until_something_goes(&mut script);
     let [receipt] = receipts(&script)[..] else { panic!("{}", script.cluster.picture()) };
-    let runner_up = RunnerUp { machine: MachineIx(1), victims: 1, loss: 0 };
-    let considered = Considered { machines: 2, plans: 2, runner_up: Some(runner_up) };
+    let runner_up = NextBest { machine: MachineIx(1), victims: 1, loss: 0 };
+    let considered = Alternatives { machines: 2, plans: 2, runner_up: Some(runner_up) };
     assert_eq!((receipt.machine, receipt.considered), (MachineIx(0), considered));
 }
 

@@ -3,7 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "a test's panic is its failure")]
 
 use crate::support::cluster::{Cluster, UNPACED, fair, job};
-use apportion::engine::{Considered, RunnerUp};
+use apportion::engine::{Alternatives, NextBest};
 use apportion::model::{JobId, MachineIx, ProcessLimit, SharePhase};
 use apportion::scheduler::SchedulerEvent;
 
@@ -120,8 +120,8 @@ fn a_receipt_says_what_else_was_considered() {
     cluster.arrive(job(2, "bob", "normal", 2)).cycle();
     let planned = cluster.view.planned.as_deref().unwrap();
     let receipt = planned.schedule.preemptions[0];
-    let runner_up = RunnerUp { machine: MachineIx(1), victims: 2, loss: 12_000 };
-    let considered = Considered { machines: 2, plans: 2, runner_up: Some(runner_up) };
+    let runner_up = NextBest { machine: MachineIx(1), victims: 2, loss: 12_000 };
+    let considered = Alternatives { machines: 2, plans: 2, runner_up: Some(runner_up) };
     assert_eq!((receipt.machine, receipt.considered), (MachineIx(0), considered));
 }
 

@@ -4,7 +4,7 @@
 use crate::api::wire;
 use crate::converter::explain_held_back;
 use crate::model::{MachineIx, counted, span};
-use crate::scheduler::{Considered, HeldBack, JobView, Preemption, PreemptionRule, View};
+use crate::scheduler::{Alternatives, Declined, JobView, Preemption, PreemptionRule, View};
 
 /// Describes a preemption whose share is still in the view of `victim`.
 pub fn preemption(view: &View, victim: &JobView, preemption: &Preemption) -> wire::PreemptionInfo {
@@ -24,7 +24,7 @@ pub fn preemption(view: &View, victim: &JobView, preemption: &Preemption) -> wir
     }
 }
 
-fn considered(view: &View, considered: &Considered) -> wire::Considered {
+fn considered(view: &View, considered: &Alternatives) -> wire::Considered {
     let runner_up = considered.runner_up.map(|other| wire::RunnerUp {
         node: name_of(view, other.machine),
         victims: other.victims,
@@ -96,15 +96,15 @@ impl From<PreemptionRule> for wire::PreemptionRule {
     }
 }
 
-impl From<HeldBack> for wire::HeldBack {
-    fn from(held_back: HeldBack) -> wire::HeldBack {
+impl From<Declined> for wire::HeldBack {
+    fn from(held_back: Declined) -> wire::HeldBack {
         let (code, loss_ms, limit_ms, quiet_cycles) = match held_back {
-            HeldBack::TooDear { loss, limit } => {
+            Declined::TooDear { loss, limit } => {
                 (wire::HeldBackCode::TooDear, Some(loss), Some(limit), None)
             }
-            HeldBack::TooLate => (wire::HeldBackCode::TooLate, None, None, None),
-            HeldBack::Quiet { cycles } => (wire::HeldBackCode::QuietStop, None, None, Some(cycles)),
-            HeldBack::NextCycle => (wire::HeldBackCode::NextCycle, None, None, None),
+            Declined::TooLate => (wire::HeldBackCode::TooLate, None, None, None),
+            Declined::Quiet { cycles } => (wire::HeldBackCode::QuietStop, None, None, Some(cycles)),
+            Declined::NextCycle => (wire::HeldBackCode::NextCycle, None, None, None),
         };
         let sentence = explain_held_back(held_back).sentence;
         wire::HeldBack { code, sentence, loss_ms, limit_ms, quiet_cycles }
@@ -132,10 +132,10 @@ mod tests {
             assert_eq!(sent.code(), rule.code());
         }
         let held_back = [
-            HeldBack::TooDear { loss: 2, limit: 1 },
-            HeldBack::TooLate,
-            HeldBack::Quiet { cycles: 12 },
-            HeldBack::NextCycle,
+            Declined::TooDear { loss: 2, limit: 1 },
+            Declined::TooLate,
+            Declined::Quiet { cycles: 12 },
+            Declined::NextCycle,
         ];
         for held_back in held_back {
             let sent = wire::HeldBack::from(held_back);

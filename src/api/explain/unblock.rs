@@ -13,7 +13,7 @@ use crate::model::{
     JobId, JobKind, NShares, Order, QShares, ResourceClass, SharePhase, amount_text, ceil_div,
     counted, fold_hostlist, span,
 };
-use crate::scheduler::{HeldBack, JobView, NodeView, View, Waiting};
+use crate::scheduler::{Declined, JobView, NodeView, View, Waiting};
 
 /// Changes that end the quiet stop, and space that is available in spite of it.
 const FREE_ROOM_OR_CHANGE: &str = "room that is free, or a change of demand or supply: work or a node comes or goes, or \
@@ -229,20 +229,20 @@ fn is_stopped(view: &View) -> bool {
     view.topology.settings.quiet_stop.is_some_and(|stop| stop <= quiet_cycles)
 }
 
-fn held_back_by(view: &View, job: &JobView, held_back: HeldBack) -> Unblock {
+fn held_back_by(view: &View, job: &JobView, held_back: Declined) -> Unblock {
     match held_back {
-        HeldBack::TooDear { .. } if is_stopped(view) => by_itself(
+        Declined::TooDear { .. } if is_stopped(view) => by_itself(
             format!("{FREE_ROOM_OR_CHANGE}; after the quiet stop, waiting alone does not help"),
             None,
         ),
         // Waiting counts below the count only.
-        HeldBack::TooDear { .. } if job.behind_since.is_none() => by_itself(
+        Declined::TooDear { .. } if job.behind_since.is_none() => by_itself(
             format!(
                 "{FREE_ROOM_OR_CHANGE}; it has what is counted for it, so its waiting pays for nothing"
             ),
             None,
         ),
-        HeldBack::TooDear { loss, limit } => {
+        Declined::TooDear { loss, limit } => {
             let period = view.topology.settings.publication_period;
             let a_cycle = period.saturating_mul(job.threads);
             let cycles = std::num::NonZeroU64::new(a_cycle)
@@ -256,11 +256,11 @@ fn held_back_by(view: &View, job: &JobView, held_back: HeldBack) -> Unblock {
             });
             by_itself("room that is free, or waiting until it is worth it".to_owned(), estimate)
         }
-        HeldBack::TooLate => {
+        Declined::TooLate => {
             by_itself("room that is free; it takes nothing from others".to_owned(), None)
         }
-        HeldBack::Quiet { .. } => by_itself(FREE_ROOM_OR_CHANGE.to_owned(), None),
-        HeldBack::NextCycle => by_itself("the next cycle, which begins with it".to_owned(), None),
+        Declined::Quiet { .. } => by_itself(FREE_ROOM_OR_CHANGE.to_owned(), None),
+        Declined::NextCycle => by_itself("the next cycle, which begins with it".to_owned(), None),
     }
 }
 

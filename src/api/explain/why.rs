@@ -9,7 +9,7 @@ use crate::api::wire::from_view::reason_of;
 use crate::api::wire::{Account, Bound, BoundBy, JobSums, Reason, Why, WhyBrief, WhySums};
 use crate::engine::{CapBound, Reason as Cause, exactly};
 use crate::model::{ClassPolicy, Order, QShares, amount_text, counted, plural};
-use crate::scheduler::{HeldBack, JobView, View, Waiting};
+use crate::scheduler::{Declined, JobView, View, Waiting};
 
 /// Explains a job in a sentence.
 pub fn brief(view: &View, job: &JobView) -> WhyBrief {
@@ -160,10 +160,10 @@ fn bound(job: &JobView, class: Option<&Account>, user: Option<&Account>) -> Boun
         Cause::FairShareUsed { .. } => share(job, class, user),
         Cause::HeldBack(held_back) => {
             let what = match held_back {
-                HeldBack::TooDear { .. } | HeldBack::TooLate | HeldBack::Quiet { .. } => {
+                Declined::TooDear { .. } | Declined::TooLate | Declined::Quiet { .. } => {
                     "it leaves its peers theirs"
                 }
-                HeldBack::NextCycle => "its turn to take comes in the next cycle",
+                Declined::NextCycle => "its turn to take comes in the next cycle",
             };
             told(BoundBy::Price, format!("{what} ({})", held_back.code()))
         }

@@ -321,7 +321,7 @@ impl Code {
 
 /// A problem in a place of the request. It fails the request if the request has no other part.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Fault {
+pub struct RequestFault {
     /// Kind of problem.
     pub code: Code,
     /// Place: a JSON pointer.
@@ -330,22 +330,22 @@ pub struct Fault {
     pub detail: String,
 }
 
-impl Fault {
+impl RequestFault {
     /// A fault at `pointer`.
-    pub fn new(code: Code, pointer: impl Into<String>, detail: impl Into<String>) -> Fault {
-        Fault { code, pointer: pointer.into(), detail: detail.into() }
+    pub fn new(code: Code, pointer: impl Into<String>, detail: impl Into<String>) -> RequestFault {
+        RequestFault { code, pointer: pointer.into(), detail: detail.into() }
     }
 
     /// The same, found in a part of the body that begins at `prefix`.
     #[must_use]
-    pub fn within(mut self, prefix: &str) -> Fault {
+    pub fn within(mut self, prefix: &str) -> RequestFault {
         self.pointer.insert_str(0, prefix);
         self
     }
 }
 
-impl From<Fault> for ItemProblem {
-    fn from(fault: Fault) -> ItemProblem {
+impl From<RequestFault> for ItemProblem {
+    fn from(fault: RequestFault) -> ItemProblem {
         ItemProblem {
             pointer: fault.pointer,
             code: fault.code.name().to_owned(),
@@ -389,8 +389,8 @@ impl ApiError {
     }
 }
 
-impl From<Fault> for ApiError {
-    fn from(fault: Fault) -> ApiError {
+impl From<RequestFault> for ApiError {
+    fn from(fault: RequestFault) -> ApiError {
         ApiError { code: fault.code, detail: fault.detail.clone(), errors: vec![fault.into()] }
     }
 }

@@ -171,14 +171,14 @@ pub fn check_host(version: Version, headers: &HeaderMap) -> Result<(), ApiError>
 
 /// The parameters after the question mark. Unknown ones are refused, if `T` refuses them.
 #[derive(Debug)]
-pub struct Params<T>(pub T);
+pub struct QueryParams<T>(pub T);
 
-impl<S: Send + Sync, T: DeserializeOwned> FromRequestParts<S> for Params<T> {
+impl<S: Send + Sync, T: DeserializeOwned> FromRequestParts<S> for QueryParams<T> {
     type Rejection = ApiError;
 
-    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Params<T>, ApiError> {
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<QueryParams<T>, ApiError> {
         match Query::from_request_parts(parts, state).await {
-            Ok(Query(params)) => Ok(Params(params)),
+            Ok(Query(params)) => Ok(QueryParams(params)),
             Err(rejection) => {
                 Err(ApiError::new(Code::BadParameter, in_plain_words(&rejection.body_text())))
             }

@@ -12,7 +12,7 @@ use serde::{Deserialize, Deserializer};
 use serde_json::error::Category;
 use serde_path_to_error::Segment;
 
-use crate::api::http::error::{Code, Fault};
+use crate::api::http::error::{Code, RequestFault};
 use crate::model::nearest;
 
 /// Limit of the levels of nested arrays and objects.
@@ -56,8 +56,11 @@ impl<'de, T: Deserialize<'de>> Visitor<'de> for ObjectVisitor<T> {
 /// # Errors
 ///
 /// If it is not JSON, nested too deeply, or not a `T`.
-pub fn read_body<'de, T: Deserialize<'de>>(body: &'de [u8], codes: FieldCodes) -> Result<T, Fault> {
-    let refused = |code, what: String| Fault::new(code, "", what + NOTHING_CHANGED);
+pub fn read_body<'de, T: Deserialize<'de>>(
+    body: &'de [u8],
+    codes: FieldCodes,
+) -> Result<T, RequestFault> {
+    let refused = |code, what: String| RequestFault::new(code, "", what + NOTHING_CHANGED);
     if body.iter().all(u8::is_ascii_whitespace) {
         let what = "the body is empty; expected a JSON object".to_owned();
         return Err(refused(Code::EmptyBody, what));
@@ -99,7 +102,10 @@ pub fn read_if_good<'de, T: Deserialize<'de>>(body: &'de [u8]) -> Option<T> {
 /// # Errors
 ///
 /// If it is not a `T`.
-pub fn read_part<'de, T: Deserialize<'de>>(part: &'de str, codes: FieldCodes) -> Result<T, Fault> {
+pub fn read_part<'de, T: Deserialize<'de>>(
+    part: &'de str,
+    codes: FieldCodes,
+) -> Result<T, RequestFault> {
     if let Ok(Object(value)) = serde_json::from_str(part) {
         return Ok(value);
     }
@@ -155,7 +161,10 @@ fn without_position(message: &str) -> &str {
 }
 
 /// A fault for JSON that does not have the shape it should.
-fn misfit(error: &serde_path_to_error::Error<serde_json::Error>, codes: FieldCodes) -> Fault {
+fn misfit(
+    error: &serde_path_to_error::Error<serde_json::Error>,
+    codes: FieldCodes,
+) -> RequestFault {
     let message = error.inner().to_string();
     // The position counts from the place where reading began; the pointer is more exact.
     let message = without_position(&message);
@@ -176,7 +185,7 @@ fn misfit(error: &serde_path_to_error::Error<serde_json::Error>, codes: FieldCod
     } else {
         (codes(pointer.rsplit('/').next().unwrap_or_default()), pointer)
     };
-    Fault::new(code, pointer, in_plain_words(&in_short(message)) + &hint(message))
+    RequestFault::new(code, pointer, in_plain_words(&in_short(message)) + &hint(message))
 }
 
 /// Suggests the most similar of the names that serde expected, if any name is similar.

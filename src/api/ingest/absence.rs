@@ -9,7 +9,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
-use crate::api::http::error::{Code, Fault};
+use crate::api::http::error::{Code, RequestFault};
 use crate::converter::{CheckedPublication, JobState, PublishedJob};
 use crate::model::{JobId, ShareId};
 use crate::scheduler::View;
@@ -47,7 +47,7 @@ struct Absence {
 
 /// Numbers of absent jobs and processes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct AbsentWork {
+pub struct AbsentCounts {
     /// Jobs with absent processes.
     pub jobs: u64,
     /// Absent processes.
@@ -59,10 +59,10 @@ pub struct AbsentWork {
 
 impl Absences {
     /// The numbers of it.
-    pub fn counts(&self) -> AbsentWork {
+    pub fn counts(&self) -> AbsentCounts {
         let number = |count: usize| u64::try_from(count).unwrap_or(u64::MAX);
         let jobs: BTreeSet<JobId> = self.0.values().map(|absence| absence.job).collect();
-        AbsentWork {
+        AbsentCounts {
             jobs: number(jobs.len()),
             processes: number(self.0.len()),
             held: number(self.0.values().filter(|absence| absence.is_held).count()),
@@ -74,7 +74,7 @@ impl Absences {
 pub(in crate::api) struct Filled {
     /// Shares that are absent now.
     pub absences: Absences,
-    pub warnings: Vec<Fault>,
+    pub warnings: Vec<RequestFault>,
 }
 
 /// Adds to the `work` of a publication the absent shares of the view whose jobs were published
@@ -163,8 +163,8 @@ fn kept_warning(
     all: usize,
     is_mass: bool,
     patience: Patience,
-) -> Option<Fault> {
-    let AbsentWork { processes, held, .. } = absences.counts();
+) -> Option<RequestFault> {
+    let AbsentCounts { processes, held, .. } = absences.counts();
     if processes == 0 {
         return None;
     }
@@ -185,7 +185,7 @@ fn kept_warning(
     let detail = format!(
         "{processes} processes of {jobs} are absent and keep their room; {until}. Publish them as `gone` or their job as `completed`; if all that is absent is over, send `full: true`"
     );
-    Some(Fault::new(Code::AbsentWork, "/work", detail))
+    Some(RequestFault::new(Code::AbsentWork, "/work", detail))
 }
 
 /// Warns of many absent jobs without shares, as an incomplete publication or another orchestrator
@@ -194,7 +194,7 @@ fn vanished_warning(
     work: &BTreeMap<JobId, PublishedJob>,
     booked: &BTreeMap<JobId, Vec<ShareId>>,
     before: &CheckedPublication,
-) -> Option<Fault> {
+) -> Option<RequestFault> {
     let open = before.work.iter().filter(|(_, old)| old.state != JobState::Completed);
     let open: Vec<JobId> = open.map(|(job, _)| *job).collect();
     let vanished = open.iter().copied();
@@ -207,10 +207,10 @@ fn vanished_warning(
     let detail = format!(
         "{jobs} vanished without being `completed`, {count} of {all}: no process runs for them, so they are over. If the publication is incomplete, publish them again"
     );
-    Some(Fault::new(Code::VanishedWork, "/work", detail))
+    Some(RequestFault::new(Code::VanishedWork, "/work", detail))
 }
 
-fn given_up_warning(given_up: &BTreeMap<ShareId, JobId>) -> Option<Fault> {
+fn given_up_warning(given_up: &BTreeMap<ShareId, JobId>) -> Option<RequestFault> {
     if given_up.is_empty() {
         return None;
     }
@@ -220,7 +220,7 @@ fn given_up_warning(given_up: &BTreeMap<ShareId, JobId>) -> Option<Fault> {
     let detail = format!(
         "{count} processes of {jobs} were absent for too long: they are given up, and their room is free. What still runs there must be ended"
     );
-    Some(Fault::new(Code::GivenUp, "/work", detail))
+    Some(RequestFault::new(Code::GivenUp, "/work", detail))
 }
 
 /// `job 7`, or `jobs 7, 8, … (12 in all)`.

@@ -4,7 +4,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use crate::api::http::error::{Code, Fault};
+use crate::api::http::error::{Code, RequestFault};
 use crate::converter::{CheckedPublication, LimboProcess, PublishedJob};
 use crate::model::{JobId, ShareId, SharePhase};
 use crate::scheduler::{ShareView, View};
@@ -23,14 +23,14 @@ struct Issued<'a> {
 /// The shares in the view, to compare with the published processes. Shares that died with their
 /// node are included.
 #[derive(Debug)]
-pub struct Books<'a> {
+pub struct ViewShares<'a> {
     view: &'a View,
     shares: HashMap<ShareId, Issued<'a>>,
 }
 
-impl<'a> Books<'a> {
+impl<'a> ViewShares<'a> {
     /// The shares in `view`.
-    pub fn new(view: &'a View) -> Books<'a> {
+    pub fn new(view: &'a View) -> ViewShares<'a> {
         let issued = |job: JobId, share: &'a ShareView, is_leaving| {
             (share.id, Issued { job, node: share.node.as_str(), is_leaving })
         };
@@ -41,7 +41,7 @@ impl<'a> Books<'a> {
                 .map(move |share| issued(job.id, share, share.state == SharePhase::Leaving));
             shares.chain(job.purged.iter().map(move |share| issued(job.id, share, false)))
         });
-        Books { view, shares: shares.collect() }
+        ViewShares { view, shares: shares.collect() }
     }
 
     /// Returns the job that the share belongs to.
@@ -76,7 +76,7 @@ impl<'a> Books<'a> {
         work: &PublishedJob,
         before: Option<&CheckedPublication>,
         overdue: &mut BTreeMap<ShareId, u64>,
-    ) -> Vec<Fault> {
+    ) -> Vec<RequestFault> {
         let id = work.spec.id;
         let live = work.processes.iter().filter(|(_, process)| !process.is_gone);
         let found = live.filter_map(|(&share, process)| {
@@ -84,7 +84,7 @@ impl<'a> Books<'a> {
                 .misplaced(id, share, &process.node, before)
                 .or_else(|| self.overdue(share, overdue))?;
             let detail = format!("work {id}: share {share} on `{}` {what}", process.node);
-            Some(Fault::new(code, format!("{prefix}/processes"), detail))
+            Some(RequestFault::new(code, format!("{prefix}/processes"), detail))
         });
         found.collect()
     }

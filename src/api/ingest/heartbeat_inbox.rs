@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::Notify;
 
-use crate::api::http::error::{Code, Fault};
+use crate::api::http::error::{Code, RequestFault};
 use crate::api::http::json::shortened;
 use crate::api::ingest::agent_identity::{Agent, Heard};
 use crate::api::limits::Limits;
@@ -23,17 +23,17 @@ const SKEW_MAX: i64 = 60_000;
 
 /// Takes in heartbeats, and delivers reports to the scheduler.
 #[derive(Debug)]
-pub struct Hearing {
+pub struct HeartbeatInbox {
     log: Mutex<HeartbeatLog>,
     /// Notified when a report comes in and all earlier reports were delivered.
     untold: Notify,
     delay: Delay,
 }
 
-impl Hearing {
+impl HeartbeatInbox {
     /// Builds an empty inbox for at most `limits.nodes` nodes.
-    pub fn new(limits: Limits) -> Hearing {
-        Hearing {
+    pub fn new(limits: Limits) -> HeartbeatInbox {
+        HeartbeatInbox {
             log: Mutex::new(HeartbeatLog::new(limits)),
             untold: Notify::new(),
             delay: Delay::default(),
@@ -83,7 +83,7 @@ impl Hearing {
 #[derive(Debug)]
 pub struct HeartbeatLog {
     /// Apart: of the places in the map many are empty.
-    nodes: HashMap<Name, Box<Node>>,
+    nodes: HashMap<Name, Box<HeardNode>>,
     /// Nodes with remarks for an administrator.
     noted: BTreeSet<String>,
     /// Reports that the scheduler has not got yet.
@@ -95,7 +95,7 @@ pub struct HeartbeatLog {
 
 /// Facts about a node from its heartbeats.
 #[derive(Debug)]
-struct Node {
+struct HeardNode {
     agent: Agent,
     /// Lead of the node's clock over the daemon's, in milliseconds, if its agent sends a time.
     clock_ahead: i64,
@@ -128,7 +128,7 @@ impl HeartbeatLog {
         beat: Heartbeat,
         now: i64,
         is_listed: impl FnOnce(&str) -> bool,
-    ) -> Result<(), Fault> {
+    ) -> Result<(), RequestFault> {
         let clock_ahead = beat.sent_ms.map_or(0, |sent| sent.saturating_sub(now));
         let (boot_id, sequence) = (beat.boot_id.as_deref(), beat.sequence);
         let Some(node) = self.nodes.get_mut(beat.node.as_str()) else {
@@ -137,9 +137,9 @@ impl HeartbeatLog {
                 let detail = format!(
                     "{limit} nodes report already; the limit is `daemon.limits.max_nodes` in the configuration, and nodes that a nodepool lists are always heard"
                 );
-                return Err(Fault::new(Code::TooManyNodes, "/node", detail));
+                return Err(RequestFault::new(Code::TooManyNodes, "/node", detail));
             }
-            let mut node = Box::new(Node::new(Agent::new(boot_id, sequence)));
+            let mut node = Box::new(HeardNode::new(Agent::new(boot_id, sequence)));
             let name = Name::from(beat.node.as_str());
             node.heard_by(&beat, clock_ahead);
             node.note(&name, &mut self.noted);
@@ -204,9 +204,9 @@ impl HeartbeatLog {
     }
 }
 
-impl Node {
-    fn new(agent: Agent) -> Node {
-        Node {
+impl HeardNode {
+    fn new(agent: Agent) -> HeardNode {
+        HeardNode {
             agent,
             clock_ahead: 0,
             heard: Instant::now(),
@@ -261,14 +261,14 @@ fn report_of(beat: Heartbeat, is_contested: bool) -> NodeReport {
 }
 
 /// Explains why a heartbeat does not count.
-fn no_sign_of_life(node: &str, heard: Heard, agent: &Agent) -> Fault {
+fn no_sign_of_life(node: &str, heard: Heard, agent: &Agent) -> RequestFault {
     if let (Heard::Other, Some((one, other))) = (heard, agent.rivals()) {
         let (one, other) = (shortened(one), shortened(other));
         let detail = format!(
             "two agents report as `{node}`, with boot ids `{one}` and `{other}`; that of `{one}` is listened to, and the node gets no new work until one is alone: stop the other, or give it a name of its own"
         );
         tracing::warn!(node, one, other, "two agents report as one node");
-        return Fault::new(Code::TwoAgents, "/boot_id", detail);
+        return RequestFault::new(Code::TwoAgents, "/boot_id", detail);
     }
     let what = if heard == Heard::Late {
         "is of an agent that was started again since"
@@ -276,16 +276,16 @@ fn no_sign_of_life(node: &str, heard: Heard, agent: &Agent) -> Fault {
         "or a later one was heard before"
     };
     let detail = format!("this heartbeat of `{node}` {what}; it counts for nothing");
-    Fault::new(Code::Replayed, "/sequence", detail)
+    RequestFault::new(Code::Replayed, "/sequence", detail)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn hearing() -> Hearing {
+    fn hearing() -> HeartbeatInbox {
         let time = Duration::ZERO;
-        Hearing::new(Limits {
+        HeartbeatInbox::new(Limits {
             body: 1,
             time,
             nodes: 2,

@@ -6,7 +6,7 @@ use axum::http::StatusCode;
 use serde::Deserialize;
 
 use crate::api::http::authorize::Caller;
-use crate::api::http::error::{ApiError, Code, Fault};
+use crate::api::http::error::{ApiError, Code, RequestFault};
 use crate::api::http::extract::JsonText;
 use crate::api::http::json::{self, Object, shortened};
 use crate::api::http::refuse;
@@ -50,7 +50,7 @@ pub async fn post_heartbeats(
     }
     faults.extend(others.into_iter().map(|(place, _)| {
         let detail = "this token does not speak for this node; what it reported before stands";
-        Fault::new(Code::NotAllowed, "/node", detail).within(&place.pointer())
+        RequestFault::new(Code::NotAllowed, "/node", detail).within(&place.pointer())
     }));
     // Once the scheduler has stopped, no reader would get the report.
     state.check_running()?;
@@ -79,30 +79,30 @@ pub async fn post_heartbeats(
 
 /// Place of a heartbeat in the body.
 #[derive(Clone, Copy, Debug)]
-enum Place {
+enum BeatPlace {
     /// The whole body.
     Alone,
     /// The entry with this index.
     InBatch(usize),
 }
 
-impl Place {
+impl BeatPlace {
     fn pointer(self) -> String {
         match self {
-            Place::Alone => String::new(),
-            Place::InBatch(index) => format!("/nodes/{index}"),
+            BeatPlace::Alone => String::new(),
+            BeatPlace::InBatch(index) => format!("/nodes/{index}"),
         }
     }
 }
 
 /// A heartbeat and where it was in the body.
-type Placed = (Place, Heartbeat);
+type Placed = (BeatPlace, Heartbeat);
 
 /// Content of a body.
 struct Read {
     beats: Vec<Placed>,
     /// Problems of other entries of a batch.
-    faults: Vec<Fault>,
+    faults: Vec<RequestFault>,
     is_batch: bool,
 }
 
@@ -129,16 +129,20 @@ struct GoodBatch {
 
 /// Reads a body. Nearly all bodies are good and are read once; a bad body is read again to find its
 /// faulty parts.
-fn read(body: &[u8], limits: &Limits) -> Result<Read, Fault> {
+fn read(body: &[u8], limits: &Limits) -> Result<Read, RequestFault> {
     let is_good = |beat: &Heartbeat| check(beat, limits.string).is_ok();
     if let Some(beat) = json::read_if_good::<Heartbeat>(body).filter(is_good) {
-        return Ok(Read { beats: vec![(Place::Alone, beat)], faults: Vec::new(), is_batch: false });
+        return Ok(Read {
+            beats: vec![(BeatPlace::Alone, beat)],
+            faults: Vec::new(),
+            is_batch: false,
+        });
     }
     if let Some(GoodBatch { nodes }) = json::read_if_good(body)
         && nodes.len() <= limits.nodes
         && nodes.iter().all(|Object(beat)| is_good(beat))
     {
-        let placed = |(index, Object(beat))| (Place::InBatch(index), beat);
+        let placed = |(index, Object(beat))| (BeatPlace::InBatch(index), beat);
         let beats = nodes.into_iter().enumerate().map(placed).collect();
         return Ok(Read { beats, faults: Vec::new(), is_batch: true });
     }
@@ -147,10 +151,10 @@ fn read(body: &[u8], limits: &Limits) -> Result<Read, Fault> {
     }
     let beat = json::read_body(body, code_of_field)?;
     check(&beat, limits.string)?;
-    Ok(Read { beats: vec![(Place::Alone, beat)], faults: Vec::new(), is_batch: false })
+    Ok(Read { beats: vec![(BeatPlace::Alone, beat)], faults: Vec::new(), is_batch: false })
 }
 
-fn read_batch(body: &[u8], limits: &Limits) -> Result<Read, Fault> {
+fn read_batch(body: &[u8], limits: &Limits) -> Result<Read, RequestFault> {
     let envelope: HeartbeatEnvelope<'_> = json::read_body(body, code_of_field)?;
     if envelope.nodes.len() > limits.nodes {
         let detail = format!(
@@ -158,13 +162,13 @@ fn read_batch(body: &[u8], limits: &Limits) -> Result<Read, Fault> {
             envelope.nodes.len(),
             limits.nodes
         );
-        return Err(Fault::new(Code::BadValue, "/nodes", detail));
+        return Err(RequestFault::new(Code::BadValue, "/nodes", detail));
     }
     let (mut beats, mut faults) = (Vec::new(), Vec::new());
     for (index, entry) in envelope.nodes.iter().enumerate() {
-        let place = Place::InBatch(index);
+        let place = BeatPlace::InBatch(index);
         let read = json::read_part(entry.get(), code_of_field)
-            .map_err(|fault| Fault {
+            .map_err(|fault| RequestFault {
                 detail: fault.detail + "; what it reported before stands",
                 ..fault
             })
@@ -185,20 +189,20 @@ fn code_of_field(field: &str) -> Code {
     }
 }
 
-fn check(beat: &Heartbeat, bytes_max: usize) -> Result<(), Fault> {
+fn check(beat: &Heartbeat, bytes_max: usize) -> Result<(), RequestFault> {
     if let Some(problem) = node_problem(&beat.node, bytes_max) {
-        return Err(Fault::new(Code::BadNodeName, "/node", problem));
+        return Err(RequestFault::new(Code::BadNodeName, "/node", problem));
     }
     if !(1..=MEMORY_MAX).contains(&beat.memory_mb) {
         let (node, memory) = (&beat.node, beat.memory_mb);
         let detail = format!(
             "`{node}` reports {memory} MiB; allowed: 1 to {MEMORY_MAX}. What it reported before stands"
         );
-        return Err(Fault::new(Code::BadNodeMemory, "/memory_mb", detail));
+        return Err(RequestFault::new(Code::BadNodeMemory, "/memory_mb", detail));
     }
     if beat.boot_id.as_ref().is_some_and(|id| id.len() > bytes_max) {
         let detail = format!("`boot_id` may have at most {bytes_max} bytes");
-        return Err(Fault::new(Code::BadValue, "/boot_id", detail));
+        return Err(RequestFault::new(Code::BadValue, "/boot_id", detail));
     }
     Ok(())
 }

@@ -8,10 +8,10 @@ use std::time::Instant;
 
 use axum::body::Bytes;
 
-use crate::api::http::error::{ApiError, Code, Fault};
+use crate::api::http::error::{ApiError, Code, RequestFault};
 use crate::api::http::json;
-use crate::api::ingest::absence::{Absences, AbsentWork, Filled, Patience, keep_absent};
-use crate::api::ingest::discrepancies::Books;
+use crate::api::ingest::absence::{Absences, AbsentCounts, Filled, Patience, keep_absent};
+use crate::api::ingest::discrepancies::ViewShares;
 use crate::api::ingest::publishers::{Publisher, Publishers};
 use crate::api::ingest::salvage::live_processes;
 use crate::api::ingest::validate::{NUMBER_MAX, check_work, code_of_field};
@@ -75,7 +75,7 @@ pub struct Taken {
 
 impl Taken {
     /// Returns the numbers of left-out jobs and processes.
-    pub fn absent(&self) -> AbsentWork {
+    pub fn absent(&self) -> AbsentCounts {
         self.absences.counts()
     }
 }
@@ -102,7 +102,7 @@ impl Intake {
         self.check_turn(envelope.sequence)?;
         let before = self.current.as_ref().or(published.taken_over.as_deref());
         self.check_amount(&envelope, before)?;
-        let mut reading = Reading::new(before, &published.view, &self.limits);
+        let mut reading = PublicationReading::new(before, &published.view, &self.limits);
         reading.overdue.clone_from(&self.overdue);
         reading.warn_of_gap(self.sequence, envelope.sequence);
         for (index, item) in envelope.work.iter().enumerate() {
@@ -126,7 +126,7 @@ impl Intake {
     /// further.
     fn keep_absent(
         &self,
-        reading: &mut Reading<'_>,
+        reading: &mut PublicationReading<'_>,
         envelope: &PublicationEnvelope<'_>,
         before: Option<&CheckedPublication>,
         published: &Published,
@@ -185,7 +185,7 @@ impl Intake {
             let detail = format!(
                 "sequence {sequence} leaves no room for those after it; the most is {NUMBER_MAX}"
             );
-            return Err(Fault::new(Code::BadSequence, "/sequence", detail).into());
+            return Err(RequestFault::new(Code::BadSequence, "/sequence", detail).into());
         }
         match self.sequence {
             Some(last) if JUMP_MAX < sequence.saturating_sub(last) => {
@@ -193,18 +193,18 @@ impl Intake {
                     "sequence {sequence} is {} after {last}, the last taken in; at most {JUMP_MAX} is taken for a gap. If it is meant so, an operator lets numbers begin anew with `apportion publication reset`",
                     sequence - last
                 );
-                Err(Fault::new(Code::BadSequence, "/sequence", detail).into())
+                Err(RequestFault::new(Code::BadSequence, "/sequence", detail).into())
             }
             None if FIRST_MAX < sequence => {
                 let detail = format!(
                     "sequence {sequence} is too high for a first one; the most is {FIRST_MAX}"
                 );
-                Err(Fault::new(Code::BadSequence, "/sequence", detail).into())
+                Err(RequestFault::new(Code::BadSequence, "/sequence", detail).into())
             }
             Some(last) if sequence < last => {
                 let detail =
                     format!("sequence {sequence} is older than {last}, the last taken in; ignored");
-                Err(Fault::new(Code::OldSequence, "/sequence", detail).into())
+                Err(RequestFault::new(Code::OldSequence, "/sequence", detail).into())
             }
             _ => Ok(()),
         }
@@ -220,7 +220,7 @@ impl Intake {
             let detail = format!(
                 "{given} requests for work; the limit is {most}, `daemon.limits.max_jobs` in the configuration; nothing was changed"
             );
-            return Err(Fault::new(Code::TooLarge, "/work", detail).into());
+            return Err(RequestFault::new(Code::TooLarge, "/work", detail).into());
         }
         let is_live = |work: &&PublishedJob| work.state != JobState::Completed;
         let before = before.map_or(0, |before| before.work.values().filter(is_live).count());
@@ -230,7 +230,7 @@ impl Intake {
         let detail = format!(
             "work went from {before} requests to none; nothing was changed. If it is meant so, send it with `full: true`"
         );
-        Err(Fault::new(Code::SuddenlyEmpty, "/work", detail).into())
+        Err(RequestFault::new(Code::SuddenlyEmpty, "/work", detail).into())
     }
 
     /// Accepts the same number again if the content is equal, in any spelling; refuses other
@@ -251,7 +251,7 @@ impl Intake {
             "sequence {} was taken in with other content, which stands; every new publication needs a higher number",
             publication.sequence
         );
-        Err(Fault::new(Code::SequenceReused, "/sequence", detail).into())
+        Err(RequestFault::new(Code::SequenceReused, "/sequence", detail).into())
     }
 }
 
@@ -267,11 +267,11 @@ fn say_the_same(one: &CheckedPublication, other: &CheckedPublication) -> bool {
 }
 
 /// A publication while it is read.
-struct Reading<'a> {
+struct PublicationReading<'a> {
     before: Option<&'a CheckedPublication>,
     view: &'a View,
     limits: &'a Limits,
-    books: Books<'a>,
+    books: ViewShares<'a>,
     /// The shares that should have ended, each with the cycle in which that was noticed.
     overdue: BTreeMap<ShareId, u64>,
     work: BTreeMap<JobId, PublishedJob>,
@@ -285,25 +285,25 @@ struct Reading<'a> {
     /// Live processes on other nodes than their shares are.
     strays: BTreeMap<ShareId, LimboProcess>,
     accepted: u64,
-    refused: Vec<Fault>,
+    refused: Vec<RequestFault>,
     /// Number of refused items beyond the listed ones.
     refused_unlisted: u64,
-    warnings: Vec<Fault>,
+    warnings: Vec<RequestFault>,
     /// Number of warnings beyond the listed ones.
     unlisted: u64,
 }
 
-impl<'a> Reading<'a> {
+impl<'a> PublicationReading<'a> {
     fn new(
         before: Option<&'a CheckedPublication>,
         view: &'a View,
         limits: &'a Limits,
-    ) -> Reading<'a> {
-        Reading {
+    ) -> PublicationReading<'a> {
+        PublicationReading {
             before,
             view,
             limits,
-            books: Books::new(view),
+            books: ViewShares::new(view),
             overdue: BTreeMap::new(),
             work: BTreeMap::new(),
             items: HashMap::new(),
@@ -347,19 +347,19 @@ impl<'a> Reading<'a> {
             let detail = format!(
                 "sequence {sequence} follows {last}: {missing} between them did not arrive, or were not on record when the daemon ended. This one is whole, so nothing has to be sent again"
             );
-            self.warn(Fault::new(Code::SequenceGap, "/sequence", detail));
+            self.warn(RequestFault::new(Code::SequenceGap, "/sequence", detail));
         }
     }
 
     /// Refuses a job or a share that an earlier item contains, and a share that was issued to
     /// another job.
-    fn check_unique(&self, work: &PublishedJob) -> Result<(), Fault> {
+    fn check_unique(&self, work: &PublishedJob) -> Result<(), RequestFault> {
         let id = work.spec.id;
         if let Some(first) = self.items.get(&id) {
             let detail = format!(
                 "work {id} is in this publication twice; the first, at /work/{first}, stands"
             );
-            return Err(Fault::new(Code::DuplicateWork, "/id", detail));
+            return Err(RequestFault::new(Code::DuplicateWork, "/id", detail));
         }
         let owner = |share| self.shares.get(share).or_else(|| self.books.owner(*share));
         let taken = work.processes.keys().find_map(|share| {
@@ -370,7 +370,7 @@ impl<'a> Reading<'a> {
             Some((share, owner)) => {
                 let detail =
                     format!("work {id} has a process in share {share}, which work {owner} has too");
-                Err(Fault::new(Code::DuplicateShare, "/processes", detail))
+                Err(RequestFault::new(Code::DuplicateShare, "/processes", detail))
             }
         }
     }
@@ -431,7 +431,7 @@ impl<'a> Reading<'a> {
         format!("; it was not taken in{running}")
     }
 
-    fn refuse(&mut self, fault: Fault) {
+    fn refuse(&mut self, fault: RequestFault) {
         if self.refused.len() < REFUSED_MAX {
             self.refused.push(fault);
         } else {
@@ -439,7 +439,7 @@ impl<'a> Reading<'a> {
         }
     }
 
-    fn warn(&mut self, warning: Fault) {
+    fn warn(&mut self, warning: RequestFault) {
         if self.warnings.len() < WARNINGS_MAX {
             self.warnings.push(warning);
         } else {
@@ -476,7 +476,7 @@ impl<'a> Reading<'a> {
     }
 }
 
-fn refused(work: &PublishedJob, refusal: &Refusal) -> Fault {
+fn refused(work: &PublishedJob, refusal: &Refusal) -> RequestFault {
     let (code, field) = match refusal {
         Refusal::UnknownClass { .. } => (Code::UnknownClass, "/class"),
         Refusal::UserNotAllowed { .. } => (Code::UserNotAllowed, "/user"),
@@ -489,5 +489,5 @@ fn refused(work: &PublishedJob, refusal: &Refusal) -> Fault {
         "work {}: {refusal}{stop} It is shown as refused and gets nothing until this is put right",
         work.spec.id
     );
-    Fault::new(code, field, detail)
+    RequestFault::new(code, field, detail)
 }

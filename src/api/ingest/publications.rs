@@ -16,7 +16,7 @@ use crate::api::admin::reason_in;
 use crate::api::http::authorize::Caller;
 use crate::api::http::compression::{Unpacks, VARIES};
 use crate::api::http::error::{ApiError, Code};
-use crate::api::http::extract::{JsonBody, JsonText, Params};
+use crate::api::http::extract::{JsonBody, JsonText, QueryParams};
 use crate::api::ingest::orchestrators::remember;
 use crate::api::owner_request::{AuditNote, Request};
 use crate::api::published::{Published, ScheduleText};
@@ -47,7 +47,7 @@ const WAIT_MAX: Duration = Duration::from_mins(1);
 )]
 pub async fn put_publication(
     State(state): State<ApiState>,
-    Params(params): Params<PublicationParams>,
+    QueryParams(params): QueryParams<PublicationParams>,
     JsonText(body): JsonText,
 ) -> Result<(StatusCode, Json<wire::PublicationAnswer>), ApiError> {
     let is_to_be_stored = waits_for_commit(&params)?;
@@ -207,7 +207,7 @@ pub async fn get_schedule(
     State(state): State<ApiState>,
     known: KnownTags,
     unpacks: Unpacks,
-    Params(params): Params<ScheduleParams>,
+    QueryParams(params): QueryParams<ScheduleParams>,
 ) -> Result<Response, ApiError> {
     let wait = params.wait.as_deref().map_or(Ok(Duration::ZERO), wait_of)?;
     let latest = state.latest();

@@ -7,7 +7,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::api::http::error::{ApiError, Code, Fault};
+use crate::api::http::error::{ApiError, Code, RequestFault};
 use crate::api::http::json::shortened;
 use crate::api::wire::PublicationEnvelope;
 use crate::model::is_hidden;
@@ -34,7 +34,7 @@ pub struct Publishers {
 }
 
 /// A publication that may be taken in.
-pub(in crate::api) struct Turn {
+pub(in crate::api) struct PublisherChange {
     /// Orchestrator that is accepted from now on, if the publication changes that.
     pub publisher: Option<Publisher>,
     /// True if the sequence begins anew with the publication.
@@ -67,7 +67,7 @@ impl Publishers {
         &mut self,
         envelope: &PublicationEnvelope<'_>,
         longest: usize,
-    ) -> Result<Turn, ApiError> {
+    ) -> Result<PublisherChange, ApiError> {
         let name = envelope.publisher.as_deref();
         if let Some(name) = name {
             check_name(name, "/publisher", longest)?;
@@ -76,7 +76,7 @@ impl Publishers {
             (Some(name), epoch) => (name, epoch.unwrap_or(0)),
             (None, Some(_)) => {
                 let detail = "an epoch needs a `publisher`; add its name";
-                return Err(Fault::new(Code::MissingField, "/publisher", detail).into());
+                return Err(RequestFault::new(Code::MissingField, "/publisher", detail).into());
             }
             (None, None) => return self.nameless(),
         };
@@ -99,16 +99,16 @@ impl Publishers {
                 Err(self.refuse(name, detail))
             }
             Some(current) if epoch == current.epoch => {
-                Ok(Turn { publisher: None, is_new_epoch: false })
+                Ok(PublisherChange { publisher: None, is_new_epoch: false })
             }
-            Some(_) => Ok(Turn { publisher: Some(this), is_new_epoch: true }),
-            None => Ok(Turn { publisher: Some(this), is_new_epoch: false }),
+            Some(_) => Ok(PublisherChange { publisher: Some(this), is_new_epoch: true }),
+            None => Ok(PublisherChange { publisher: Some(this), is_new_epoch: false }),
         }
     }
 
-    fn nameless(&mut self) -> Result<Turn, ApiError> {
+    fn nameless(&mut self) -> Result<PublisherChange, ApiError> {
         let Some(current) = &self.current else {
-            return Ok(Turn { publisher: None, is_new_epoch: false });
+            return Ok(PublisherChange { publisher: None, is_new_epoch: false });
         };
         let detail = format!(
             "publications of `{}` count, and this one does not say whose it is; nothing was changed. Send `publisher`, or have an operator hand over: `apportion orchestrator hand-over`",
@@ -122,7 +122,7 @@ impl Publishers {
             *self.refused.entry(name.to_owned()).or_default() += 1;
         }
         tracing::warn!(publisher = name, "a publication of another orchestrator is refused");
-        Fault::new(Code::OtherPublisher, "/publisher", detail).into()
+        RequestFault::new(Code::OtherPublisher, "/publisher", detail).into()
     }
 }
 
@@ -131,11 +131,15 @@ impl Publishers {
 /// # Errors
 ///
 /// If it is empty, too long, or no line of text.
-pub(in crate::api) fn check_name(name: &str, pointer: &str, longest: usize) -> Result<(), Fault> {
+pub(in crate::api) fn check_name(
+    name: &str,
+    pointer: &str,
+    longest: usize,
+) -> Result<(), RequestFault> {
     if !name.is_empty() && name.len() <= longest && !name.contains(is_hidden) {
         return Ok(());
     }
     let name = shortened(name);
     let detail = format!("`{name}` is no name: write 1 to {longest} bytes in one line");
-    Err(Fault::new(Code::BadValue, pointer, detail))
+    Err(RequestFault::new(Code::BadValue, pointer, detail))
 }

@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::api::http::error::{Code, Fault};
+use crate::api::http::error::{Code, RequestFault};
 use crate::api::http::json;
 use crate::api::ingest::names::{name_problem, node_problem, user_problem};
 use crate::api::limits::Limits;
@@ -39,7 +39,7 @@ pub fn check_work(
     before: impl FnOnce(JobId) -> Option<PublishedJob>,
     topology: &Topology,
     limits: &Limits,
-) -> Result<(PublishedJob, Vec<Fault>), Fault> {
+) -> Result<(PublishedJob, Vec<RequestFault>), RequestFault> {
     let wire: wire::Work = json::read_part(text, code_of_field)?;
     check_values(&wire, limits)?;
     check_names(&wire, limits.string)?;
@@ -56,7 +56,7 @@ pub fn check_work(
         let detail = format!(
             "work {id}: `{field}` differs from what was published before; submit it as new work"
         );
-        return Err(Fault::new(Code::Immutable, format!("/{field}"), detail));
+        return Err(RequestFault::new(Code::Immutable, format!("/{field}"), detail));
     }
     work.spec.facts.is_running |= before.is_some_and(|before| before.spec.facts.is_running);
     Ok((work, warnings))
@@ -76,7 +76,7 @@ pub fn code_of_field(field: &str) -> Code {
     }
 }
 
-fn check_values(work: &wire::Work, limits: &Limits) -> Result<(), Fault> {
+fn check_values(work: &wire::Work, limits: &Limits) -> Result<(), RequestFault> {
     let highest_share = work.processes.iter().map(|process| process.share).max();
     let ranges = [
         ("memory_mb", work.memory_mb, 1..=u64::MAX),
@@ -92,16 +92,16 @@ fn check_values(work: &wire::Work, limits: &Limits) -> Result<(), Fault> {
     let Some((field, value, range)) = bad else { return Ok(()) };
     let (id, least, most) = (work.id, range.start(), range.end());
     let detail = format!("work {id}: `{field}` comes to {value}; allowed: {least} to {most}");
-    Err(Fault::new(code_of_field(field), format!("/{field}"), detail))
+    Err(RequestFault::new(code_of_field(field), format!("/{field}"), detail))
 }
 
 fn count<T>(list: &[T]) -> u64 {
     u64::try_from(list.len()).unwrap_or(u64::MAX)
 }
 
-fn check_names(work: &wire::Work, bytes_max: usize) -> Result<(), Fault> {
+fn check_names(work: &wire::Work, bytes_max: usize) -> Result<(), RequestFault> {
     let bad = |code: Code, pointer: String, problem: String| {
-        Err(Fault::new(code, pointer, format!("work {}: {problem}", work.id)))
+        Err(RequestFault::new(code, pointer, format!("work {}: {problem}", work.id)))
     };
     if let Some(problem) = user_problem(&work.user, bytes_max) {
         return bad(Code::BadUser, "/user".to_owned(), problem);
@@ -127,7 +127,7 @@ fn class_of(
     work: &wire::Work,
     before: Option<&PublishedJob>,
     topology: &Topology,
-) -> Result<Name, Fault> {
+) -> Result<Name, RequestFault> {
     let default =
         || topology.classes.iter().find(|class| class.is_default && fits(work.kind, &class.policy));
     let class = work
@@ -148,7 +148,7 @@ fn class_of(
                 .collect::<Vec<_>>()
                 .join(", ")
         );
-        Fault::new(Code::NoDefaultClass, "/class", detail)
+        RequestFault::new(Code::NoDefaultClass, "/class", detail)
     })
 }
 
@@ -172,13 +172,13 @@ fn kind_name(kind: wire::WorkKind) -> &'static str {
     }
 }
 
-fn processes_of(work: &wire::Work) -> Result<BTreeMap<ShareId, PublishedProcess>, Fault> {
+fn processes_of(work: &wire::Work) -> Result<BTreeMap<ShareId, PublishedProcess>, RequestFault> {
     let mut processes = BTreeMap::new();
     for (index, process) in work.processes.iter().enumerate() {
         let share = ShareId(process.share);
         if processes.insert(share, process_of(process)).is_some() {
             let detail = format!("work {} lists two processes in share {share}", work.id);
-            return Err(Fault::new(
+            return Err(RequestFault::new(
                 Code::DuplicateShare,
                 format!("/processes/{index}/share"),
                 detail,
@@ -257,12 +257,12 @@ fn state_of(state: wire::WorkState) -> JobState {
     }
 }
 
-fn warnings_about(work: &wire::Work) -> Vec<Fault> {
+fn warnings_about(work: &wire::Work) -> Vec<RequestFault> {
     let mut warnings = Vec::new();
     let mut warn_of_time = |time: i64, pointer: String| {
         if !(0..=TIME_MAX).contains(&time) {
             let detail = format!("work {}: a time of {time} ms is taken as unknown", work.id);
-            warnings.push(Fault::new(Code::BadTime, pointer, detail));
+            warnings.push(RequestFault::new(Code::BadTime, pointer, detail));
         }
     };
     warn_of_time(work.time_per_item_ms.unwrap_or(0), "/time_per_item_ms".to_owned());
@@ -276,7 +276,7 @@ fn warnings_about(work: &wire::Work) -> Vec<Fault> {
             "work {} is completed but has live processes; their space stays taken",
             work.id
         );
-        warnings.push(Fault::new(Code::CompletedButLive, "/processes", detail));
+        warnings.push(RequestFault::new(Code::CompletedButLive, "/processes", detail));
     }
     warnings
 }

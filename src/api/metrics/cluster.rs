@@ -56,7 +56,7 @@ impl Collector for Cluster {
         all(&mut to, FRAGMENTATION, fragmentation(view))?;
         all(&mut to, JOBS, jobs(view))?;
         all(&mut to, PENDING, pending(view))?;
-        let accounts = |amount: fn(&crate::scheduler::Account) -> QShares| {
+        let accounts = |amount: fn(&crate::scheduler::JobAccount) -> QShares| {
             let classes = view.classes.iter();
             classes
                 .map(move |class| ([("class", class.name.to_string())], amount(&class.account).0))

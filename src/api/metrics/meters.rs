@@ -15,14 +15,14 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::{Registry, Unit};
 
-use super::past::{Past, Step};
+use super::past::{CycleCounts, PastStates};
 use crate::api::published::Published;
 
 /// Prefix of every metric's name.
 pub(super) const PREFIX: &str = "apportion";
 
 /// A label whose values are in the code.
-type Known = [(&'static str, &'static str); 1];
+type FixedLabel = [(&'static str, &'static str); 1];
 /// A label whose values are in the configuration.
 type Named = [(&'static str, String); 1];
 /// Labels of a request. Built for every request, so building must cost nothing.
@@ -87,7 +87,7 @@ const LONG_POLLS: [&str; 2] = ["/v1/schedule", "/v1/events"];
 
 /// Result of reading the configuration again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Reread {
+pub enum RereadOutcome {
     /// The file is in effect.
     Applied,
     /// The file equals the configuration in effect.
@@ -102,21 +102,21 @@ type Times<L> = Family<L, Histogram, fn() -> Histogram>;
 /// All counters.
 pub struct Meters {
     registry: Registry,
-    cycles: Family<Known, Counter>,
-    phases: Times<Known>,
+    cycles: Family<FixedLabel, Counter>,
+    phases: Times<FixedLabel>,
     commits: Histogram,
     waits: Times<Named>,
-    preemptions: Family<Known, Counter>,
-    lost_work: Family<Known, Counter<f64, AtomicU64>>,
-    evictions: Family<Known, Counter>,
+    preemptions: Family<FixedLabel, Counter>,
+    lost_work: Family<FixedLabel, Counter<f64, AtomicU64>>,
+    evictions: Family<FixedLabel, Counter>,
     exits: Histogram,
-    heartbeats: Family<Known, Counter>,
+    heartbeats: Family<FixedLabel, Counter>,
     heartbeats_accepted: Counter,
     heartbeats_refused: Counter,
-    rereads: Family<Known, Counter>,
+    rereads: Family<FixedLabel, Counter>,
     requests: Family<RequestLabels, Counter>,
     request_times: Times<Route>,
-    past: Mutex<Past>,
+    past: Mutex<PastStates>,
 }
 
 impl Default for Meters {
@@ -124,7 +124,7 @@ impl Default for Meters {
         let short = || Histogram::new(SHORT);
         let long = || Histogram::new(LONG);
         let quick = || Histogram::new(QUICK);
-        let heartbeats = Family::<Known, Counter>::default();
+        let heartbeats = Family::<FixedLabel, Counter>::default();
         let heartbeats_that_are = |result| heartbeats.get_or_create_owned(&[("result", result)]);
         let mut meters = Meters {
             registry: Registry::with_prefix(PREFIX),
@@ -156,11 +156,11 @@ impl Meters {
         for result in ["changed", "unchanged", "not_planned"] {
             drop(self.cycles.get_or_create(&[("result", result)]));
         }
-        for reason in Step::RULES {
+        for reason in CycleCounts::RULES {
             drop(self.preemptions.get_or_create(&[("reason", reason)]));
             drop(self.lost_work.get_or_create(&[("reason", reason)]));
         }
-        for reason in Step::EVICTIONS {
+        for reason in CycleCounts::EVICTIONS {
             drop(self.evictions.get_or_create(&[("reason", reason)]));
         }
         for result in ["applied", "unchanged", "refused"] {
@@ -274,11 +274,11 @@ impl Meters {
     }
 
     /// The configuration was read again.
-    pub fn reread(&self, outcome: Reread) {
+    pub fn reread(&self, outcome: RereadOutcome) {
         let result = match outcome {
-            Reread::Applied => "applied",
-            Reread::Unchanged => "unchanged",
-            Reread::Refused => "refused",
+            RereadOutcome::Applied => "applied",
+            RereadOutcome::Unchanged => "unchanged",
+            RereadOutcome::Refused => "refused",
         };
         self.rereads.get_or_create(&[("result", result)]).inc();
     }

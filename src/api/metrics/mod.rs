@@ -12,7 +12,7 @@ mod meters;
 pub(in crate::api) mod page;
 mod past;
 
-pub use meters::{Meters, Reread};
+pub use meters::{Meters, RereadOutcome};
 
 use std::time::Instant;
 

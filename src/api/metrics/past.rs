@@ -10,7 +10,7 @@ use crate::scheduler::{JobView, Removal, View};
 
 /// Since when things are as they are.
 #[derive(Debug, Default)]
-pub(super) struct Past {
+pub(super) struct PastStates {
     /// Processes that were told to end and have not exited.
     leaving: HashMap<ShareId, Instant>,
     /// Processes that died with their node, until the orchestrator has seen it.
@@ -21,7 +21,7 @@ pub(super) struct Past {
 
 /// Amounts to count.
 #[derive(Debug, Default, PartialEq)]
-pub(super) struct Step {
+pub(super) struct CycleCounts {
     /// Result of the cycle; `None` if there was none.
     pub result: Option<&'static str>,
     /// Rule and lost work, for every preempted process.
@@ -34,7 +34,7 @@ pub(super) struct Step {
     pub waited: Vec<(Name, Duration)>,
 }
 
-impl Step {
+impl CycleCounts {
     /// Every rule that a process can be taken back by.
     pub const RULES: [&'static str; 7] = [
         "no_longer_allowed",
@@ -50,10 +50,10 @@ impl Step {
         ["varied_off", "blacklisted", "node_died", "withdrawn"];
 }
 
-impl Past {
+impl PastStates {
     /// Returns the changes up to `at`, when `now` was published after `before`.
-    pub fn step(&mut self, before: &Published, now: &Published, at: Instant) -> Step {
-        let mut step = Step::default();
+    pub fn step(&mut self, before: &Published, now: &Published, at: Instant) -> CycleCounts {
+        let mut step = CycleCounts::default();
         let (before, now) = (&before.view, &now.view);
         let is_planned = before.cycle < now.cycle;
         let schedule = now.planned.as_ref().filter(|_| is_planned).map(|planned| &planned.schedule);
@@ -75,7 +75,7 @@ impl Past {
         step
     }
 
-    fn look_at_exits(&mut self, now: &View, at: Instant, step: &mut Step) {
+    fn look_at_exits(&mut self, now: &View, at: Instant, step: &mut CycleCounts) {
         let mut leaving = HashMap::new();
         let shares = now.jobs.iter().flat_map(|job| &job.shares);
         for share in shares.filter(|share| share.state == SharePhase::Leaving) {
@@ -94,7 +94,7 @@ impl Past {
         self.purged = purged;
     }
 
-    fn look_at_waits(&mut self, now: &View, at: Instant, step: &mut Step) {
+    fn look_at_waits(&mut self, now: &View, at: Instant, step: &mut CycleCounts) {
         let mut work = HashMap::with_capacity(now.jobs.len());
         for job in now.jobs.iter().filter(|job| job.order.is_some()) {
             let before = self.work.remove(&job.id);

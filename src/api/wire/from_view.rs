@@ -11,7 +11,8 @@ use crate::model::{
     amount_text,
 };
 use crate::scheduler::{
-    Account, Cap, ClassView, JobDisposition, JobView, NodeView, Pictures, Removal, ShareView, View,
+    Cap, ClassView, JobAccount, JobDisposition, JobView, NodeView, Pictures, Removal, ShareView,
+    View,
 };
 
 /// Writes a [`wire::Schedule`] as it is sent, job by job: as a whole, several large copies would
@@ -132,8 +133,8 @@ impl From<&ClassPolicy> for wire::Policy {
     }
 }
 
-impl From<&Account> for wire::Account {
-    fn from(account: &Account) -> wire::Account {
+impl From<&JobAccount> for wire::Account {
+    fn from(account: &JobAccount) -> wire::Account {
         wire::Account {
             wanted: account.wanted.0,
             deserved: account.deserved.0,
@@ -325,7 +326,7 @@ pub fn class_info(view: &View, class: &ClassView) -> Option<wire::ClassInfo> {
 /// A class's demand against what it holds, user by user.
 pub fn class_load(view: &View, class: &ClassView) -> Option<wire::ClassLoad> {
     let info = class_info(view, class)?;
-    let user_load = |(user, account): &(Name, Account)| wire::UserLoad {
+    let user_load = |(user, account): &(Name, JobAccount)| wire::UserLoad {
         user: user.to_string(),
         account: account.into(),
     };

@@ -4,7 +4,7 @@ use super::*;
 
 /// Bob has a process and a target of two. Taking another from Ann would destroy an hour's work, but
 /// the report gives `held_back` as the reason.
-fn held_back(held_back: HeldBack, bound: CapBound, calm: Calm) -> Vec<Rule> {
+fn held_back(held_back: Declined, bound: CapBound, calm: Quiescence) -> Vec<Rule> {
     let mut scene = Scene::new(&[4, 1]);
     let ann = scene.running((ANN, FAIR), 1, 4, 0);
     let bob = scene.running((BOB, FAIR), 1, 1, 1);
@@ -23,10 +23,10 @@ fn held_back(held_back: HeldBack, bound: CapBound, calm: Calm) -> Vec<Rule> {
 
 #[test]
 fn whoever_is_held_back_says_truly_by_what() {
-    let moving = Calm::default;
-    let quiet = || Calm { quiet_cycles: 12, ..Calm::default() };
-    let rest = || Calm { rest_cycles: 2, ..Calm::default() };
-    let dear = |loss, limit| HeldBack::TooDear { loss, limit };
+    let moving = Quiescence::default;
+    let quiet = || Quiescence { quiet_cycles: 12, ..Quiescence::default() };
+    let rest = || Quiescence { rest_cycles: 2, ..Quiescence::default() };
+    let dear = |loss, limit| Declined::TooDear { loss, limit };
     for (what, calm, is_true) in [
         (dear(3_600_000, 2_000_000), moving(), true),
         (dear(3_600_000, 300_000), moving(), true),
@@ -34,9 +34,9 @@ fn whoever_is_held_back_says_truly_by_what() {
         (dear(3_600_000, 2_000_001), moving(), false),
         (dear(3_600_000, 2_000_000), rest(), true),
         (dear(3_600_000, 300_000), rest(), false),
-        (HeldBack::Quiet { cycles: 12 }, quiet(), true),
-        (HeldBack::Quiet { cycles: 12 }, moving(), false),
-        (HeldBack::TooLate, moving(), false),
+        (Declined::Quiet { cycles: 12 }, quiet(), true),
+        (Declined::Quiet { cycles: 12 }, moving(), false),
+        (Declined::TooLate, moving(), false),
     ] {
         let wanted: &[Rule] = if is_true { &[] } else { &[Rule::FalseHold] };
         assert_eq!(held_back(what, CapBound::WorkLeft, calm), wanted, "{what}");
@@ -50,9 +50,9 @@ fn it_is_too_late_where_a_prediction_says_so_and_the_cluster_moves() {
         (CapBound::Prediction, 2, false),
         (CapBound::WorkLeft, 1, false),
     ] {
-        let calm = Calm { rest_cycles, ..Calm::default() };
+        let calm = Quiescence { rest_cycles, ..Quiescence::default() };
         let wanted: &[Rule] = if is_true { &[] } else { &[Rule::FalseHold] };
-        assert_eq!(held_back(HeldBack::TooLate, bound, calm), wanted, "{bound:?}");
+        assert_eq!(held_back(Declined::TooLate, bound, calm), wanted, "{bound:?}");
     }
 }
 
@@ -65,7 +65,7 @@ fn only_a_job_whose_first_process_has_a_price_may_have_nothing_for_its_price() {
         scene.count(ann, 2 - given);
         scene.count(bob, given);
         scene.report();
-        let held_back = HeldBack::TooDear { loss: 3_600_000, limit: 2_000_000 };
+        let held_back = Declined::TooDear { loss: 3_600_000, limit: 2_000_000 };
         scene.schedule.report.jobs[1].held_back = Some(held_back);
         scene.broken_as_reported()
     };

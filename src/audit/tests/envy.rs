@@ -2,8 +2,8 @@
 
 use super::*;
 
-fn at_rest() -> Calm {
-    Calm { quiet_cycles: 5, rest_cycles: 2, takings: Vec::new() }
+fn at_rest() -> Quiescence {
+    Quiescence { quiet_cycles: 5, rest_cycles: 2, takings: Vec::new() }
 }
 
 /// Ann has nine processes of 1 on a node. Bob's class, of this weight, has a process of 8 on
@@ -15,7 +15,7 @@ fn weighed(weight: u32, rest_cycles: u64) -> Vec<Rule> {
     scene.edit(bob).facts.remaining = 2;
     let topology = Arc::make_mut(&mut scene.snapshot.topology);
     topology.classes[HEAVY.0].policy = ClassPolicy::FairShare { weight };
-    scene.snapshot.calm = Calm { rest_cycles, ..at_rest() };
+    scene.snapshot.calm = Quiescence { rest_cycles, ..at_rest() };
     scene.broken()
 }
 
@@ -87,7 +87,7 @@ fn who_says_what_it_would_cost_says_so_truly() {
         scene.schedule.report.jobs[1].held_back = Some(held_back);
         scene.broken_as_reported()
     };
-    let dear = HeldBack::TooDear { loss: 3_000_000, limit: CapRules::LOSS_LIMIT };
+    let dear = Declined::TooDear { loss: 3_000_000, limit: CapRules::LOSS_LIMIT };
     assert_eq!(says(dear), [Rule::Envy], "nothing at all would be lost");
     let mut scene = Scene::new(&[6, 2]);
     let ann = scene.running((ANN, FAIR), 1, 6, 0);
@@ -97,7 +97,7 @@ fn who_says_what_it_would_cost_says_so_truly() {
     scene.snapshot.calm = at_rest();
     scene.schedule.put_off = vec![bob];
     scene.report();
-    scene.schedule.report.jobs[1].held_back = Some(HeldBack::NextCycle);
+    scene.schedule.report.jobs[1].held_back = Some(Declined::NextCycle);
     assert_eq!(scene.broken_as_reported(), [], "its turn comes");
 }
 

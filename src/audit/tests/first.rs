@@ -1,7 +1,7 @@
 //! Jobs that are owed a first process, and jobs that could have a process.
 
 use super::*;
-use crate::audit::arrange::{Moves, TRIES, is_arrangeable};
+use crate::audit::arrange::{MayMove, TRIES, is_arrangeable};
 use crate::audit::ledger::Ledger;
 
 const CID: UserIx = UserIx(2);
@@ -80,7 +80,7 @@ fn whoever_is_put_off_has_its_turn_later() {
     scene.report();
     assert_eq!(scene.broken_as_reported(), [Rule::Starving]);
     scene.schedule.put_off = vec![bob];
-    scene.schedule.report.jobs[1].held_back = Some(HeldBack::NextCycle);
+    scene.schedule.report.jobs[1].held_back = Some(Declined::NextCycle);
     assert_eq!(scene.broken_as_reported(), []);
 }
 
@@ -254,7 +254,7 @@ fn an_arrangement_is_searched_for() {
         }
         scene.report();
         let ledger = Ledger::open(&scene.snapshot, &scene.schedule).unwrap();
-        is_arrangeable(&ledger, (TOP, 10), 0..processes.len(), TRIES, Moves::All)
+        is_arrangeable(&ledger, (TOP, 10), 0..processes.len(), TRIES, MayMove::All)
     };
     assert!(could(&[6, 5], &[4, 3, 2, 2]));
     assert!(!could(&[6, 5], &[4, 3, 3, 2]));

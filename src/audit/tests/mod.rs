@@ -19,8 +19,9 @@ use std::sync::Arc;
 
 use super::{Rule, audit, cap::cap_of};
 use crate::engine::{
-    Account, Calm, Cap, CapBound, Considered, Expansion, HeldBack, Job, JobReport, Machine,
-    Preemption, PreemptionRule, Promise, Reason, Schedule, Share, Snapshot, UserAccount,
+    Alternatives, Cap, CapBound, Declined, Expansion, Job, JobAccount, JobReport, Machine,
+    Preemption, PreemptionRule, Promise, Quiescence, Reason, Schedule, Share, Snapshot,
+    UserAccount,
 };
 use crate::model::{
     CapRules, ClassIx, ClassPolicy, JobFacts, JobId, JobKind, MachineIx, MachineState, Mebibytes,
@@ -78,7 +79,7 @@ impl Scene {
             jobs: Arc::default(),
             promises: Vec::new(),
             put_off: Vec::new(),
-            calm: Calm::default(),
+            calm: Quiescence::default(),
         };
         let (given, deserved) = (BTreeMap::new(), BTreeMap::new());
         Scene { snapshot, schedule: Schedule::default(), given, deserved }
@@ -175,7 +176,7 @@ impl Scene {
             beneficiary: for_whom,
             rule,
             loss: 0,
-            considered: Considered::default(),
+            considered: Alternatives::default(),
         });
     }
 
@@ -187,7 +188,7 @@ impl Scene {
     fn report(&mut self) {
         let period = self.snapshot.topology.settings.publication_period;
         self.schedule.report.classes =
-            vec![Account::default(); self.snapshot.topology.classes.len()];
+            vec![JobAccount::default(); self.snapshot.topology.classes.len()];
         self.schedule.report.jobs.clear();
         self.schedule.report.users.clear();
         for job in self.snapshot.jobs.iter() {

@@ -34,7 +34,7 @@ fn accounts_add_up() {
     });
     let (scene, _) = growing(FAIR);
     scene.misreports(Rule::ReportAccounts, |scene| {
-        let account = Account { held: QShares(9), ..Account::default() };
+        let account = JobAccount { held: QShares(9), ..JobAccount::default() };
         scene.schedule.report.users.push(UserAccount { class: FAIR, user: BOB, account });
     });
 }

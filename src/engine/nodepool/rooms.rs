@@ -6,7 +6,7 @@ use std::ops::Range;
 use super::machine_set::MachineSet;
 use super::matrix::{Alike, Cell, Matrix};
 use crate::engine::entities::Entities;
-use crate::engine::shares::{Holding, Shares, large, small};
+use crate::engine::shares::{Holding, ShareTable, large, small};
 use crate::engine::snapshot::Snapshot;
 use crate::model::{MachineIx, Millis, Order, PoolIx, QShares};
 
@@ -40,12 +40,12 @@ impl Tenant {
 
 /// A [`Holding`] in half the memory, as there are many.
 #[derive(Clone, Copy, Debug)]
-struct Place {
+struct PackedHolding {
     job: u32,
     share: u32,
 }
 
-impl Place {
+impl PackedHolding {
     fn holding(self) -> Holding {
         Holding { job: large(self.job), share: large(self.share) }
     }
@@ -56,7 +56,7 @@ impl Place {
 pub(in crate::engine) struct Rooms {
     by_machine: Vec<Room>,
     /// Shares held when the cycle began, node by node.
-    held_shares: Vec<Place>,
+    held_shares: Vec<PackedHolding>,
     /// Facts of each share in `held_shares`: a scan of a node need not fetch them from the jobs.
     tenants: Vec<Tenant>,
     by_pool: Vec<PoolRooms>,
@@ -141,7 +141,7 @@ impl Rooms {
     pub(in crate::engine) fn new(
         snapshot: &Snapshot,
         entities: &Entities,
-        shares: &mut Shares,
+        shares: &mut ShareTable,
     ) -> Rooms {
         let mut rooms: Vec<Room> = snapshot
             .machines
@@ -323,9 +323,9 @@ impl Rooms {
 fn take_in_shares(
     snapshot: &Snapshot,
     entities: &Entities,
-    shares: &mut Shares,
+    shares: &mut ShareTable,
     rooms: &mut [Room],
-) -> (Vec<Place>, Vec<Tenant>) {
+) -> (Vec<PackedHolding>, Vec<Tenant>) {
     for job in 0..snapshot.jobs.len() {
         let class = &snapshot.topology.classes[entities.class_of(job).0];
         let is_immovable = !class.policy.is_preemptable();
@@ -349,13 +349,13 @@ fn take_in_shares(
         room.holdings = held..held;
         held += shares;
     }
-    let mut held_shares = vec![Place { job: 0, share: 0 }; held];
+    let mut held_shares = vec![PackedHolding { job: 0, share: 0 }; held];
     let mut tenants = vec![Tenant { user: 0, order: 0, loss: 0 }; held];
     for job in 0..snapshot.jobs.len() {
         let user = small(entities.group_of(job));
         for (Holding { job, share }, brief) in shares.held_by(job) {
             let next = &mut rooms[brief.machine().0].holdings.end;
-            held_shares[*next] = Place { job: small(job), share: small(share) };
+            held_shares[*next] = PackedHolding { job: small(job), share: small(share) };
             tenants[*next] = Tenant { user, order: brief.order.get(), loss: brief.loss };
             *next += 1;
         }

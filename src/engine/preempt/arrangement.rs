@@ -28,7 +28,7 @@ pub(super) fn is_possible(draft: &Draft<'_>, priority: u32, tree: PoolIx) -> boo
 /// goes first. Each takes the smallest free space that suffices. So true is proven, but false is
 /// not.
 fn gives_all_one(draft: &Draft<'_>, jobs: &[usize]) -> bool {
-    let mut rooms = Rooms::new(draft, jobs);
+    let mut rooms = FreeSpaces::new(draft, jobs);
     let mut jobs: Vec<usize> = jobs.to_vec();
     let mut choices = BTreeMap::new();
     jobs.sort_by_cached_key(|&job| {
@@ -45,14 +45,14 @@ fn gives_all_one(draft: &Draft<'_>, jobs: &[usize]) -> bool {
 }
 
 /// Free space of each node, in quanta.
-struct Rooms {
+struct FreeSpaces {
     of_machines: Vec<u64>,
     /// Nodes of each pool by their free space.
     of_pools: BTreeMap<PoolIx, BTreeSet<(u64, MachineIx)>>,
 }
 
-impl Rooms {
-    fn new(draft: &Draft<'_>, jobs: &[usize]) -> Rooms {
+impl FreeSpaces {
+    fn new(draft: &Draft<'_>, jobs: &[usize]) -> FreeSpaces {
         let priority = jobs.first().map_or(0, |&job| draft.class_of(job).priority);
         let stays = |job: usize| {
             let class = draft.class_of(job);
@@ -70,7 +70,7 @@ impl Rooms {
             of_machines[ix.0] = room;
             of_pools.entry(draft.rooms.pool(ix)).or_default().insert((room, ix));
         }
-        Rooms { of_machines, of_pools }
+        FreeSpaces { of_machines, of_pools }
     }
 
     /// Counts the nodes that are large enough for `job`: of its list, if it has a list.

@@ -10,9 +10,9 @@
 use super::history::MEMORY_AFTER;
 use super::plan::Plan;
 use crate::engine::draft::Draft;
-use crate::engine::report::{CapBound, HeldBack};
+use crate::engine::report::{CapBound, Declined};
 use crate::engine::schedule::PreemptionRule;
-use crate::engine::snapshot::Calm;
+use crate::engine::snapshot::Quiescence;
 use crate::model::{Millis, Settings};
 
 /// A job with fewer nshares than this has hardly begun, and is owed some credit.
@@ -27,7 +27,7 @@ pub(super) fn is_at_rest(draft: &Draft<'_>) -> bool {
 
 /// True if time alone changes nothing any more: every rule that waits for a quiet or an idle
 /// cluster holds already.
-pub fn is_steady(calm: &Calm, settings: &Settings) -> bool {
+pub fn is_steady(calm: &Quiescence, settings: &Settings) -> bool {
     let stop = settings.quiet_stop.unwrap_or(0);
     calm.is_at_rest() && MEMORY_AFTER.max(stop) <= calm.quiet_cycles
 }
@@ -40,7 +40,7 @@ pub(super) enum Worth {
     /// Limit in thread time.
     UpTo(Millis),
     /// No work at all, for this reason.
-    Nothing(HeldBack),
+    Nothing(Declined),
 }
 
 /// Returns the worth of a further process of `job`.
@@ -50,14 +50,14 @@ pub(super) fn worth(draft: &Draft<'_>, job: usize) -> Worth {
     }
     // A process that would hardly come in time is not worth the work of a peer.
     if draft.jobs[job].demand.cap.bound == CapBound::Prediction && !is_at_rest(draft) {
-        return Worth::Nothing(HeldBack::TooLate);
+        return Worth::Nothing(Declined::TooLate);
     }
     Worth::UpTo(limit(draft, job))
 }
 
 /// Returns the reason to decline `plan` for `job`, though the rules allow it. A plan that takes
 /// only from lower priorities has no limit.
-pub(super) fn objection(draft: &Draft<'_>, job: usize, plan: &Plan) -> Option<HeldBack> {
+pub(super) fn objection(draft: &Draft<'_>, job: usize, plan: &Plan) -> Option<Declined> {
     let mut peers =
         plan.victims.iter().filter(|victim| victim.rule != PreemptionRule::Priority).peekable();
     peers.peek()?;
@@ -66,16 +66,16 @@ pub(super) fn objection(draft: &Draft<'_>, job: usize, plan: &Plan) -> Option<He
 }
 
 /// Returns the reason to decline a loss of `loss` by peers for a further process of `job`.
-pub(super) fn objection_to(draft: &Draft<'_>, job: usize, loss: Millis) -> Option<HeldBack> {
+pub(super) fn objection_to(draft: &Draft<'_>, job: usize, loss: Millis) -> Option<Declined> {
     match worth(draft, job) {
         Worth::Anything => return None,
         Worth::Nothing(held_back) => return Some(held_back),
-        Worth::UpTo(limit) if limit < loss => return Some(HeldBack::TooDear { loss, limit }),
+        Worth::UpTo(limit) if limit < loss => return Some(Declined::TooDear { loss, limit }),
         Worth::UpTo(_) => {}
     }
     let (settings, calm) = (&draft.snapshot.topology.settings, &draft.snapshot.calm);
     let stop = settings.quiet_stop.filter(|stop| *stop <= calm.quiet_cycles)?;
-    Some(HeldBack::Quiet { cycles: stop })
+    Some(Declined::Quiet { cycles: stop })
 }
 
 /// Returns the most work that may be lost for a further process of `job`, which has a process or is

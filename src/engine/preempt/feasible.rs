@@ -2,7 +2,7 @@
 
 use super::plan::Plan;
 use crate::engine::draft::Draft;
-use crate::engine::schedule::Considered;
+use crate::engine::schedule::Alternatives;
 use crate::model::{ClassPolicy, MachineIx, Order, PoolIx, QShares, count};
 
 /// Nodes that a request may use.
@@ -51,7 +51,7 @@ impl<'d, 'a> Feasible<'d, 'a> {
         };
         let machines = self.pools.iter().flat_map(|&pool| rooms.with_room_to_come(pool, least));
         let (machine, order) = machines.filter_map(|mut all| all.find_map(order_on)).min()?;
-        let considered = Considered::default();
+        let considered = Alternatives::default();
         Some(Plan { machine, order, victims: Vec::new(), loss: 0, considered })
     }
 

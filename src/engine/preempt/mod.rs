@@ -36,7 +36,7 @@ use std::collections::BTreeSet;
 
 use super::draft::{Draft, JobDraft};
 use super::nodepool::OrdersWanted;
-use super::report::HeldBack;
+use super::report::Declined;
 use super::schedule::PreemptionRule;
 use super::serve::{Service, Turn};
 use super::shares::Holding;
@@ -155,7 +155,7 @@ fn due(draft: &Draft<'_>, job: usize) -> u64 {
 
 /// Leaves the search for `job` to the next cycle. The job has its turn there if it had none here.
 fn put_off(draft: &mut Draft<'_>, reclaim: &mut Reclaim, job: usize) {
-    draft.jobs[job].held_back = Some(HeldBack::NextCycle);
+    draft.jobs[job].held_back = Some(Declined::NextCycle);
     if reclaim.take_turn(job) {
         draft.put_off.push(draft.jobs[job].id);
     }
@@ -165,7 +165,7 @@ fn put_off(draft: &mut Draft<'_>, reclaim: &mut Reclaim, job: usize) {
 fn tell_the_others(draft: &mut Draft<'_>, late: &BTreeSet<JobId>) {
     for job in 0..draft.jobs.len() {
         if 0 < due(draft, job) && !late.contains(&draft.jobs[job].id) {
-            draft.jobs[job].held_back = Some(HeldBack::NextCycle);
+            draft.jobs[job].held_back = Some(Declined::NextCycle);
         }
     }
 }

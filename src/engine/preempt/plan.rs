@@ -6,7 +6,7 @@ use super::eligibility::Entitlement;
 use super::keeps::Keeps;
 use crate::engine::draft::Draft;
 use crate::engine::nodepool::Tenant;
-use crate::engine::schedule::{Considered, PreemptionRule};
+use crate::engine::schedule::{Alternatives, PreemptionRule};
 use crate::engine::shares::{Brief, Holding};
 use crate::model::{MachineIx, Millis, Order, QShares, ShareId};
 
@@ -20,7 +20,7 @@ pub(super) struct Plan {
     /// Work lost with the victims.
     pub loss: Millis,
     /// Alternatives to the plan.
-    pub considered: Considered,
+    pub considered: Alternatives,
 }
 
 /// Cost of a plan; the least is best. Fields compare in the order in which they are declared; the
@@ -137,7 +137,7 @@ pub(super) fn plan_on(
     let overshoot = freed.saturating_sub(missing);
     let cost = Cost { is_too_dear: false, worst, loss, victims: victims.len(), overshoot, machine };
     let cost = cost.within(entitlement.limit);
-    let considered = Considered::default();
+    let considered = Alternatives::default();
     Some((cost, Plan { machine, order, victims, loss, considered }))
 }
 

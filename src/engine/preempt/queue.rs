@@ -20,8 +20,8 @@ use super::offers::{Offer, Offers};
 use super::plan::{Cost, Plan, plan_on};
 use super::relocate::Tried;
 use crate::engine::draft::Draft;
-use crate::engine::report::HeldBack;
-use crate::engine::schedule::{Considered, PreemptionRule, RunnerUp};
+use crate::engine::report::Declined;
+use crate::engine::schedule::{Alternatives, NextBest, PreemptionRule};
 use crate::engine::shares::Holding;
 use crate::model::{ClassPolicy, MachineIx, Millis, QShares, count};
 
@@ -54,7 +54,7 @@ pub(super) type Kind = (usize, u64, u8, Option<usize>, Option<usize>, Option<Mil
 
 /// Holdings of the class and user of a request. A result holds for all requests of its kind that
 /// are no worse off.
-pub(super) type Standing = (u64, u64);
+pub(super) type RequestStanding = (u64, u64);
 
 /// An offer, the list it belongs to, and its index there.
 type NextOffer = (Offer, (usize, bool), usize);
@@ -65,7 +65,7 @@ pub(super) const BEYOND: QShares = QShares(1 << 32);
 /// Nodes where a kind of request might find space.
 struct Queue {
     /// Of the request that asked last.
-    standing: Standing,
+    standing: RequestStanding,
     /// Next offer of each user that might lose a process.
     offers: BinaryHeap<Reverse<NextOffer>>,
     /// For each node, the quanta that its users offer there.
@@ -144,7 +144,7 @@ impl Reclaim {
         &mut self,
         draft: &Draft<'_>,
         job: usize,
-    ) -> Result<Plan, Option<HeldBack>> {
+    ) -> Result<Plan, Option<Declined>> {
         let feasible = Feasible::new(draft, job);
         if let Some(plan) = feasible.room_to_come().filter(|_| !self.keeps.has_given(job)) {
             return Ok(plan);
@@ -208,13 +208,13 @@ pub(super) fn kind(draft: &Draft<'_>, entitlement: &Entitlement<'_, '_>, with_ow
 }
 
 /// Returns the holdings of the class and user of `job`.
-pub(super) fn standing(draft: &Draft<'_>, job: usize) -> Standing {
+pub(super) fn standing(draft: &Draft<'_>, job: usize) -> RequestStanding {
     let (class, user) = (draft.entities.class_of(job), draft.entities.group_of(job));
     (draft.held.classes[class.0], draft.held.groups[user])
 }
 
 /// True if the class or user of a request is worse off than that of `other`.
-pub(super) fn is_less(standing: Standing, other: Standing) -> bool {
+pub(super) fn is_less(standing: RequestStanding, other: RequestStanding) -> bool {
     standing.0 < other.0 || standing.1 < other.1
 }
 
@@ -266,13 +266,14 @@ impl Plans {
 
     /// The best of them, with what else could be done.
     fn best(self, feasible: &Feasible<'_, '_>) -> Option<Plan> {
-        let runner_up = self.runner_up.map(|(_, plan)| RunnerUp {
+        let runner_up = self.runner_up.map(|(_, plan)| NextBest {
             machine: plan.machine,
             victims: count(&plan.victims),
             loss: plan.loss,
         });
         let (_, plan) = self.best?;
-        let considered = Considered { machines: feasible.machines(), plans: self.made, runner_up };
+        let considered =
+            Alternatives { machines: feasible.machines(), plans: self.made, runner_up };
         Some(Plan { considered, ..plan })
     }
 }
@@ -317,7 +318,7 @@ impl Queue {
     fn new(
         draft: &Draft<'_>,
         (offers, entitlement): (&Offers, &Entitlement<'_, '_>),
-        standing: Standing,
+        standing: RequestStanding,
         grown: usize,
     ) -> Queue {
         let own_class = draft.entities.class_of(entitlement.requester);

@@ -16,10 +16,10 @@ use super::{arrangement, due, make_room_for};
 use crate::audit::tests::{ANN, BOB, FAIR, FIXED, HEAVY, LOW, SUB, Scene, TOP};
 use crate::engine::draft::Draft;
 use crate::engine::nodepool::OrdersWanted;
-use crate::engine::report::{CapBound, HeldBack};
+use crate::engine::report::{CapBound, Declined};
 use crate::engine::shares::Holding;
 use crate::engine::what_of::place_one;
-use crate::engine::{Considered, PreemptionRule, Snapshot, Taking, how_much, what_of};
+use crate::engine::{Alternatives, PreemptionRule, Snapshot, Taking, how_much, what_of};
 use crate::model::{
     CapRules, ClassIx, JobId, MachineIx, Millis, Order, QShares, ShareFacts, UserIx,
 };
@@ -209,14 +209,14 @@ fn a_job_does_not_give_and_take_in_one_cycle() {
 }
 
 /// Bob has so much, and has waited for so many cycles of 10 s.
-fn objection(scene: &mut Scene, waited: u64, loss: Millis) -> Option<HeldBack> {
+fn objection(scene: &mut Scene, waited: u64, loss: Millis) -> Option<Declined> {
     scene.edit(JobId(2)).behind_since = Some(scene.snapshot.cycle - waited);
     objection_to(&counted(&scene.snapshot, &[1, 9]), 1, loss)
 }
 
 #[test]
 fn a_process_costs_no_more_than_its_waiting() {
-    let too_dear = |loss, limit| Some(HeldBack::TooDear { loss, limit });
+    let too_dear = |loss, limit| Some(Declined::TooDear { loss, limit });
     for (bobs, limit) in [(1, 350_000), (7, 350_000), (8, 50_000)] {
         let mut moving = scene(&[20], &[(ANN, 1, 9), (BOB, 1, bobs)]);
         assert_eq!(objection(&mut moving, 5, limit), None, "{bobs}");
@@ -233,7 +233,7 @@ fn a_process_costs_no_more_than_its_waiting() {
     assert_ne!(objection_to(&counted(&starved.snapshot, &[9, 0]), 1, Millis::MAX), None);
     // With a configured stop.
     resting.snapshot.calm.quiet_cycles = 12;
-    assert_eq!(objection(&mut resting, 5, 0), Some(HeldBack::Quiet { cycles: 12 }));
+    assert_eq!(objection(&mut resting, 5, 0), Some(Declined::Quiet { cycles: 12 }));
     resting.settings().quiet_stop = None;
     assert_eq!(objection(&mut resting, 5, 0), None);
 }
@@ -243,7 +243,7 @@ fn what_would_come_too_late_is_worth_nothing_in_motion() {
     let too_late = |scene: &Scene| {
         let mut draft = counted(&scene.snapshot, &[1, 9]);
         draft.jobs[1].demand.cap.bound = CapBound::Prediction;
-        worth(&draft, 1) == super::budget::Worth::Nothing(HeldBack::TooLate)
+        worth(&draft, 1) == super::budget::Worth::Nothing(Declined::TooLate)
     };
     assert!(too_late(&scene(&[20], &[(ANN, 1, 9), (BOB, 1, 1)])));
     assert!(!too_late(&scene(&[20], &[(ANN, 1, 9), (BOB, 1, 0)])));
@@ -328,7 +328,7 @@ fn nothing_is_taken_back_in_the_same_cycle() {
         let scene = four_users([2, 2, 4, 4]);
         let mut draft = Draft::new(&scene.snapshot);
         assert_eq!(may_take_from(&draft), [2, 3]);
-        draft.preempt(Holding { job: 0, share: 0 }, rule, Some((3, Considered::default())));
+        draft.preempt(Holding { job: 0, share: 0 }, rule, Some((3, Alternatives::default())));
         assert_eq!(may_take_from(&draft), victims, "{rule:?}");
     }
 }

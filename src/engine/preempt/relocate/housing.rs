@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-use super::{Search, Victim, spare_superfluous};
+use super::{MoveVictim, Search, spare_superfluous};
 use crate::engine::schedule::PreemptionRule;
 use crate::model::{MachineIx, Millis, Order, QShares, count};
 
@@ -19,7 +19,7 @@ type HomeCost = (Millis, usize, QShares);
 pub(super) struct Housing {
     pub homes: Vec<Home>,
     /// Victims preempted by a rule to make space for moved shares, by node.
-    pub victims: BTreeMap<MachineIx, Vec<Victim>>,
+    pub victims: BTreeMap<MachineIx, Vec<MoveVictim>>,
     /// Quanta that moved shares take, by node.
     used: BTreeMap<MachineIx, QShares>,
 }
@@ -40,10 +40,10 @@ impl Search<'_, '_> {
     pub(super) fn house(
         &mut self,
         cleared: MachineIx,
-        victims: &[Victim],
+        victims: &[MoveVictim],
         makes_room: bool,
     ) -> Option<Housing> {
-        let mut moved: Vec<Victim> = victims.to_vec();
+        let mut moved: Vec<MoveVictim> = victims.to_vec();
         moved.retain(|victim| victim.rule == PreemptionRule::Relocation);
         moved.sort_by_key(|victim| Reverse(victim.order));
         let mut housing = Housing::default();
@@ -78,7 +78,7 @@ impl Search<'_, '_> {
     pub(super) fn free_home(
         &self,
         cleared: MachineIx,
-        victim: Victim,
+        victim: MoveVictim,
         housing: &Housing,
     ) -> Option<MachineIx> {
         let (draft, job) = (self.draft, victim.holding.job);
@@ -97,8 +97,8 @@ impl Search<'_, '_> {
     /// True if a further process of `job` may wait for space. A promise is kept as far as the
     /// demand allows. A job with fewer processes may have to begin with a single process and
     /// double.
-    fn may_wait(&self, job: usize, victims: &[Victim], housing: &Housing) -> bool {
-        let of_job = |victims: &[Victim]| -> u64 {
+    fn may_wait(&self, job: usize, victims: &[MoveVictim], housing: &Housing) -> bool {
+        let of_job = |victims: &[MoveVictim]| -> u64 {
             count(victims.iter().filter(|victim| victim.holding.job == job))
         };
         let homes =
@@ -113,10 +113,10 @@ impl Search<'_, '_> {
     fn home_by_right(
         &mut self,
         cleared: MachineIx,
-        victims: &[Victim],
-        moved: Victim,
+        victims: &[MoveVictim],
+        moved: MoveVictim,
         housing: &Housing,
-    ) -> Option<(MachineIx, Vec<Victim>)> {
+    ) -> Option<(MachineIx, Vec<MoveVictim>)> {
         let (draft, job) = (self.draft, moved.holding.job);
         let pool = draft.class_of(job).pool;
         let may_use = |machine: &MachineIx| {
@@ -161,7 +161,7 @@ impl Search<'_, '_> {
         order: Order,
         job: Option<usize>,
         housing: &Housing,
-    ) -> Option<(HomeCost, Vec<Victim>)> {
+    ) -> Option<(HomeCost, Vec<MoveVictim>)> {
         self.draft.effort.search();
         let used = housing.used.get(&machine).copied().unwrap_or_default();
         let before = housing.victims.get(&machine).map_or(&[][..], Vec::as_slice);
@@ -177,7 +177,7 @@ impl Search<'_, '_> {
             if let Some(rule) = self.claim.rule(victim.holding.job, victim.order.qshares().0) {
                 self.claim.take(victim.holding.job, victim.order.qshares().0);
                 freed += victim.order.qshares();
-                gone.push(Victim { rule, ..victim });
+                gone.push(MoveVictim { rule, ..victim });
             }
         }
         let gone = (missing <= freed).then(|| spare_superfluous(gone, missing))?;
@@ -188,7 +188,7 @@ impl Search<'_, '_> {
 }
 
 impl Housing {
-    fn add(&mut self, moved: Victim, machine: MachineIx, is_free: bool) {
+    fn add(&mut self, moved: MoveVictim, machine: MachineIx, is_free: bool) {
         let (job, order) = (moved.holding.job, moved.order);
         self.homes.push(Home { job, machine, order, is_free });
         *self.used.entry(machine).or_default() += order.qshares();

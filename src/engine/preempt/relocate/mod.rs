@@ -25,11 +25,11 @@ use super::budget::{self, is_at_rest};
 use super::eligibility::Entitlement;
 use super::feasible::Feasible;
 use super::plan::{self, EvictionRank};
-use super::queue::{BEYOND, Kind, Reclaim, Standing, is_less, kind, standing};
+use super::queue::{BEYOND, Kind, Reclaim, RequestStanding, is_less, kind, standing};
 use super::{due, put_off};
 use crate::engine::draft::Draft;
 use crate::engine::report::CapBound;
-use crate::engine::schedule::{Considered, PreemptionRule, RunnerUp};
+use crate::engine::schedule::{Alternatives, NextBest, PreemptionRule};
 use crate::engine::serve::{Service, Turn};
 use crate::engine::shares::Holding;
 use crate::model::{ClassIx, MachineIx, Millis, Order, PoolIx, QShares, count};
@@ -98,11 +98,11 @@ pub(super) fn relocate(draft: &mut Draft<'_>, reclaim: &mut Reclaim, jobs: &[usi
 
 /// Least loss by moves for the kinds of requests tried in this cycle; `None` if there is no plan.
 #[derive(Debug, Default)]
-pub(super) struct Tried(BTreeMap<Kind, (Standing, Option<Millis>)>);
+pub(super) struct Tried(BTreeMap<Kind, (RequestStanding, Option<Millis>)>);
 
 impl Tried {
     /// Returns the least loss for requests of `kind` that are no worse off than `standing`.
-    fn least_loss(&self, kind: Kind, standing: Standing) -> Option<Millis> {
+    fn least_loss(&self, kind: Kind, standing: RequestStanding) -> Option<Millis> {
         match self.0.get(&kind) {
             Some((known, loss)) if !is_less(standing, *known) => *loss,
             _ => Some(0),
@@ -146,22 +146,22 @@ fn free_room(draft: &Draft<'_>) -> QShares {
 }
 
 /// Space for a process of a beneficiary on a node.
-struct Plan {
+struct MovePlan {
     machine: MachineIx,
     order: Order,
     /// Shares of that node that are preempted or moved; none of them superfluous.
-    victims: Vec<Victim>,
+    victims: Vec<MoveVictim>,
     /// Places of the moved shares.
     housing: Housing,
     /// Work that is lost, by moves as well.
     loss: Millis,
     /// Alternatives to the plan.
-    considered: Considered,
+    considered: Alternatives,
 }
 
 /// A share that goes.
 #[derive(Clone, Copy)]
-struct Victim {
+struct MoveVictim {
     holding: Holding,
     /// [`PreemptionRule::Relocation`] if it is moved.
     rule: PreemptionRule,
@@ -174,11 +174,16 @@ struct Victim {
 /// Cost of a plan; the least is best. Free space comes before further victims, then the least work
 /// lost, the fewest victims, the least space beyond the need. The node comes last so that no two
 /// plans ever tie.
-type Cost = (bool, Millis, usize, QShares, MachineIx);
+type MoveCost = (bool, Millis, usize, QShares, MachineIx);
 
 /// Returns the cheapest way to make space for a process of `job` by moving the shares in its way.
 /// No more can be moved than fits into free space and into space that the rules allow to take.
-fn best_plan(draft: &Draft<'_>, reclaim: &Reclaim, job: usize, sites: &mut Sites) -> Option<Plan> {
+fn best_plan(
+    draft: &Draft<'_>,
+    reclaim: &Reclaim,
+    job: usize,
+    sites: &mut Sites,
+) -> Option<MovePlan> {
     let mut search = Search::new(draft, reclaim, job);
     let is_blocked = || search.claim.is_blocked_by(|other| may_help(draft, job, other));
     if !draft.is_starved(job) && !is_blocked() {
@@ -206,7 +211,7 @@ fn best_plan(draft: &Draft<'_>, reclaim: &Reclaim, job: usize, sites: &mut Sites
     let mut open: Vec<Lack> = with_prey.chain(others).collect();
     open.sort_unstable();
     open.truncate(TRIED);
-    let cleared: Vec<(MachineIx, Vec<Victim>)> = open
+    let cleared: Vec<(MachineIx, Vec<MoveVictim>)> = open
         .into_iter()
         .filter_map(|(_, machine)| Some((machine, search.clear(machine, order)?)))
         .collect();
@@ -218,13 +223,13 @@ fn best_plan(draft: &Draft<'_>, reclaim: &Reclaim, job: usize, sites: &mut Sites
     let found = count(&plans);
     let mut plans = plans.into_iter();
     let (_, best) = plans.next()?;
-    let runner_up = plans.next().map(|((_, loss, victims, ..), other)| RunnerUp {
+    let runner_up = plans.next().map(|((_, loss, victims, ..), other)| NextBest {
         machine: other.machine,
         victims: count(0..victims),
         loss,
     });
-    Some(Plan {
-        considered: Considered { machines: site.machines(), plans: found, runner_up },
+    Some(MovePlan {
+        considered: Alternatives { machines: site.machines(), plans: found, runner_up },
         ..best
     })
 }
@@ -263,7 +268,7 @@ impl<'d, 'a> Search<'d, 'a> {
 
     /// Returns the shares that have to go from `machine` so that a share of `order` fits: as far as
     /// the rules allow, then shares that may be moved.
-    fn clear(&mut self, machine: MachineIx, order: Order) -> Option<Vec<Victim>> {
+    fn clear(&mut self, machine: MachineIx, order: Order) -> Option<Vec<MoveVictim>> {
         self.draft.effort.search();
         let missing = self.draft.rooms.lacking(machine, order.qshares());
         self.claim.reset();
@@ -275,7 +280,7 @@ impl<'d, 'a> Search<'d, 'a> {
                 Some(rule) => {
                     self.claim.take(victim.holding.job, victim.order.qshares().0);
                     freed += victim.order.qshares();
-                    victims.push(Victim { rule, ..victim });
+                    victims.push(MoveVictim { rule, ..victim });
                 }
                 None => rest.push(victim),
             }
@@ -298,22 +303,22 @@ impl<'d, 'a> Search<'d, 'a> {
     }
 
     /// Returns the shares on `machine` that are not terminating, the cheapest first.
-    fn shares_on(&self, machine: MachineIx) -> Vec<Victim> {
-        let shares = self.draft.rooms.held_shares(machine).map(|(holding, tenant)| Victim {
+    fn shares_on(&self, machine: MachineIx) -> Vec<MoveVictim> {
+        let shares = self.draft.rooms.held_shares(machine).map(|(holding, tenant)| MoveVictim {
             holding,
             rule: PreemptionRule::Relocation,
             order: self.draft.shares.at(holding).order,
             rank: EvictionRank::of(self.draft, self.draft.shares.at(holding)),
             loss: tenant.loss(),
         });
-        let mut shares: Vec<Victim> = shares.collect();
+        let mut shares: Vec<MoveVictim> = shares.collect();
         shares.sort_unstable_by_key(|victim| victim.rank);
         shares
     }
 
     /// True if a share may be moved: it belongs to a peer, and its job may start another in its
     /// place. A job above its demand would not get it back, nor would a job that is ending.
-    fn may_move(&self, victim: Victim) -> bool {
+    fn may_move(&self, victim: MoveVictim) -> bool {
         let (draft, job) = (self.draft, victim.holding.job);
         let (class, own) = [job, self.beneficiary].map(|ix| draft.class_of(ix)).into();
         let cap = draft.jobs[job].demand.cap;
@@ -330,10 +335,10 @@ impl<'d, 'a> Search<'d, 'a> {
     /// that the rules allow to take elsewhere.
     fn plans(
         &mut self,
-        cleared: &[(MachineIx, Vec<Victim>)],
+        cleared: &[(MachineIx, Vec<MoveVictim>)],
         order: Order,
         makes_room: bool,
-    ) -> Vec<(Cost, Plan)> {
+    ) -> Vec<(MoveCost, MovePlan)> {
         let mut plans = Vec::new();
         for (machine, victims) in cleared {
             let (machine, victims) = (*machine, victims.clone());
@@ -344,14 +349,14 @@ impl<'d, 'a> Search<'d, 'a> {
             let loss = all().map(|victim| victim.loss).fold(0, Millis::saturating_add);
             let overshoot = freed.saturating_sub(missing);
             let cost = (makes_room, loss, all().count(), overshoot, machine);
-            let considered = Considered::default();
-            plans.push((cost, Plan { machine, order, victims, housing, loss, considered }));
+            let considered = Alternatives::default();
+            plans.push((cost, MovePlan { machine, order, victims, housing, loss, considered }));
         }
         plans
     }
 
     /// Resets the claim so that it counts only those of `victims` that are preempted, not moved.
-    fn recall<'v>(&mut self, victims: impl Iterator<Item = &'v Victim>) {
+    fn recall<'v>(&mut self, victims: impl Iterator<Item = &'v MoveVictim>) {
         self.claim.reset();
         for victim in victims.filter(|victim| victim.rule != PreemptionRule::Relocation) {
             self.claim.take(victim.holding.job, victim.order.qshares().0);
@@ -368,7 +373,7 @@ fn may_help(draft: &Draft<'_>, beneficiary: usize, job: usize) -> bool {
         || !draft.pools.is_within(theirs, own)
 }
 
-impl Plan {
+impl MovePlan {
     /// Clears the node for `job`, and starts the moved shares again elsewhere.
     fn carry_out(self, draft: &mut Draft<'_>, reclaim: &mut Reclaim, job: usize) {
         let elsewhere = self.housing.victims.into_values().flatten();
@@ -391,6 +396,6 @@ impl Plan {
 
 /// Spares each superfluous victim, the last first: moved shares before preempted shares, and of
 /// each the dearest first.
-fn spare_superfluous(victims: Vec<Victim>, missing: QShares) -> Vec<Victim> {
+fn spare_superfluous(victims: Vec<MoveVictim>, missing: QShares) -> Vec<MoveVictim> {
     plan::spare_superfluous(victims, |victim| victim.order.qshares(), missing)
 }

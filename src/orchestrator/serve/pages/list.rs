@@ -7,7 +7,7 @@ use serde::Deserialize;
 
 use super::SECTION;
 use super::draw::ProgressBar;
-use crate::dashboard::{Ask, Asked, Page, PageError, words};
+use crate::dashboard::{Ask, Page, PageError, PageQuery, words};
 use crate::orchestrator::serve::campaigns::summarise;
 use crate::orchestrator::serve::problem::Failed;
 use crate::orchestrator::serve::state::ServeState;
@@ -69,7 +69,7 @@ pub(super) fn span(ms: u64) -> String {
 /// The page.
 pub(super) async fn page(
     State(state): State<ServeState>,
-    Asked(params): Asked<ListParams>,
+    PageQuery(params): PageQuery<ListParams>,
     ask: Ask,
 ) -> Result<Response, PageError> {
     let rows = rows(&state, &params).await?;

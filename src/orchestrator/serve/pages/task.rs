@@ -7,7 +7,7 @@ use serde::Deserialize;
 
 use super::SECTION;
 use super::campaign::on_silent_nodes;
-use crate::dashboard::{Ask, Asked, Nothing, Page, PageError, words};
+use crate::dashboard::{Ask, Nothing, Page, PageError, PageQuery, words};
 use crate::orchestrator::serve::caller::OrchestratorCaller;
 use crate::orchestrator::serve::campaigns::known;
 use crate::orchestrator::serve::problem::Failed;
@@ -46,7 +46,7 @@ pub(super) struct Find {
 }
 
 /// Leads to the page of a task whose number was typed.
-pub(super) async fn find(Path(id): Path<u64>, Asked(find): Asked<Find>) -> Response {
+pub(super) async fn find(Path(id): Path<u64>, PageQuery(find): PageQuery<Find>) -> Response {
     Redirect::to(&format!("/campaigns/{id}/tasks/{}", find.task)).into_response()
 }
 
