@@ -11,7 +11,7 @@ use super::finding::{Finding, Rule};
 use super::ledger::Ledger;
 use super::lines::{Entity, ReceiptedShare};
 use super::owed::{Group, group_of, groups};
-use crate::engine::{Declined, PreemptionRule};
+use crate::engine::{Declined, VictimRule};
 
 /// No job that is owed a process ends the cycle with neither a process nor a promise. The rule
 /// holds if all jobs that are owed a process could have it at the same time. In an idle cluster
@@ -127,5 +127,5 @@ pub(super) fn is_taken_by_peer(ledger: &Ledger<'_>, victim: &ReceiptedShare<'_>)
         taker.is_fair_share()
             && group_of(ledger, taker) == group_of(ledger, &ledger.jobs[victim.donor])
     });
-    is_peer && victim.receipt.rule != PreemptionRule::Relocation
+    is_peer && victim.receipt.rule != VictimRule::Relocation
 }

@@ -13,14 +13,14 @@ use super::finding::Finding;
 use super::lines::{Entity, EntityAmounts, JobLine, MachineLine, Prey, ReceiptedShare};
 use super::names::unknown_names;
 use super::owed::Owed;
-use crate::engine::{Expansion, Job, Preemption, Promise, Schedule, Snapshot};
+use crate::engine::{CycleSchedule, Expansion, Job, Preemption, Promise, Snapshot};
 use crate::model::{ClassIx, ClassPolicy, JobId, JobKind, MachineIx, Order, SharePhase, UserIx};
 
 /// The cluster after the cycle.
 #[derive(Debug)]
 pub(super) struct Ledger<'a> {
     pub(super) snapshot: &'a Snapshot,
-    pub(super) schedule: &'a Schedule,
+    pub(super) schedule: &'a CycleSchedule,
     /// In the snapshot's order.
     pub(super) jobs: Vec<JobLine<'a>>,
     /// In the snapshot's order.
@@ -40,7 +40,7 @@ impl<'a> Ledger<'a> {
     /// Recounts; fails if the schedule names things that do not exist.
     pub(super) fn open(
         snapshot: &'a Snapshot,
-        schedule: &'a Schedule,
+        schedule: &'a CycleSchedule,
     ) -> Result<Ledger<'a>, Vec<Finding>> {
         let places: BTreeMap<JobId, usize> =
             snapshot.jobs.iter().enumerate().map(|(place, job)| (job.id, place)).collect();
@@ -360,7 +360,7 @@ fn counted(job: &Job, nshares: u64) -> u64 {
 /// The preempted shares, and the receipts without effect.
 fn victims_of<'a>(
     snapshot: &'a Snapshot,
-    schedule: &'a Schedule,
+    schedule: &'a CycleSchedule,
     places: &BTreeMap<JobId, usize>,
 ) -> (Vec<ReceiptedShare<'a>>, Vec<&'a Preemption>) {
     let (mut victims, mut void, mut seen) = (Vec::new(), Vec::new(), BTreeSet::new());

@@ -42,7 +42,7 @@ mod turns;
 
 pub use finding::{Finding, Rule};
 
-use crate::engine::{Effort, Schedule, Snapshot};
+use crate::engine::{CycleSchedule, Effort, Snapshot};
 use ledger::Ledger;
 
 /// Check of a rule; appends its findings.
@@ -94,12 +94,12 @@ const CHECKS: &[RuleCheck] = &[
 ///
 /// A schedule cannot be recounted if it names things that do not exist, or if its report is not
 /// about the snapshot's jobs. Then only these findings are returned.
-pub fn audit(snapshot: &Snapshot, schedule: &Schedule) -> Vec<Finding> {
+pub fn audit(snapshot: &Snapshot, schedule: &CycleSchedule) -> Vec<Finding> {
     audit_with(snapshot, schedule, &Effort::default())
 }
 
 /// Audits like [`audit`], and reports each rule to `effort` as a phase.
-pub fn audit_with(snapshot: &Snapshot, schedule: &Schedule, effort: &Effort) -> Vec<Finding> {
+pub fn audit_with(snapshot: &Snapshot, schedule: &CycleSchedule, effort: &Effort) -> Vec<Finding> {
     let ledger = match Ledger::open(snapshot, schedule) {
         Ok(ledger) => ledger,
         Err(findings) => return findings,

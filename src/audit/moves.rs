@@ -7,7 +7,7 @@ use super::finding::{Finding, Rule};
 use super::first::is_taken_by_peer;
 use super::ledger::Ledger;
 use super::preemption::takings;
-use crate::engine::{PreemptionRule, Promise};
+use crate::engine::{Promise, VictimRule};
 use crate::model::{JobId, MachineIx, count};
 
 /// A job that loses a process to a peer is not promised space that was taken from a third job.
@@ -15,7 +15,7 @@ pub(super) fn check_passes(ledger: &Ledger<'_>, findings: &mut Vec<Finding>) {
     let robbed = ledger.victims.iter().filter(|victim| is_taken_by_peer(ledger, victim));
     let robbed: BTreeSet<usize> = robbed.map(|victim| victim.donor).collect();
     let takers: BTreeSet<usize> = takings(ledger)
-        .filter(|(victim, _)| victim.receipt.rule != PreemptionRule::Priority)
+        .filter(|(victim, _)| victim.receipt.rule != VictimRule::Priority)
         .map(|(_, taker)| taker)
         .collect();
     for &place in robbed.intersection(&takers) {
@@ -30,7 +30,7 @@ pub(super) fn check_passes(ledger: &Ledger<'_>, findings: &mut Vec<Finding>) {
 pub(super) fn check_moves(ledger: &Ledger<'_>, findings: &mut Vec<Finding>) {
     let mut moves: BTreeMap<usize, BTreeMap<MachineIx, u64>> = BTreeMap::new();
     for victim in &ledger.victims {
-        if victim.receipt.rule == PreemptionRule::Relocation {
+        if victim.receipt.rule == VictimRule::Relocation {
             *moves.entry(victim.donor).or_default().entry(victim.share.machine).or_default() += 1;
         }
     }

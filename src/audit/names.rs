@@ -3,13 +3,13 @@
 use std::collections::BTreeMap;
 
 use super::finding::{Finding, Rule};
-use crate::engine::{Expansion, Preemption, Promise, Schedule, Snapshot};
+use crate::engine::{CycleSchedule, Expansion, Preemption, Promise, Snapshot};
 use crate::model::{JobId, MachineIx};
 
 /// Findings for the names in the schedule that do not exist.
 pub(super) fn unknown_names(
     snapshot: &Snapshot,
-    schedule: &Schedule,
+    schedule: &CycleSchedule,
     places: &BTreeMap<JobId, usize>,
 ) -> Vec<Finding> {
     let jobs = schedule.report.jobs.iter().map(|line| line.job);

@@ -10,7 +10,7 @@ use std::num::NonZeroU64;
 use super::finding::{Finding, Rule};
 use super::ledger::Ledger;
 use super::lines::{Entity, ReceiptedShare};
-use crate::engine::PreemptionRule;
+use crate::engine::VictimRule;
 use crate::model::{MachineIx, ProcessLimit, ceil_div};
 
 /// The shares preempted on a node for a beneficiary.
@@ -39,7 +39,7 @@ pub(super) fn check_victims(ledger: &Ledger<'_>, findings: &mut Vec<Finding>) {
 pub(super) fn check_receipts(ledger: &Ledger<'_>, findings: &mut Vec<Finding>) {
     for ReceiptedShare { share, receipt, .. } in &ledger.victims {
         let loss = share.facts.investment.saturating_add(share.facts.initialization);
-        let needs_nobody = receipt.rule == PreemptionRule::NoLongerAllowed;
+        let needs_nobody = receipt.rule == VictimRule::NoLongerAllowed;
         let lies = [
             (receipt.machine != share.machine, "the machine is another"),
             (receipt.loss != loss, "the loss is another"),
@@ -69,7 +69,7 @@ pub(super) fn check_policies(ledger: &Ledger<'_>, findings: &mut Vec<Finding>) {
 pub(super) fn check_limits(ledger: &Ledger<'_>, findings: &mut Vec<Finding>) {
     let mut tolls: BTreeMap<usize, (u64, u64)> = BTreeMap::new();
     for victim in &ledger.victims {
-        if victim.receipt.rule == PreemptionRule::NoLongerAllowed {
+        if victim.receipt.rule == VictimRule::NoLongerAllowed {
             let (line, ix) = (&ledger.jobs[victim.donor], victim.share.machine);
             let (misplaced, others) = tolls.entry(victim.donor).or_default();
             let may_be = ledger.is_in_pool(line, ix) && line.job.may_use(ix);
@@ -97,13 +97,13 @@ pub(super) fn check_priorities(ledger: &Ledger<'_>, findings: &mut Vec<Finding>)
         let (donor, beneficiary) = (&ledger.jobs[victim.donor], &ledger.jobs[beneficiary]);
         let (theirs, ours) = (donor.class.priority, beneficiary.class.priority);
         let fits = match victim.receipt.rule {
-            PreemptionRule::NoLongerAllowed => true,
-            PreemptionRule::Priority => ours < theirs,
-            PreemptionRule::FairShare
-            | PreemptionRule::Defragmentation
-            | PreemptionRule::FirstShare
-            | PreemptionRule::Envy
-            | PreemptionRule::Relocation => ours == theirs,
+            VictimRule::NoLongerAllowed => true,
+            VictimRule::Priority => ours < theirs,
+            VictimRule::FairShare
+            | VictimRule::Defragmentation
+            | VictimRule::FirstShare
+            | VictimRule::Envy
+            | VictimRule::Relocation => ours == theirs,
         };
         if !fits {
             let rule = victim.receipt.rule;
@@ -271,7 +271,7 @@ pub(super) fn check_donors(ledger: &Ledger<'_>, findings: &mut Vec<Finding>) {
     let threshold = ledger.snapshot.topology.settings.fragmentation_threshold;
     let mut gifts: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
     for (victim, beneficiary) in takings(ledger) {
-        if victim.receipt.rule == PreemptionRule::Defragmentation {
+        if victim.receipt.rule == VictimRule::Defragmentation {
             gifts.entry(victim.donor).or_default().push(beneficiary);
         }
     }
@@ -299,7 +299,7 @@ pub(super) fn takings<'l, 'a>(
     ledger: &'l Ledger<'a>,
 ) -> impl Iterator<Item = (&'l ReceiptedShare<'a>, usize)> + use<'l, 'a> {
     let taken = ledger.victims.iter().filter(|victim| {
-        !matches!(victim.receipt.rule, PreemptionRule::NoLongerAllowed | PreemptionRule::Relocation)
+        !matches!(victim.receipt.rule, VictimRule::NoLongerAllowed | VictimRule::Relocation)
     });
     taken.filter_map(|victim| victim.beneficiary.map(|beneficiary| (victim, beneficiary)))
 }
@@ -319,7 +319,7 @@ pub(super) fn plans<'l, 'a>(ledger: &'l Ledger<'a>) -> PreemptionPlans<'l, 'a> {
 /// `ix`.
 fn is_paid(ledger: &Ledger<'_>, place: usize, ix: MachineIx) -> bool {
     let mut moved = ledger.victims.iter().filter(|victim| {
-        victim.receipt.rule == PreemptionRule::Relocation
+        victim.receipt.rule == VictimRule::Relocation
             && victim.beneficiary == Some(place)
             && victim.share.machine != ix
     });

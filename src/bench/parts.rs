@@ -3,7 +3,7 @@
 
 use std::hint::black_box;
 
-use crate::engine::{Planning, Schedule, Snapshot};
+use crate::engine::{CycleSchedule, Planning, Snapshot};
 
 /// A part of a plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,7 +30,7 @@ pub struct PartResult<'a> {
     /// The cycle, if it is not over.
     pub planning: Option<Planning<'a>>,
     /// The decided schedule, if the cycle is over.
-    pub schedule: Option<Schedule>,
+    pub schedule: Option<CycleSchedule>,
 }
 
 impl PlanPart {

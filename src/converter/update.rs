@@ -4,7 +4,7 @@
 //! share is repeated until the orchestrator publishes it. A removed share is repeated until the
 //! orchestrator confirms its end.
 
-use crate::engine::Reason;
+use crate::engine::WaitReason;
 use crate::model::{
     JobId, JobKind, Mebibytes, Name, Order, QShares, Quantum, ShareId, SharePhase, counted, span,
 };
@@ -122,7 +122,7 @@ pub fn explain(waiting: &Waiting, quantum: Option<Quantum>) -> Explanation {
         Waiting::Refused(refusal) => {
             Explanation { code: refusal_code(refusal), sentence: refusal.to_string() }
         }
-        Waiting::Engine(Reason::HeldBack(held_back)) => explain_held_back(*held_back),
+        Waiting::Engine(WaitReason::HeldBack(held_back)) => explain_held_back(*held_back),
         Waiting::Engine(reason) => {
             Explanation { code: reason.code(), sentence: reason.sentence(quantum) }
         }
@@ -289,7 +289,7 @@ mod tests {
             (Declined::NextCycle, "next_cycle", ""),
         ];
         for (held_back, code, numbers) in cases {
-            let told = explain(&Waiting::Engine(Reason::HeldBack(held_back)), None);
+            let told = explain(&Waiting::Engine(WaitReason::HeldBack(held_back)), None);
             assert_eq!(told.code, code);
             let is_number = |word: &&str| word.starts_with(|c: char| c.is_ascii_digit());
             let words = told.sentence.split([' ', ';', ',']).filter(is_number);

@@ -14,7 +14,7 @@ use super::how_much::orders_that_suit;
 use super::nodepool::{OrdersWanted, Pools, Rooms};
 use super::preempt::Takings;
 use super::report::{CapBound, Declined};
-use super::schedule::{Alternatives, Expansion, Preemption, PreemptionRule};
+use super::schedule::{Alternatives, Expansion, Preemption, VictimRule};
 use super::serve::{Seat, Service, Turn, Walk};
 use super::shares::{Holding, ShareTable};
 use super::snapshot::{Job, Promise, Share, Snapshot};
@@ -353,7 +353,7 @@ impl<'a> Draft<'a> {
     pub(super) fn preempt(
         &mut self,
         holding: Holding,
-        rule: PreemptionRule,
+        rule: VictimRule,
         beneficiary: Option<(usize, Alternatives)>,
     ) {
         let share = self.share(holding);

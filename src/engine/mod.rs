@@ -1,6 +1,6 @@
 //! The inner layer: a pure function from the state of the cluster to a schedule.
 //!
-//! [`plan`] reads a [`Snapshot`] and returns a [`Schedule`]. It never awaits, reads a clock,
+//! [`plan`] reads a [`Snapshot`] and returns a [`CycleSchedule`]. It never awaits, reads a clock,
 //! touches storage or fails; work that it could not do is a line in the schedule's report.
 #![doc = include_str!("README.md")]
 
@@ -25,21 +25,21 @@ pub use effort::Effort;
 pub use phases::{IdealCluster, Planning};
 pub use preempt::{MEMORY_AFTER, is_steady};
 pub use report::{
-    Cap, CapBound, Declined, JobAccount, JobReport, Reason, Report, UserAccount, exactly,
+    Cap, CapBound, Declined, JobAccount, JobReport, Report, UserAccount, WaitReason, exactly,
 };
-pub use schedule::{Alternatives, Expansion, NextBest, Preemption, PreemptionRule, Schedule};
+pub use schedule::{Alternatives, CycleSchedule, Expansion, NextBest, Preemption, VictimRule};
 pub use snapshot::{Job, Machine, Promise, Quiescence, Share, Snapshot, Taking};
 
 /// Plans a cycle.
 ///
 /// Follows the design: compute targets, place what fits, make space for the rest, use the free
 /// space that is left.
-pub fn plan(snapshot: &Snapshot) -> Schedule {
+pub fn plan(snapshot: &Snapshot) -> CycleSchedule {
     plan_with(snapshot, &Effort::default())
 }
 
 /// Plans a cycle within the limits of `effort`.
-pub fn plan_with(snapshot: &Snapshot, effort: &Effort) -> Schedule {
+pub fn plan_with(snapshot: &Snapshot, effort: &Effort) -> CycleSchedule {
     let mut planning = Planning::with(snapshot, effort);
     planning.count();
     planning.place();

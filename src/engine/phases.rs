@@ -7,7 +7,7 @@ use super::how_much::how_much;
 use super::nodepool::{CountSpace, OrdersWanted};
 use super::preempt::{make_room, shed_beyond_maximum};
 use super::reasons;
-use super::schedule::Schedule;
+use super::schedule::CycleSchedule;
 use super::snapshot::Snapshot;
 use super::what_of::{fill, what_of};
 use crate::model::{Order, PoolIx, count};
@@ -59,10 +59,10 @@ impl<'a> Planning<'a> {
     }
 
     /// Returns the schedule, with the reasons of unmet demand.
-    pub fn end(self) -> Schedule {
+    pub fn end(self) -> CycleSchedule {
         let report = reasons::report(&self.0);
         let Draft { expansions, preemptions, promises, put_off, .. } = self.0;
-        Schedule { expansions, preemptions, promises, put_off, report }
+        CycleSchedule { expansions, preemptions, promises, put_off, report }
     }
 
     /// The ideal cluster at the start of counting.

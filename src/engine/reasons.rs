@@ -12,7 +12,9 @@ use std::collections::BTreeMap;
 use super::draft::{CountRefusal, Draft, JobDraft};
 use super::entities::Amounts;
 use super::how_much::orders_that_suit;
-use super::report::{Cap, CapBound, Declined, JobAccount, JobReport, Reason, Report, UserAccount};
+use super::report::{
+    Cap, CapBound, Declined, JobAccount, JobReport, Report, UserAccount, WaitReason,
+};
 use super::snapshot::Machine;
 use crate::model::{
     ClassIx, ClassPolicy, JobKind, MachineIx, NShares, Order, PoolIx, QShares, count,
@@ -61,13 +63,13 @@ fn promised_amounts(draft: &Draft<'_>) -> Amounts {
 #[derive(Default)]
 struct Verdicts {
     /// Reason why no node could hold a process, by class, kind and order.
-    no_machine: BTreeMap<(ClassIx, JobKind, Order), Option<Reason>>,
+    no_machine: BTreeMap<(ClassIx, JobKind, Order), Option<WaitReason>>,
     /// Usable space for jobs of a class: in all, and the most on a single node.
     usable: BTreeMap<ClassIx, (QShares, QShares)>,
 }
 
 impl Verdicts {
-    fn no_machine(&mut self, draft: &Draft<'_>, ix: usize) -> Option<Reason> {
+    fn no_machine(&mut self, draft: &Draft<'_>, ix: usize) -> Option<WaitReason> {
         let JobDraft { kind, order, is_confined, .. } = draft.jobs[ix];
         if is_confined {
             return no_machine(draft, ix);
@@ -116,39 +118,39 @@ fn cap(draft: &Draft<'_>, ix: usize) -> Cap {
     Cap { nshares, bound }
 }
 
-fn reason(draft: &Draft<'_>, verdicts: &mut Verdicts, ix: usize) -> Reason {
+fn reason(draft: &Draft<'_>, verdicts: &mut Verdicts, ix: usize) -> WaitReason {
     let JobDraft { order, given, held, promised, pure_fair_share, refusal, .. } = draft.jobs[ix];
     let cap = cap(draft, ix);
     if matches!(cap.bound, CapBound::Spent | CapBound::Completing) {
-        return Reason::Capped { bound: cap.bound, cap: cap.nshares };
+        return WaitReason::Capped { bound: cap.bound, cap: cap.nshares };
     }
     if let Some(reason) = verdicts.no_machine(draft, ix) {
         return reason;
     }
     if promised > 0 {
-        return Reason::WaitingForExits { promised: NShares(promised) };
+        return WaitReason::WaitingForExits { promised: NShares(promised) };
     }
     if cap.nshares.0 <= held {
-        return Reason::Capped { bound: cap.bound, cap: cap.nshares };
+        return WaitReason::Capped { bound: cap.bound, cap: cap.nshares };
     }
     match refusal {
         Some(CountRefusal::OverAllotment { allotment, held, asks }) => {
-            return Reason::OverAllotment { allotment, held, asks };
+            return WaitReason::OverAllotment { allotment, held, asks };
         }
         Some(CountRefusal::NothingLeft { left }) if given <= held => {
-            return Reason::NothingLeft { left, asks: order };
+            return WaitReason::NothingLeft { left, asks: order };
         }
         Some(CountRefusal::NothingLeft { .. }) | None => {}
     }
     if let Some(held_back) = draft.jobs[ix].held_back {
-        return Reason::HeldBack(held_back);
+        return WaitReason::HeldBack(held_back);
     }
     if given <= held {
         let deserved = QShares(pure_fair_share);
-        return Reason::FairShareUsed { given: NShares(given), cap: cap.nshares, deserved };
+        return WaitReason::FairShareUsed { given: NShares(given), cap: cap.nshares, deserved };
     }
     let (free, largest_hole) = verdicts.usable(draft, ix);
-    Reason::Fragmented { given: NShares(given), free, largest_hole, asks: order }
+    WaitReason::Fragmented { given: NShares(given), free, largest_hole, asks: order }
 }
 
 /// Usable space on the nodes that the job at `ix` may use: in all, and the most on a single node.
@@ -166,7 +168,7 @@ fn usable_for(draft: &Draft<'_>, ix: usize) -> (QShares, QShares) {
 
 /// Returns the reason why no node could hold a process of the job at `ix`; `None` if some node
 /// could.
-fn no_machine(draft: &Draft<'_>, ix: usize) -> Option<Reason> {
+fn no_machine(draft: &Draft<'_>, ix: usize) -> Option<WaitReason> {
     let asks = draft.jobs[ix].order;
     let suits = |machine: &Machine| match draft.class_of(ix).policy {
         ClassPolicy::FairShare { .. } | ClassPolicy::FixedShare => asks.qshares() <= machine.order,
@@ -184,15 +186,15 @@ fn no_machine(draft: &Draft<'_>, ix: usize) -> Option<Reason> {
             let largest = largest.unwrap_or_default();
             Some(match draft.class_of(ix).policy {
                 ClassPolicy::FairShare { .. } | ClassPolicy::FixedShare => {
-                    Reason::Impossible { asks, largest }
+                    WaitReason::Impossible { asks, largest }
                 }
                 ClassPolicy::Reserve => {
                     let most = QShares(*orders_that_suit(draft, ix).end());
-                    Reason::NoSuchSize { asks, most, largest }
+                    WaitReason::NoSuchSize { asks, most, largest }
                 }
             })
         }
-        suitable => Some(Reason::NoMachineUp { asks, suitable }),
+        suitable => Some(WaitReason::NoMachineUp { asks, suitable }),
     }
 }
 
@@ -230,19 +232,19 @@ mod tests {
         let asks = Order::new(1).unwrap();
         let nothing = QShares(0);
         let cases = [
-            (5, Reason::WaitingForExits { promised: NShares(4) }),
+            (5, WaitReason::WaitingForExits { promised: NShares(4) }),
             // The target of the job is set before those of its peers, but the job does not preempt
             // them.
             (
                 10,
-                Reason::Fragmented {
+                WaitReason::Fragmented {
                     given: NShares(4),
                     free: nothing,
                     largest_hole: nothing,
                     asks,
                 },
             ),
-            (20, Reason::NothingLeft { left: nothing, asks }),
+            (20, WaitReason::NothingLeft { left: nothing, asks }),
         ];
         for (priority, reason) in cases {
             let mut scene = Scene::new(&[4]);

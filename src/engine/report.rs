@@ -71,7 +71,7 @@ pub struct JobReport {
     /// True if the job is below both its pure fair share and the fragmentation threshold.
     pub is_needy: bool,
     /// Reason why the job has less than it wants; `None` if it has all it wants.
-    pub reason: Option<Reason>,
+    pub reason: Option<WaitReason>,
 }
 
 /// Reason why a job does not preempt shares that it might take.
@@ -134,7 +134,7 @@ pub enum CapBound {
 
 /// Reason why a job has less than it wants, with the numbers that decided. A closed list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Reason {
+pub enum WaitReason {
     /// No node that the job may use could ever hold a process of it.
     Impossible {
         /// Size of a process.
@@ -211,19 +211,19 @@ pub enum Reason {
     },
 }
 
-impl Reason {
+impl WaitReason {
     /// A stable name, for programs.
     pub fn code(&self) -> &'static str {
         match self {
-            Reason::Impossible { .. } | Reason::NoSuchSize { .. } => "impossible",
-            Reason::NoMachineUp { .. } => "no_machine_up",
-            Reason::OverAllotment { .. } => "over_allotment",
-            Reason::Capped { bound, .. } => bound.code(),
-            Reason::FairShareUsed { .. } => "fair_share_used",
-            Reason::NothingLeft { .. } => "nothing_left",
-            Reason::WaitingForExits { .. } => "waiting_for_exits",
-            Reason::HeldBack(held_back) => held_back.code(),
-            Reason::Fragmented { .. } => "fragmented",
+            WaitReason::Impossible { .. } | WaitReason::NoSuchSize { .. } => "impossible",
+            WaitReason::NoMachineUp { .. } => "no_machine_up",
+            WaitReason::OverAllotment { .. } => "over_allotment",
+            WaitReason::Capped { bound, .. } => bound.code(),
+            WaitReason::FairShareUsed { .. } => "fair_share_used",
+            WaitReason::NothingLeft { .. } => "nothing_left",
+            WaitReason::WaitingForExits { .. } => "waiting_for_exits",
+            WaitReason::HeldBack(held_back) => held_back.code(),
+            WaitReason::Fragmented { .. } => "fragmented",
         }
     }
 }
@@ -310,45 +310,45 @@ pub fn exactly(quantum: Option<Quantum>, asks: Order, most: QShares) -> String {
     }
 }
 
-impl Reason {
+impl WaitReason {
     /// Returns the reason in words. Amounts are memory where the quantum is known, else qshares.
     pub fn sentence(&self, quantum: Option<Quantum>) -> String {
         let text = |amount: QShares| amount_text(quantum, amount);
         match self {
-            Reason::Impossible { asks, largest } => format!(
+            WaitReason::Impossible { asks, largest } => format!(
                 "impossible: one process needs {}, the largest node it may use has {}",
                 text(asks.qshares()),
                 text(*largest)
             ),
-            Reason::NoSuchSize { asks, most, largest } => format!(
+            WaitReason::NoSuchSize { asks, most, largest } => format!(
                 "impossible: there is no whole machine of {}; the largest one it may use has {}",
                 exactly(quantum, *asks, *most),
                 text(*largest)
             ),
-            Reason::NoMachineUp { asks, suitable } => {
+            WaitReason::NoMachineUp { asks, suitable } => {
                 format!("no node with {} is up; {suitable} would do", text(asks.qshares()))
             }
-            Reason::OverAllotment { allotment, held, asks } => format!(
+            WaitReason::OverAllotment { allotment, held, asks } => format!(
                 "over allotment: its user holds {} of {} and it asks for {} more",
                 text(*held),
                 text(*allotment),
                 text(*asks)
             ),
-            Reason::Capped { bound, cap } => format!("held at {cap}: {bound}"),
+            WaitReason::Capped { bound, cap } => format!("held at {cap}: {bound}"),
             // Without the fair share, which may be more than the job could use.
-            Reason::FairShareUsed { given, cap, .. } => {
+            WaitReason::FairShareUsed { given, cap, .. } => {
                 format!("fair share used: its target is {given} of the {cap} it could use")
             }
-            Reason::NothingLeft { left, asks } => format!(
+            WaitReason::NothingLeft { left, asks } => format!(
                 "nothing left: higher priorities and fixed work leave {}, one process needs {}",
                 text(*left),
                 text(asks.qshares())
             ),
-            Reason::WaitingForExits { promised } => format!(
+            WaitReason::WaitingForExits { promised } => format!(
                 "space for {promised} more was made; it starts when the terminating shares have exited"
             ),
-            Reason::HeldBack(held_back) => held_back.to_string(),
-            Reason::Fragmented { given, free, largest_hole, asks } => format!(
+            WaitReason::HeldBack(held_back) => held_back.to_string(),
+            WaitReason::Fragmented { given, free, largest_hole, asks } => format!(
                 "fragmented: its target is {given}, {} free but at most {} in one piece; one process needs {}, \
                  and clearing a node would leave another job worse off",
                 is(quantum, *free),
@@ -365,7 +365,7 @@ fn is(quantum: Option<Quantum>, amount: QShares) -> String {
     format!("{} {is}", amount_text(quantum, amount))
 }
 
-impl fmt::Display for Reason {
+impl fmt::Display for WaitReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.sentence(None))
     }
@@ -384,34 +384,34 @@ mod tests {
     #[test]
     fn every_reason_has_a_code_and_says_its_numbers() {
         let (asks, q, n) = (order(7), QShares, NShares);
-        let held_back = |held_back| Reason::HeldBack(held_back);
+        let held_back = |held_back| WaitReason::HeldBack(held_back);
         for (reason, code, numbers) in [
-            (Reason::Impossible { asks, largest: q(5) }, "impossible", ["7", "5"]),
+            (WaitReason::Impossible { asks, largest: q(5) }, "impossible", ["7", "5"]),
             (
-                Reason::NoSuchSize { asks, most: q(7), largest: q(9) },
+                WaitReason::NoSuchSize { asks, most: q(7), largest: q(9) },
                 "impossible",
                 ["exactly 7 qshares", "9"],
             ),
             (
-                Reason::NoSuchSize { asks, most: q(8), largest: q(9) },
+                WaitReason::NoSuchSize { asks, most: q(8), largest: q(9) },
                 "impossible",
                 ["7 qshares to 8 qshares", "9"],
             ),
-            (Reason::NoMachineUp { asks, suitable: 3 }, "no_machine_up", ["7", "3"]),
+            (WaitReason::NoMachineUp { asks, suitable: 3 }, "no_machine_up", ["7", "3"]),
             (
-                Reason::OverAllotment { allotment: q(40), held: q(39), asks: q(7) },
+                WaitReason::OverAllotment { allotment: q(40), held: q(39), asks: q(7) },
                 "over_allotment",
                 ["39 qshares of 40", "7"],
             ),
             (
-                Reason::FairShareUsed { given: n(4), cap: n(9), deserved: q(31) },
+                WaitReason::FairShareUsed { given: n(4), cap: n(9), deserved: q(31) },
                 "fair_share_used",
                 ["4 of the 9", "target is 4"],
             ),
-            (Reason::NothingLeft { left: q(6), asks }, "nothing_left", ["6", "7"]),
-            (Reason::WaitingForExits { promised: n(2) }, "waiting_for_exits", ["2", "space"]),
+            (WaitReason::NothingLeft { left: q(6), asks }, "nothing_left", ["6", "7"]),
+            (WaitReason::WaitingForExits { promised: n(2) }, "waiting_for_exits", ["2", "space"]),
             (
-                Reason::Fragmented { given: n(4), free: q(12), largest_hole: q(6), asks },
+                WaitReason::Fragmented { given: n(4), free: q(12), largest_hole: q(6), asks },
                 "fragmented",
                 ["12", "at most 6"],
             ),
@@ -447,7 +447,7 @@ mod tests {
             (CapBound::Completing, "completing", "ending"),
             (CapBound::Spent, "spent", "not started again"),
         ] {
-            let reason = Reason::Capped { bound, cap: NShares(3) };
+            let reason = WaitReason::Capped { bound, cap: NShares(3) };
             assert_eq!((bound.code(), reason.code()), (code, code));
             assert!(reason.to_string().contains(words) && reason.to_string().contains('3'));
         }

@@ -6,7 +6,7 @@ use crate::model::{JobId, MachineIx, Millis, Order, ShareId};
 
 /// The outcome of a cycle: shares that begin, shares that end, promises, and the reasons.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Schedule {
+pub struct CycleSchedule {
     /// Shares to create, in the order in which they get their numbers.
     pub expansions: Vec<Expansion>,
     /// Shares to preempt or evict.
@@ -42,7 +42,7 @@ pub struct Preemption {
     /// Job that the space is for; `None` if the share's job may not hold it any more.
     pub beneficiary: Option<JobId>,
     /// Rule of the preemption.
-    pub rule: PreemptionRule,
+    pub rule: VictimRule,
     /// Work lost with the share: its investment, and the time it took to initialize.
     pub loss: Millis,
     /// Alternatives that were examined for the beneficiary.
@@ -75,7 +75,7 @@ pub struct NextBest {
 
 /// Reason why a share may be preempted or evicted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum PreemptionRule {
+pub enum VictimRule {
     /// The job may no longer hold the share: its maximum fell, the node left its pool, or the node
     /// may not run the job any more.
     NoLongerAllowed,
@@ -99,17 +99,17 @@ pub enum PreemptionRule {
     Relocation,
 }
 
-impl PreemptionRule {
+impl VictimRule {
     /// A stable name, for programs.
     pub fn code(self) -> &'static str {
         match self {
-            PreemptionRule::NoLongerAllowed => "no_longer_allowed",
-            PreemptionRule::Priority => "priority",
-            PreemptionRule::FairShare => "fair_share",
-            PreemptionRule::Defragmentation => "defragmentation",
-            PreemptionRule::FirstShare => "first_share",
-            PreemptionRule::Envy => "envy",
-            PreemptionRule::Relocation => "relocation",
+            VictimRule::NoLongerAllowed => "no_longer_allowed",
+            VictimRule::Priority => "priority",
+            VictimRule::FairShare => "fair_share",
+            VictimRule::Defragmentation => "defragmentation",
+            VictimRule::FirstShare => "first_share",
+            VictimRule::Envy => "envy",
+            VictimRule::Relocation => "relocation",
         }
     }
 
@@ -117,12 +117,12 @@ impl PreemptionRule {
     /// not taken: its job has as much as before, so there is nothing to take back.
     pub fn is_taking(self) -> bool {
         match self {
-            PreemptionRule::NoLongerAllowed | PreemptionRule::Relocation => false,
-            PreemptionRule::Priority
-            | PreemptionRule::FairShare
-            | PreemptionRule::Defragmentation
-            | PreemptionRule::FirstShare
-            | PreemptionRule::Envy => true,
+            VictimRule::NoLongerAllowed | VictimRule::Relocation => false,
+            VictimRule::Priority
+            | VictimRule::FairShare
+            | VictimRule::Defragmentation
+            | VictimRule::FirstShare
+            | VictimRule::Envy => true,
         }
     }
 }
@@ -134,13 +134,13 @@ mod tests {
     #[test]
     fn rules_have_stable_codes() {
         for (rule, code) in [
-            (PreemptionRule::NoLongerAllowed, "no_longer_allowed"),
-            (PreemptionRule::Priority, "priority"),
-            (PreemptionRule::FairShare, "fair_share"),
-            (PreemptionRule::Defragmentation, "defragmentation"),
-            (PreemptionRule::FirstShare, "first_share"),
-            (PreemptionRule::Envy, "envy"),
-            (PreemptionRule::Relocation, "relocation"),
+            (VictimRule::NoLongerAllowed, "no_longer_allowed"),
+            (VictimRule::Priority, "priority"),
+            (VictimRule::FairShare, "fair_share"),
+            (VictimRule::Defragmentation, "defragmentation"),
+            (VictimRule::FirstShare, "first_share"),
+            (VictimRule::Envy, "envy"),
+            (VictimRule::Relocation, "relocation"),
         ] {
             assert_eq!(rule.code(), code);
         }

@@ -10,7 +10,9 @@ use std::sync::Arc;
 
 use sha2::{Digest as _, Sha256};
 
-use crate::engine::{Cap, Declined, JobAccount, Preemption, Reason, Report, Schedule, Snapshot};
+use crate::engine::{
+    Cap, CycleSchedule, Declined, JobAccount, Preemption, Report, Snapshot, WaitReason,
+};
 use crate::model::{MachineIx, SharePhase};
 use crate::scheduler::Planned;
 
@@ -100,7 +102,11 @@ fn write_seen(text: &mut impl Write, snapshot: &Snapshot) -> fmt::Result {
     Ok(())
 }
 
-fn write_decided(text: &mut impl Write, snapshot: &Snapshot, schedule: &Schedule) -> fmt::Result {
+fn write_decided(
+    text: &mut impl Write,
+    snapshot: &Snapshot,
+    schedule: &CycleSchedule,
+) -> fmt::Result {
     let name = |machine: MachineIx| &snapshot.machine(machine).name;
     for new in &schedule.expansions {
         writeln!(text, "expand {} {} {}", new.job, name(new.machine), new.order)?;
@@ -164,25 +170,28 @@ fn write_held_back(text: &mut impl Write, held_back: &Declined) -> fmt::Result {
     }
 }
 
-fn write_reason(text: &mut impl Write, reason: &Reason) -> fmt::Result {
+fn write_reason(text: &mut impl Write, reason: &WaitReason) -> fmt::Result {
     text.write_str(reason.code())?;
     match reason {
-        Reason::Impossible { asks, largest } | Reason::NoSuchSize { asks, most: _, largest } => {
+        WaitReason::Impossible { asks, largest }
+        | WaitReason::NoSuchSize { asks, most: _, largest } => {
             write!(text, " {asks} {largest}")
         }
-        Reason::NoMachineUp { asks, suitable } => write!(text, " {asks} {suitable}"),
-        Reason::OverAllotment { allotment, held, asks } => {
+        WaitReason::NoMachineUp { asks, suitable } => write!(text, " {asks} {suitable}"),
+        WaitReason::OverAllotment { allotment, held, asks } => {
             write!(text, " {allotment} {held} {asks}")
         }
-        Reason::Capped { bound: _, cap } => write!(text, " {cap}"),
-        Reason::FairShareUsed { given, cap, deserved } => write!(text, " {given} {cap} {deserved}"),
-        Reason::NothingLeft { left, asks } => write!(text, " {left} {asks}"),
-        Reason::WaitingForExits { promised } => write!(text, " {promised}"),
-        Reason::HeldBack(held_back) => {
+        WaitReason::Capped { bound: _, cap } => write!(text, " {cap}"),
+        WaitReason::FairShareUsed { given, cap, deserved } => {
+            write!(text, " {given} {cap} {deserved}")
+        }
+        WaitReason::NothingLeft { left, asks } => write!(text, " {left} {asks}"),
+        WaitReason::WaitingForExits { promised } => write!(text, " {promised}"),
+        WaitReason::HeldBack(held_back) => {
             text.write_char(' ')?;
             write_held_back(text, held_back)
         }
-        Reason::Fragmented { given, free, largest_hole, asks } => {
+        WaitReason::Fragmented { given, free, largest_hole, asks } => {
             write!(text, " {given} {free} {largest_hole} {asks}")
         }
     }

@@ -7,7 +7,7 @@
 use std::collections::BTreeSet;
 
 use super::{Scheduler, SchedulerEvent};
-use crate::engine::{MEMORY_AFTER, Quiescence, Schedule, Taking};
+use crate::engine::{CycleSchedule, MEMORY_AFTER, Quiescence, Taking};
 use crate::model::{JobFacts, JobId, SharePhase};
 
 /// Cycles without a change, and preemptions since. A new tracker begins with a change of both
@@ -59,7 +59,7 @@ impl CalmBook {
     }
 
     /// Remembers who took from whom, and whether all had their turn since the search began.
-    pub(super) fn remember(&mut self, schedule: &Schedule, put_off_before: &[JobId]) {
+    pub(super) fn remember(&mut self, schedule: &CycleSchedule, put_off_before: &[JobId]) {
         let is_left =
             |job: &JobId| put_off_before.is_empty() || put_off_before.binary_search(job).is_ok();
         self.is_unfinished = schedule.put_off.iter().any(is_left);
@@ -146,7 +146,7 @@ fn changes_demand(before: &JobFacts, now: &JobFacts, threads: u64) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::engine::{Alternatives, Preemption, PreemptionRule};
+    use crate::engine::{Alternatives, Preemption, VictimRule};
     use crate::model::{MachineIx, ProcessLimit, ShareId};
 
     /// A move is no preemption for fairness: the job keeps as much elsewhere.
@@ -161,9 +161,8 @@ mod tests {
             loss: 0,
             considered: Alternatives::default(),
         };
-        let preemptions =
-            vec![receipt(1, PreemptionRule::Relocation), receipt(2, PreemptionRule::Envy)];
-        let schedule = Schedule { preemptions, ..Schedule::default() };
+        let preemptions = vec![receipt(1, VictimRule::Relocation), receipt(2, VictimRule::Envy)];
+        let schedule = CycleSchedule { preemptions, ..CycleSchedule::default() };
         let mut calm = CalmBook::default();
         while calm.quiet_cycles < MEMORY_AFTER {
             calm.remember(&schedule, &[]);

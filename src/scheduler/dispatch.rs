@@ -14,14 +14,14 @@ use super::shares::{ShareBook, ShareList};
 use super::view::{
     ClassView, JobView, Planned, Refusal, Removal, ShareView, ShareViews, View, Waiting,
 };
-use crate::engine::{Expansion, Job, JobAccount, JobReport, Schedule};
+use crate::engine::{CycleSchedule, Expansion, Job, JobAccount, JobReport};
 use crate::model::{
     ClassIx, JobId, NShares, Name, QShares, Quantum, ShareFacts, ShareId, SharePhase, count,
 };
 
 impl Scheduler {
     /// Applies the engine's decisions. Returns true if a job began or ceased to wait.
-    pub(super) fn apply(&mut self, schedule: &Schedule) -> bool {
+    pub(super) fn apply(&mut self, schedule: &CycleSchedule) -> bool {
         for preemption in &schedule.preemptions {
             let job =
                 self.jobs.get_mut(preemption.job).expect("the engine preempts work that exists");
@@ -42,7 +42,7 @@ impl Scheduler {
     }
 
     /// Gives all jobs their new shares, and records their reports.
-    fn expand_and_report(&mut self, schedule: &Schedule) -> bool {
+    fn expand_and_report(&mut self, schedule: &CycleSchedule) -> bool {
         let places = self.machines.places();
         let numbered = schedule.expansions.iter().zip(self.next_share..).enumerate();
         let mut expansions = ByJob::new(

@@ -34,7 +34,7 @@ pub use view::{
 };
 
 /// Parts of a [`View`] that the engine made, for readers who do not know the engine.
-pub use crate::engine::{Alternatives, Cap, Declined, JobAccount, Preemption, PreemptionRule};
+pub use crate::engine::{Alternatives, Cap, Declined, JobAccount, Preemption, VictimRule};
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

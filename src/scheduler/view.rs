@@ -7,7 +7,7 @@ use std::ops::Deref;
 use std::sync::Arc;
 
 use super::pictures::Pictures;
-use crate::engine::{Cap, Declined, JobAccount, Preemption, Reason, Schedule, Snapshot};
+use crate::engine::{Cap, CycleSchedule, Declined, JobAccount, Preemption, Snapshot, WaitReason};
 use crate::model::{
     JobFacts, JobId, JobKind, MachineState, Mebibytes, Millis, NShares, Name, Order, QShares,
     Quantum, ShareFacts, ShareId, SharePhase, Topology,
@@ -50,7 +50,7 @@ pub struct Planned {
     /// The question.
     pub snapshot: Snapshot,
     /// The answer.
-    pub schedule: Arc<Schedule>,
+    pub schedule: Arc<CycleSchedule>,
 }
 
 /// A node.
@@ -150,7 +150,7 @@ pub enum Waiting {
     /// The job is refused: the engine never considers it.
     Refused(Refusal),
     /// The engine gave a reason.
-    Engine(Reason),
+    Engine(WaitReason),
 }
 
 /// Reason for which the engine never considers a job.

@@ -4,7 +4,7 @@
 #![expect(clippy::unwrap_used, reason = "a test's panic is its failure")]
 
 use crate::support::script::{Case, Script, cases};
-use apportion::engine::{Alternatives, NextBest, Preemption, PreemptionRule, Reason};
+use apportion::engine::{Alternatives, NextBest, Preemption, VictimRule, WaitReason};
 use apportion::model::{MachineIx, NShares, Order, QShares};
 use apportion::scheduler::Waiting;
 
@@ -208,7 +208,7 @@ fn what_is_moved_is_never_without_and_is_moved_once() {
         assert_eq!(script.cluster.holdings([1, 2]), [1, 1], "{}", script.cluster.picture());
     }
     let cid = script.cluster.job(3).id;
-    assert_eq!(moved, [(PreemptionRule::Relocation, Some(cid))]);
+    assert_eq!(moved, [(VictimRule::Relocation, Some(cid))]);
     assert_eq!(script.cluster.reason(3), "waiting_for_exits");
     script.cluster.confirms_exits = true;
     script.settle();
@@ -265,9 +265,9 @@ fn a_receipt_tells_what_was_moved_from_what_was_taken() {
         let for_cid = receipts.iter().filter(|receipt| receipt.beneficiary == Some(cid));
         for_cid.filter(|receipt| receipt.job.0 == job && receipt.rule == rule).count()
     };
-    assert_eq!(of(1, PreemptionRule::FairShare) + of(1, PreemptionRule::Defragmentation), 5);
-    assert_eq!((of(1, PreemptionRule::Relocation), of(2, PreemptionRule::Relocation)), (1, 0));
-    assert_eq!(of(2, PreemptionRule::FairShare), 1);
+    assert_eq!(of(1, VictimRule::FairShare) + of(1, VictimRule::Defragmentation), 5);
+    assert_eq!((of(1, VictimRule::Relocation), of(2, VictimRule::Relocation)), (1, 0));
+    assert_eq!(of(2, VictimRule::FairShare), 1);
 }
 
 /// Ann and Bob have four each, and Bob needs two more on a node where a process of Ann's is in the
@@ -284,9 +284,9 @@ fn a_moved_job_may_take_from_others() {
         receipts(script).iter().map(|gone| (gone.job.0, gone.rule)).collect()
     };
     until_something_goes(&mut script);
-    assert_eq!(told(&script), [(1, PreemptionRule::Relocation)]);
+    assert_eq!(told(&script), [(1, VictimRule::Relocation)]);
     script.cycle();
-    assert_eq!(told(&script), [(2, PreemptionRule::FairShare)]);
+    assert_eq!(told(&script), [(2, VictimRule::FairShare)]);
     script.settle();
     assert_eq!(script.cluster.holdings([1, 2, 3, 4]), [1, 3, 1, 4], "{}", script.cluster.picture());
 }
@@ -301,6 +301,6 @@ fn a_fragmented_job_reports_the_free_space() {
     }
     let asks = Order::new(2).unwrap();
     let (free, largest_hole) = (QShares(2), QShares(1));
-    let reason = Reason::Fragmented { given: NShares(1), free, largest_hole, asks };
+    let reason = WaitReason::Fragmented { given: NShares(1), free, largest_hole, asks };
     assert_eq!(script.cluster.job(3).reason, Some(Waiting::Engine(reason)));
 }

@@ -5,7 +5,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::support::cluster::{Cluster, UNPACED, class, fair, job, pool, single, topology};
-use apportion::engine::{Preemption, PreemptionRule};
+use apportion::engine::{Preemption, VictimRule};
 use apportion::model::{
     ClassPolicy, JobId, JobKind, JobSpec, PoolIx, ProcessLimit, ResourceClass, ShareFacts, ShareId,
     SharePhase, Topology,
@@ -215,7 +215,7 @@ fn defragmentation_can_be_switched_off() {
         }
         cluster.cycle().arrive(at_most(job(9, "bob", "normal", 2), 2)).cycles(4);
         let rules: BTreeSet<_> = receipts(&cluster).iter().map(|receipt| receipt.rule).collect();
-        assert!(is_on || !rules.contains(&PreemptionRule::Defragmentation));
+        assert!(is_on || !rules.contains(&VictimRule::Defragmentation));
         assert_eq!(cluster.held(9) > 0, is_on, "{}", cluster.picture());
         assert!(is_on || cluster.reason(9) == "fragmented", "{}", cluster.reason(9));
     }
@@ -463,7 +463,7 @@ fn a_large_process_that_is_not_counted_makes_way_for_one_that_is() {
     cluster.arrive(at_most(job(3, "bob", "inner", 1), 1));
     let rules: Vec<_> = (0..5).flat_map(|_| receipts(cluster.cycle())).collect();
     let rules: Vec<_> = rules.iter().map(|receipt| (receipt.job.0, receipt.rule)).collect();
-    assert_eq!(rules, [(1, PreemptionRule::FairShare)], "{}", cluster.picture());
+    assert_eq!(rules, [(1, VictimRule::FairShare)], "{}", cluster.picture());
     assert_eq!(cluster.holdings([1, 2, 3]), [0, 1, 1]);
 }
 
@@ -482,7 +482,7 @@ fn room_that_comes_anyway_is_waited_for_and_nothing_is_taken() {
     cluster.change(2, |facts| facts.limit = ProcessLimit::AtMost(0));
     cluster.arrive(at_most(job(3, "bob", "normal", 1), 1)).cycle();
     let told: Vec<_> = receipts(&cluster).iter().map(|gone| (gone.job.0, gone.rule)).collect();
-    assert_eq!(told, [(2, PreemptionRule::NoLongerAllowed)], "{}", cluster.picture());
+    assert_eq!(told, [(2, VictimRule::NoLongerAllowed)], "{}", cluster.picture());
     assert_eq!(cluster.job(3).promised.0, 1);
     cluster.confirms_exits = true;
     assert_eq!(cluster.cycle().holdings([1, 2, 3]), [4, 0, 1]);

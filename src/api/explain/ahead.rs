@@ -1,6 +1,6 @@
 //! Which jobs are ahead of one that waits for room.
 
-use crate::engine::Reason;
+use crate::engine::WaitReason;
 use crate::model::{NShares, counted, plural};
 use crate::scheduler::{JobView, View, Waiting};
 
@@ -8,16 +8,16 @@ use crate::scheduler::{JobView, View, Waiting};
 fn waits_for_room(job: &JobView) -> bool {
     let Some(Waiting::Engine(reason)) = &job.reason else { return false };
     match reason {
-        Reason::NoMachineUp { .. }
-        | Reason::FairShareUsed { .. }
-        | Reason::NothingLeft { .. }
-        | Reason::WaitingForExits { .. }
-        | Reason::HeldBack(_)
-        | Reason::Fragmented { .. } => true,
-        Reason::Impossible { .. }
-        | Reason::NoSuchSize { .. }
-        | Reason::OverAllotment { .. }
-        | Reason::Capped { .. } => false,
+        WaitReason::NoMachineUp { .. }
+        | WaitReason::FairShareUsed { .. }
+        | WaitReason::NothingLeft { .. }
+        | WaitReason::WaitingForExits { .. }
+        | WaitReason::HeldBack(_)
+        | WaitReason::Fragmented { .. } => true,
+        WaitReason::Impossible { .. }
+        | WaitReason::NoSuchSize { .. }
+        | WaitReason::OverAllotment { .. }
+        | WaitReason::Capped { .. } => false,
     }
 }
 

@@ -4,7 +4,7 @@
 use crate::api::wire;
 use crate::converter::explain_held_back;
 use crate::model::{MachineIx, counted, span};
-use crate::scheduler::{Alternatives, Declined, JobView, Preemption, PreemptionRule, View};
+use crate::scheduler::{Alternatives, Declined, JobView, Preemption, VictimRule, View};
 
 /// Describes a preemption whose share is still in the view of `victim`.
 pub fn preemption(view: &View, victim: &JobView, preemption: &Preemption) -> wire::PreemptionInfo {
@@ -82,16 +82,16 @@ fn right(rule: wire::PreemptionRule) -> &'static str {
     }
 }
 
-impl From<PreemptionRule> for wire::PreemptionRule {
-    fn from(rule: PreemptionRule) -> wire::PreemptionRule {
+impl From<VictimRule> for wire::PreemptionRule {
+    fn from(rule: VictimRule) -> wire::PreemptionRule {
         match rule {
-            PreemptionRule::NoLongerAllowed => wire::PreemptionRule::NoLongerAllowed,
-            PreemptionRule::Priority => wire::PreemptionRule::Priority,
-            PreemptionRule::FairShare => wire::PreemptionRule::FairShare,
-            PreemptionRule::Defragmentation => wire::PreemptionRule::Defragmentation,
-            PreemptionRule::FirstShare => wire::PreemptionRule::FirstShare,
-            PreemptionRule::Envy => wire::PreemptionRule::Envy,
-            PreemptionRule::Relocation => wire::PreemptionRule::Relocation,
+            VictimRule::NoLongerAllowed => wire::PreemptionRule::NoLongerAllowed,
+            VictimRule::Priority => wire::PreemptionRule::Priority,
+            VictimRule::FairShare => wire::PreemptionRule::FairShare,
+            VictimRule::Defragmentation => wire::PreemptionRule::Defragmentation,
+            VictimRule::FirstShare => wire::PreemptionRule::FirstShare,
+            VictimRule::Envy => wire::PreemptionRule::Envy,
+            VictimRule::Relocation => wire::PreemptionRule::Relocation,
         }
     }
 }
@@ -118,13 +118,13 @@ mod tests {
     #[test]
     fn names_on_the_wire_are_the_engines() {
         let rules = [
-            PreemptionRule::NoLongerAllowed,
-            PreemptionRule::Priority,
-            PreemptionRule::FairShare,
-            PreemptionRule::Defragmentation,
-            PreemptionRule::FirstShare,
-            PreemptionRule::Envy,
-            PreemptionRule::Relocation,
+            VictimRule::NoLongerAllowed,
+            VictimRule::Priority,
+            VictimRule::FairShare,
+            VictimRule::Defragmentation,
+            VictimRule::FirstShare,
+            VictimRule::Envy,
+            VictimRule::Relocation,
         ];
         for rule in rules {
             let sent = wire::PreemptionRule::from(rule);

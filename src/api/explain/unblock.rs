@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use crate::api::explain::node_fit::{Eyes, done_in, free, leaving};
 use crate::api::explain::silent::SilentNodes;
 use crate::api::wire::{Estimate, Holder, Unblock, Verdict};
-use crate::engine::{CapBound, Reason};
+use crate::engine::{CapBound, WaitReason};
 use crate::model::{
     JobId, JobKind, NShares, Order, QShares, ResourceClass, SharePhase, amount_text, ceil_div,
     counted, fold_hostlist, span,
@@ -33,24 +33,24 @@ pub fn unblock(view: &View, job: &JobView, eyes: &Eyes<'_>, holders: &[Holder]) 
         Waiting::Engine(reason) => reason,
     };
     Some(match *reason {
-        Reason::Impossible { asks, .. } => {
+        WaitReason::Impossible { asks, .. } => {
             impossible(job, eyes, asks, "it starts when a larger node joins, or it asks for less")
         }
-        Reason::NoSuchSize { asks, .. } => impossible(
+        WaitReason::NoSuchSize { asks, .. } => impossible(
             job,
             eyes,
             asks,
             "it starts when a node of just that size joins, or it asks for the size of one there is",
         ),
-        Reason::NoMachineUp { .. } => no_machine_up(eyes),
-        Reason::OverAllotment { allotment, held, asks } => {
+        WaitReason::NoMachineUp { .. } => no_machine_up(eyes),
+        WaitReason::OverAllotment { allotment, held, asks } => {
             over_allotment(view, job, (held + asks).saturating_sub(allotment))
         }
-        Reason::Capped { bound, .. } => capped(job, bound),
-        Reason::NothingLeft { .. } | Reason::FairShareUsed { .. } => others(job, holders),
-        Reason::WaitingForExits { .. } => exits(view, job, eyes),
-        Reason::HeldBack(held_back) => held_back_by(view, job, held_back),
-        Reason::Fragmented { asks, .. } => in_pieces(eyes, asks, holders),
+        WaitReason::Capped { bound, .. } => capped(job, bound),
+        WaitReason::NothingLeft { .. } | WaitReason::FairShareUsed { .. } => others(job, holders),
+        WaitReason::WaitingForExits { .. } => exits(view, job, eyes),
+        WaitReason::HeldBack(held_back) => held_back_by(view, job, held_back),
+        WaitReason::Fragmented { asks, .. } => in_pieces(eyes, asks, holders),
     })
 }
 

@@ -7,7 +7,7 @@ use crate::api::explain::silent::SilentNodes;
 use crate::api::explain::unblock::unblock;
 use crate::api::wire::from_view::reason_of;
 use crate::api::wire::{Account, Bound, BoundBy, JobSums, Reason, Why, WhyBrief, WhySums};
-use crate::engine::{CapBound, Reason as Cause, exactly};
+use crate::engine::{CapBound, WaitReason as Cause, exactly};
 use crate::model::{ClassPolicy, Order, QShares, amount_text, counted, plural};
 use crate::scheduler::{Declined, JobView, View, Waiting};
 

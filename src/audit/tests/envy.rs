@@ -158,7 +158,7 @@ fn nothing_is_said_of_a_cycle_that_took_something() {
     scene.snapshot.calm = at_rest();
     assert_eq!(scene.broken(), [Rule::Envy]);
     for place in 0..2 {
-        scene.preempt(ann, place, Some(bob), PreemptionRule::Envy);
+        scene.preempt(ann, place, Some(bob), VictimRule::Envy);
     }
     scene.promise(bob, 0);
     assert_eq!(scene.broken(), []);

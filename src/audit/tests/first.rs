@@ -65,7 +65,7 @@ fn room_that_is_promised_is_something() {
     let mut scene = scene(&[6]);
     let ann = scene.running((ANN, HEAVY), 1, 6, 0);
     let bob = scene.job(BOB, FAIR, 1, 100);
-    scene.preempt(ann, 0, Some(bob), PreemptionRule::FirstShare);
+    scene.preempt(ann, 0, Some(bob), VictimRule::FirstShare);
     scene.promise(bob, 0);
     assert_eq!(scene.broken(), []);
 }
@@ -281,7 +281,7 @@ fn a_counted_job_has_one_at_rest_and_in_motion() {
 }
 
 /// Ann, who holds `anns` processes, loses a process that becomes Bob's second.
-fn robbed(anns: u64, rule: PreemptionRule) -> Vec<Rule> {
+fn robbed(anns: u64, rule: VictimRule) -> Vec<Rule> {
     let mut scene = scene(&[1, 1, 1]);
     let ann = scene.running((ANN, FAIR), 1, 1, 0);
     scene.hold(ann, anns - 1, 2);
@@ -294,9 +294,9 @@ fn robbed(anns: u64, rule: PreemptionRule) -> Vec<Rule> {
 
 #[test]
 fn the_last_process_does_not_go_to_a_peer() {
-    assert!(robbed(1, PreemptionRule::FairShare).contains(&Rule::LastTaken));
-    assert!(!robbed(2, PreemptionRule::FairShare).contains(&Rule::LastTaken));
-    assert!(!robbed(1, PreemptionRule::Relocation).contains(&Rule::LastTaken));
+    assert!(robbed(1, VictimRule::FairShare).contains(&Rule::LastTaken));
+    assert!(!robbed(2, VictimRule::FairShare).contains(&Rule::LastTaken));
+    assert!(!robbed(1, VictimRule::Relocation).contains(&Rule::LastTaken));
 }
 
 /// None of Ann's three jobs is owed a process, but she is.
@@ -311,7 +311,7 @@ fn nor_does_the_last_of_a_user() {
         }
         let bob = scene.running((BOB, FAIR), 1, 1, 1);
         scene.edit(bob).facts.remaining = 2;
-        scene.preempt(ann, 0, Some(bob), PreemptionRule::FairShare);
+        scene.preempt(ann, 0, Some(bob), VictimRule::FairShare);
         scene.promise(bob, 0);
         scene.broken()
     };

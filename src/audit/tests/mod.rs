@@ -19,9 +19,8 @@ use std::sync::Arc;
 
 use super::{Rule, audit, cap::cap_of};
 use crate::engine::{
-    Alternatives, Cap, CapBound, Declined, Expansion, Job, JobAccount, JobReport, Machine,
-    Preemption, PreemptionRule, Promise, Quiescence, Reason, Schedule, Share, Snapshot,
-    UserAccount,
+    Alternatives, Cap, CapBound, CycleSchedule, Declined, Expansion, Job, JobAccount, JobReport,
+    Machine, Preemption, Promise, Quiescence, Share, Snapshot, UserAccount, VictimRule, WaitReason,
 };
 use crate::model::{
     CapRules, ClassIx, ClassPolicy, JobFacts, JobId, JobKind, MachineIx, MachineState, Mebibytes,
@@ -62,7 +61,7 @@ const FREE_GROWTH: CapRules = CapRules {
 /// Parts of the planner have their tests begin with such a snapshot, too.
 pub(crate) struct Scene {
     pub(crate) snapshot: Snapshot,
-    schedule: Schedule,
+    schedule: CycleSchedule,
     given: BTreeMap<JobId, u64>,
     deserved: BTreeMap<JobId, u64>,
 }
@@ -82,7 +81,7 @@ impl Scene {
             calm: Quiescence::default(),
         };
         let (given, deserved) = (BTreeMap::new(), BTreeMap::new());
-        Scene { snapshot, schedule: Schedule::default(), given, deserved }
+        Scene { snapshot, schedule: CycleSchedule::default(), given, deserved }
     }
 
     /// Adds a job of order `nshare` with work for `work` processes.
@@ -167,7 +166,7 @@ impl Scene {
     }
 
     /// Takes the job's share in this place among its shares.
-    fn preempt(&mut self, job: JobId, place: usize, for_whom: Option<JobId>, rule: PreemptionRule) {
+    fn preempt(&mut self, job: JobId, place: usize, for_whom: Option<JobId>, rule: VictimRule) {
         let share = self.edit(job).shares[place];
         self.schedule.preemptions.push(Preemption {
             share: share.id,
@@ -207,7 +206,7 @@ impl Scene {
             let account = &mut self.schedule.report.classes[job.class.0];
             account.held += held.of_order(job.order);
             account.given += given.of_order(job.order);
-            let reason = Reason::WaitingForExits { promised };
+            let reason = WaitReason::WaitingForExits { promised };
             self.schedule.report.jobs.push(JobReport {
                 job: job.id,
                 wanted: cap,
@@ -319,7 +318,7 @@ fn growing(class: ClassIx) -> (Scene, JobId) {
 }
 
 /// Ann has all of a node of 4; Bob comes, and is promised half of it.
-fn sharing(rule: PreemptionRule) -> (Scene, JobId, JobId) {
+fn sharing(rule: VictimRule) -> (Scene, JobId, JobId) {
     let mut scene = Scene::new(&[4]);
     let ann = scene.running((ANN, FAIR), 1, 4, 0);
     let bob = scene.job(BOB, FAIR, 1, 2);

@@ -9,7 +9,7 @@ fn giving() -> (Scene, JobId, JobId) {
     let ann = scene.running((ANN, FAIR), 1, 2, 0);
     let bob = scene.job(BOB, FAIR, 1, 1);
     let cid = scene.running((UserIx(2), FAIR), 1, 9, 1);
-    scene.preempt(ann, 0, Some(bob), PreemptionRule::FairShare);
+    scene.preempt(ann, 0, Some(bob), VictimRule::FairShare);
     scene.promise(bob, 0);
     scene.count(cid, 3);
     (scene, ann, cid)
@@ -19,7 +19,7 @@ fn giving() -> (Scene, JobId, JobId) {
 fn nobody_is_robbed_to_take_from_a_third() {
     let (scene, ann, cid) = giving();
     scene.breaks(Rule::PassedThrough, |scene| {
-        scene.preempt(cid, 0, Some(ann), PreemptionRule::FairShare);
+        scene.preempt(cid, 0, Some(ann), VictimRule::FairShare);
         scene.promise(ann, 1);
     });
 }
@@ -28,13 +28,13 @@ fn nobody_is_robbed_to_take_from_a_third() {
 #[test]
 fn who_loses_to_better_priority_may_take() {
     let (mut scene, ann, cid) = giving();
-    scene.schedule = Schedule::default();
+    scene.schedule = CycleSchedule::default();
     let fixed = scene.job(BOB, FIXED, 1, 1);
-    scene.preempt(ann, 0, Some(fixed), PreemptionRule::Priority);
+    scene.preempt(ann, 0, Some(fixed), VictimRule::Priority);
     scene.promise(fixed, 0);
-    scene.preempt(cid, 0, Some(ann), PreemptionRule::FairShare);
+    scene.preempt(cid, 0, Some(ann), VictimRule::FairShare);
     scene.promise(ann, 1);
-    scene.preempt(cid, 1, Some(JobId(2)), PreemptionRule::FairShare);
+    scene.preempt(cid, 1, Some(JobId(2)), VictimRule::FairShare);
     scene.promise(JobId(2), 1);
     assert_eq!(scene.broken(), []);
 }

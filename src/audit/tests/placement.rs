@@ -36,7 +36,7 @@ fn a_machine_that_shrank_below_its_use_is_left_alone() {
 
 #[test]
 fn promises_fit_beside_what_stays() {
-    let (mut scene, ..) = sharing(PreemptionRule::FairShare);
+    let (mut scene, ..) = sharing(VictimRule::FairShare);
     scene.edit(JobId(2)).facts.remaining = 3;
     scene.count(JobId(2), 2);
     scene.breaks(Rule::OverPromised, |scene| scene.promise(JobId(2), 0));
@@ -55,13 +55,13 @@ fn machines_out_of_scheduling_get_nothing() {
 
 #[test]
 fn a_promise_is_held_to_the_same_as_a_share() {
-    let (scene, ..) = sharing(PreemptionRule::FairShare);
+    let (scene, ..) = sharing(VictimRule::FairShare);
     scene.breaks(Rule::WrongOrder, |scene| {
         let mut promises = scene.schedule.promises.iter_mut();
         promises.next().unwrap().order = order(2);
         scene.machine(0).order = QShares(5);
     });
-    let (scene, _, bob) = sharing(PreemptionRule::FairShare);
+    let (scene, _, bob) = sharing(VictimRule::FairShare);
     scene.breaks(Rule::MachineList, |scene| {
         scene.schedule.promises.pop();
         scene.schedule.preemptions.pop();

@@ -4,7 +4,7 @@ use super::*;
 
 #[test]
 fn a_share_is_taken_once() {
-    let (scene, ..) = sharing(PreemptionRule::FairShare);
+    let (scene, ..) = sharing(VictimRule::FairShare);
     scene.misreports(Rule::VictimNotHeld, |scene| {
         let again = scene.schedule.preemptions[0];
         scene.schedule.preemptions.push(again);
@@ -14,7 +14,7 @@ fn a_share_is_taken_once() {
     scene.edit(job).facts.remaining = 0;
     scene.edit(job).shares[0].state = SharePhase::Leaving;
     scene.misreports(Rule::VictimNotHeld, |scene| {
-        scene.preempt(job, 0, None, PreemptionRule::NoLongerAllowed);
+        scene.preempt(job, 0, None, VictimRule::NoLongerAllowed);
     });
 }
 
@@ -23,14 +23,14 @@ fn a_receipt_agrees_with_its_share() {
     let doctors: [fn(&mut Preemption); 3] = [
         |receipt| receipt.loss = 7,
         |receipt| receipt.machine = MachineIx(1),
-        |receipt| receipt.rule = PreemptionRule::NoLongerAllowed,
+        |receipt| receipt.rule = VictimRule::NoLongerAllowed,
     ];
     for doctor in doctors {
         let mut scene = Scene::new(&[1, 1]);
         let ann = scene.running((ANN, LOW), 1, 1, 0);
         scene.running((ANN, FIXED), 1, 1, 1);
         let bob = scene.job(BOB, FAIR, 1, 1);
-        scene.preempt(ann, 0, Some(bob), PreemptionRule::Priority);
+        scene.preempt(ann, 0, Some(bob), VictimRule::Priority);
         scene.promise(bob, 0);
         scene.edit(ann).facts.limit = ProcessLimit::AtMost(0);
         scene.breaks(Rule::FalseReceipt, |scene| doctor(&mut scene.schedule.preemptions[0]));
@@ -44,7 +44,7 @@ fn only_fair_share_work_is_preempted() {
     let mut scene = Scene::new(&[1]);
     let ann = scene.running((ANN, LOW), 1, 1, 0);
     let bob = scene.job(BOB, FAIR, 1, 1);
-    scene.preempt(ann, 0, Some(bob), PreemptionRule::Priority);
+    scene.preempt(ann, 0, Some(bob), VictimRule::Priority);
     scene.promise(bob, 0);
     scene.breaks(Rule::NotPreemptable, |scene| {
         let topology = Arc::make_mut(&mut scene.snapshot.topology);
@@ -57,9 +57,9 @@ fn a_maximum_takes_what_is_above_it() {
     let mut scene = Scene::new(&[4]);
     let ann = scene.running((ANN, FAIR), 1, 4, 0);
     scene.edit(ann).facts.limit = ProcessLimit::AtMost(3);
-    scene.preempt(ann, 0, None, PreemptionRule::NoLongerAllowed);
+    scene.preempt(ann, 0, None, VictimRule::NoLongerAllowed);
     scene.breaks(Rule::StillAllowed, |scene| {
-        scene.preempt(ann, 1, None, PreemptionRule::NoLongerAllowed);
+        scene.preempt(ann, 1, None, VictimRule::NoLongerAllowed);
         scene.schedule.promises.clear();
     });
 }
@@ -74,10 +74,10 @@ fn what_goes_for_its_place_does_not_go_for_the_maximum_as_well() {
     scene.hold(ann, 1, 1);
     scene.edit(ann).facts.limit = ProcessLimit::AtMost(3);
     for place in [5, 0, 1] {
-        scene.preempt(ann, place, None, PreemptionRule::NoLongerAllowed);
+        scene.preempt(ann, place, None, VictimRule::NoLongerAllowed);
     }
     scene.breaks(Rule::StillAllowed, |scene| {
-        scene.preempt(ann, 2, None, PreemptionRule::NoLongerAllowed);
+        scene.preempt(ann, 2, None, VictimRule::NoLongerAllowed);
     });
 }
 
@@ -86,21 +86,21 @@ fn what_goes_for_its_place_does_not_go_for_the_maximum_as_well() {
 fn a_share_may_not_stay_where_its_job_may_not_be() {
     let mut scene = Scene::new(&[1]);
     let ann = scene.running((ANN, INNER), 1, 1, 0);
-    scene.preempt(ann, 0, None, PreemptionRule::NoLongerAllowed);
+    scene.preempt(ann, 0, None, VictimRule::NoLongerAllowed);
     scene.breaks(Rule::StillAllowed, |scene| scene.machine(0).pool = SUB);
 }
 
 #[test]
 fn the_rule_fits_the_priorities() {
-    let (scene, ..) = sharing(PreemptionRule::FairShare);
+    let (scene, ..) = sharing(VictimRule::FairShare);
     scene.breaks(Rule::WrongPriority, |scene| {
-        scene.schedule.preemptions[0].rule = PreemptionRule::Priority;
+        scene.schedule.preemptions[0].rule = VictimRule::Priority;
     });
     let mut scene = Scene::new(&[1]);
     let ann = scene.running((ANN, LOW), 1, 1, 0);
     scene.edit(ann).facts.is_completing = true;
     let bob = scene.job(BOB, FAIR, 1, 1);
-    scene.preempt(ann, 0, Some(bob), PreemptionRule::Priority);
+    scene.preempt(ann, 0, Some(bob), VictimRule::Priority);
     scene.promise(bob, 0);
     scene.breaks(Rule::WrongPriority, |scene| {
         let topology = Arc::make_mut(&mut scene.snapshot.topology);
@@ -113,10 +113,10 @@ fn better_priority_does_not_take_for_fairness() {
     let mut scene = Scene::new(&[1]);
     let ann = scene.running((ANN, LOW), 1, 1, 0);
     let bob = scene.job(BOB, FAIR, 1, 1);
-    scene.preempt(ann, 0, Some(bob), PreemptionRule::Priority);
+    scene.preempt(ann, 0, Some(bob), VictimRule::Priority);
     scene.promise(bob, 0);
     scene.breaks(Rule::WrongPriority, |scene| {
-        scene.schedule.preemptions[0].rule = PreemptionRule::FairShare;
+        scene.schedule.preemptions[0].rule = VictimRule::FairShare;
     });
 }
 
@@ -128,7 +128,7 @@ fn nobody_is_preempted_in_vain() {
     scene.hold(ann, 1, 1);
     scene.edit(ann).shares[1].state = SharePhase::Leaving;
     let bob = scene.job(BOB, FAIR, 2, 1);
-    scene.preempt(ann, 0, Some(bob), PreemptionRule::Priority);
+    scene.preempt(ann, 0, Some(bob), VictimRule::Priority);
     scene.promise(bob, 0);
     scene.breaks(Rule::Unpaid, |scene| scene.schedule.promises[0].machine = MachineIx(1));
 }
@@ -141,7 +141,7 @@ fn a_new_share_on_that_very_machine_pays_as_well() {
     let low = scene.running((ANN, LOW), 1, 1, 0);
     let bob = scene.job(BOB, FAIR, 1, 1);
     let fixed = scene.job(ANN, FIXED, 1, 2);
-    scene.preempt(low, 0, Some(bob), PreemptionRule::Priority);
+    scene.preempt(low, 0, Some(bob), VictimRule::Priority);
     scene.expand(bob, 0);
     scene.expand(fixed, 1);
     scene.promise(fixed, 0);
@@ -161,10 +161,10 @@ fn what_others_get_who_gave_elsewhere_does_not_pay() {
     let bob = scene.job(BOB, FAIR, 2, 1);
     scene.promise(bob, 1);
     for place in 0..2 {
-        scene.preempt(second, place, Some(bob), PreemptionRule::Priority);
+        scene.preempt(second, place, Some(bob), VictimRule::Priority);
     }
     scene.breaks(Rule::Unpaid, |scene| {
-        scene.preempt(first, 0, Some(bob), PreemptionRule::Priority);
+        scene.preempt(first, 0, Some(bob), VictimRule::Priority);
         scene.promise(second, 0);
         scene.promise(second, 0);
     });
@@ -172,7 +172,7 @@ fn what_others_get_who_gave_elsewhere_does_not_pay() {
 
 #[test]
 fn no_victim_is_superfluous() {
-    let (scene, ann, bob) = sharing(PreemptionRule::FairShare);
+    let (scene, ann, bob) = sharing(VictimRule::FairShare);
     scene.breaks(Rule::SuperfluousVictim, |scene| {
         scene.schedule.promises.pop();
         scene.count(ann, 2);
@@ -187,10 +187,10 @@ fn not_even_a_small_victim_is_superfluous() {
     let small = scene.running((ANN, LOW), 1, 1, 0);
     let large = scene.running((ANN, LOW), 3, 1, 0);
     let bob = scene.job(BOB, FAIR, 3, 1);
-    scene.preempt(large, 0, Some(bob), PreemptionRule::Priority);
+    scene.preempt(large, 0, Some(bob), VictimRule::Priority);
     scene.promise(bob, 0);
     scene.breaks(Rule::SuperfluousVictim, |scene| {
-        scene.preempt(small, 0, Some(bob), PreemptionRule::Priority);
+        scene.preempt(small, 0, Some(bob), VictimRule::Priority);
     });
 }
 
@@ -203,11 +203,11 @@ fn plans_of_others_excuse_no_more_than_they_can_have_left() {
     let bob = scene.job(BOB, FAIR, 1, 1);
     let ann = scene.job(ANN, FAIR, 1, 1);
     for (place, taker) in [bob, ann].into_iter().enumerate() {
-        scene.preempt(low, place, Some(taker), PreemptionRule::Priority);
+        scene.preempt(low, place, Some(taker), VictimRule::Priority);
         scene.promise(taker, 0);
     }
     assert_eq!(scene.broken(), []);
-    scene.preempt(low, 2, Some(bob), PreemptionRule::Priority);
+    scene.preempt(low, 2, Some(bob), VictimRule::Priority);
     assert_eq!(scene.broken(), [Rule::SuperfluousVictim; 2]);
 }
 
@@ -216,7 +216,7 @@ fn moving() -> (Scene, JobId, JobId) {
     let mut scene = Scene::new(&[2, 1]);
     let ann = scene.running((ANN, FAIR), 1, 1, 0);
     let bob = scene.job(BOB, HEAVY, 2, 1);
-    scene.preempt(ann, 0, Some(bob), PreemptionRule::Relocation);
+    scene.preempt(ann, 0, Some(bob), VictimRule::Relocation);
     scene.expand(ann, 1);
     scene.promise(bob, 0);
     scene.count(bob, 1);
@@ -261,7 +261,7 @@ fn what_is_moved_from_two_machines_goes_to_others() {
     scene.edit(ann).facts.remaining = 2;
     for (place, on) in [(0, 2), (1, 3)] {
         let bob = scene.job(BOB, HEAVY, 3, 1);
-        scene.preempt(ann, place, Some(bob), PreemptionRule::Relocation);
+        scene.preempt(ann, place, Some(bob), VictimRule::Relocation);
         scene.expand(ann, on);
         scene.promise(bob, place);
     }
@@ -303,9 +303,9 @@ fn moving_in() -> Scene {
     let ann = scene.running((ANN, FAIR), 1, 2, 0);
     let bob = scene.running((BOB, FAIR), 1, 2, 1);
     let cid = scene.job(UserIx(2), FAIR, 2, 1);
-    scene.preempt(ann, 0, Some(cid), PreemptionRule::FairShare);
-    scene.preempt(ann, 1, Some(cid), PreemptionRule::Relocation);
-    scene.preempt(bob, 0, Some(cid), PreemptionRule::FairShare);
+    scene.preempt(ann, 0, Some(cid), VictimRule::FairShare);
+    scene.preempt(ann, 1, Some(cid), VictimRule::Relocation);
+    scene.preempt(bob, 0, Some(cid), VictimRule::FairShare);
     scene.promise(ann, 1);
     scene.promise(cid, 0);
     for job in [ann, bob] {
@@ -340,9 +340,9 @@ fn what_others_are_promised_is_not_the_beneficiary_s() {
     scene.hold(bob, 3, 1);
     scene.edit(bob).facts.limit = ProcessLimit::AtMost(4);
     let cid = scene.job(UserIx(2), FAIR, 2, 1);
-    scene.preempt(ann, 0, Some(cid), PreemptionRule::Relocation);
-    scene.preempt(bob, 0, Some(cid), PreemptionRule::FairShare);
-    scene.preempt(bob, 1, Some(cid), PreemptionRule::FairShare);
+    scene.preempt(ann, 0, Some(cid), VictimRule::Relocation);
+    scene.preempt(bob, 0, Some(cid), VictimRule::FairShare);
+    scene.preempt(bob, 1, Some(cid), VictimRule::FairShare);
     scene.promise(ann, 1);
     scene.promise(cid, 0);
     scene.edit(bob).facts.remaining = 4;
@@ -359,7 +359,7 @@ fn plans_are_not_blamed_for_those_that_follow() {
     let large = scene.running((ANN, LOW), 5, 1, 0);
     let bob = scene.job(BOB, FAIR, 3, 2);
     for victim in [small, large] {
-        scene.preempt(victim, 0, Some(bob), PreemptionRule::Priority);
+        scene.preempt(victim, 0, Some(bob), VictimRule::Priority);
         scene.promise(bob, 0);
     }
     scene.breaks(Rule::SuperfluousVictim, |scene| {
@@ -374,7 +374,7 @@ fn plans_are_not_blamed_for_those_of_others() {
     for (size, asked) in [(1, 1), (3, 2)] {
         let low = scene.running((ANN, LOW), size, 1, 0);
         let bob = scene.job(BOB, FAIR, asked, 1);
-        scene.preempt(low, 0, Some(bob), PreemptionRule::Priority);
+        scene.preempt(low, 0, Some(bob), VictimRule::Priority);
         scene.promise(bob, 0);
     }
     assert_eq!(scene.broken(), []);
@@ -389,7 +389,7 @@ fn what_a_donor_loses_to_others_is_not_held_against_the_first() {
     scene.edit(middling).facts.remaining = 4;
     let poor = scene.job(ANN, FAIR, 1, 2);
     for (place, taker) in [middling, poor, poor].into_iter().enumerate() {
-        scene.preempt(rich, place, Some(taker), PreemptionRule::FairShare);
+        scene.preempt(rich, place, Some(taker), VictimRule::FairShare);
         scene.promise(taker, 0);
     }
     scene.count(middling, 3);
@@ -409,7 +409,7 @@ fn what_was_promised_before_is_held() {
     scene.count(ann, 2);
     scene.count(bob, 1);
     scene.breaks(Rule::UnfairPreemption, |scene| {
-        scene.preempt(ann, 0, Some(bob), PreemptionRule::FairShare);
+        scene.preempt(ann, 0, Some(bob), VictimRule::FairShare);
         scene.promise(bob, 0);
     });
 }
@@ -422,11 +422,11 @@ fn what_was_promised_before_is_held_where_others_had_to_leave() {
     let ann = scene.running((ANN, FAIR), 1, 2, 1);
     let bob = scene.job(BOB, FAIR, 1, 2);
     scene.edit(low).facts.limit = ProcessLimit::AtMost(1);
-    scene.preempt(low, 0, None, PreemptionRule::NoLongerAllowed);
+    scene.preempt(low, 0, None, VictimRule::NoLongerAllowed);
     scene.promise(bob, 0);
     scene.snapshot.promises = scene.schedule.promises.clone();
     scene.breaks(Rule::UnfairPreemption, |scene| {
-        scene.preempt(ann, 0, Some(bob), PreemptionRule::FairShare);
+        scene.preempt(ann, 0, Some(bob), VictimRule::FairShare);
         scene.promise(bob, 1);
         scene.count(ann, 2);
         scene.count(bob, 1);
@@ -443,7 +443,7 @@ fn what_was_taken_for_is_not_what_was_promised_before() {
     let fixed = scene.job(BOB, FIXED, 1, 1);
     scene.promise(bob, 0);
     scene.snapshot.promises = scene.schedule.promises.clone();
-    scene.preempt(ann, 0, Some(bob), PreemptionRule::FirstShare);
+    scene.preempt(ann, 0, Some(bob), VictimRule::FirstShare);
     scene.promise(fixed, 0);
     assert_eq!(scene.broken(), []);
 }
@@ -462,7 +462,7 @@ fn what_was_promised_once_is_held_once() {
     scene.promise(bob, 0);
     scene.snapshot.promises = scene.schedule.promises.clone();
     scene.promise(bob, 0);
-    scene.preempt(ann, 0, Some(bob), PreemptionRule::FairShare);
+    scene.preempt(ann, 0, Some(bob), VictimRule::FairShare);
     scene.promise(bob, 1);
     scene.count(ann, 3);
     scene.count(bob, 2);
@@ -485,7 +485,7 @@ fn old_promises_are_held_as_far_as_there_is_room() {
     }
     scene.snapshot.promises = scene.schedule.promises.clone();
     for place in 0..2 {
-        scene.preempt(ann, place, Some(bob), PreemptionRule::FairShare);
+        scene.preempt(ann, place, Some(bob), VictimRule::FairShare);
     }
     assert_eq!(scene.broken(), []);
 }
@@ -497,7 +497,7 @@ fn one_by_one((size, held, lost): (u32, u64, u64), nshares: u64) -> Vec<Rule> {
     let ann = scene.running((ANN, FAIR), size, held, 0);
     let bob = scene.job(BOB, FAIR, 1, nshares);
     for place in 0..usize::try_from(lost).unwrap() {
-        scene.preempt(ann, place, Some(bob), PreemptionRule::FairShare);
+        scene.preempt(ann, place, Some(bob), VictimRule::FairShare);
     }
     for _ in 0..nshares {
         scene.promise(bob, 0);
@@ -525,7 +525,7 @@ fn what_is_new_on_a_machine_was_not_in_the_way() {
     let bob = scene.job(BOB, FAIR, 1, 3);
     let fixed = scene.job(BOB, FIXED, 1, 3);
     for place in 0..3 {
-        scene.preempt(ann, place, Some(bob), PreemptionRule::FairShare);
+        scene.preempt(ann, place, Some(bob), VictimRule::FairShare);
         scene.promise(bob, 0);
         scene.expand(fixed, 0);
     }
@@ -543,7 +543,7 @@ fn a_plan_makes_up_for_what_has_shrunk() {
     let bob = scene.running((BOB, FAIR), 1, 1, 1);
     scene.edit(bob).facts.remaining = 3;
     for place in 0..3 {
-        scene.preempt(ann, place, Some(bob), PreemptionRule::FairShare);
+        scene.preempt(ann, place, Some(bob), VictimRule::FairShare);
     }
     scene.promise(bob, 0);
     scene.promise(bob, 0);
@@ -559,7 +559,7 @@ fn a_donor_is_credited_with_what_it_gets() {
     let bob = scene.running((BOB, FAIR), 1, 1, 1);
     scene.edit(bob).facts.remaining = 2;
     scene.expand(ann, 2);
-    scene.preempt(ann, 0, Some(bob), PreemptionRule::FairShare);
+    scene.preempt(ann, 0, Some(bob), VictimRule::FairShare);
     scene.promise(bob, 0);
     assert_eq!(scene.broken(), []);
 }
@@ -574,7 +574,7 @@ fn the_donor_stays_strictly_better_off() {
     scene.count(ann, 2);
     scene.count(bob, 1);
     scene.breaks(Rule::UnfairPreemption, |scene| {
-        scene.preempt(ann, 0, Some(bob), PreemptionRule::Defragmentation);
+        scene.preempt(ann, 0, Some(bob), VictimRule::Defragmentation);
         scene.promise(bob, 0);
     });
 }
@@ -591,7 +591,7 @@ fn only_a_surplus_goes_to_whoever_is_no_worse_off_then() {
         let bob = scene.running((BOB, FAIR), 1, bobs, 1);
         scene.running((ANN, FIXED), 1, 2 - bobs, 1);
         scene.edit(bob).facts.remaining = bobs + 1;
-        scene.preempt(ann, 0, Some(bob), PreemptionRule::FairShare);
+        scene.preempt(ann, 0, Some(bob), VictimRule::FairShare);
         scene.promise(bob, 0);
         scene.count(ann, counted);
         scene.count(bob, 3 - counted);
@@ -607,10 +607,10 @@ fn classes_are_compared_by_weight() {
     let bob = scene.running((BOB, FAIR), 1, 1, 1);
     scene.edit(bob).facts.remaining = 2;
     scene.running((ANN, FIXED), 1, 1, 1);
-    scene.preempt(ann, 0, Some(bob), PreemptionRule::FairShare);
+    scene.preempt(ann, 0, Some(bob), VictimRule::FairShare);
     scene.promise(bob, 0);
     assert_eq!(scene.broken(), [], "3 / 2 against 1 / 1");
-    scene.preempt(ann, 1, Some(bob), PreemptionRule::FairShare);
+    scene.preempt(ann, 1, Some(bob), VictimRule::FairShare);
     scene.promise(bob, 0);
     scene.edit(bob).facts.remaining = 3;
     scene.count(ann, 2);
@@ -626,7 +626,7 @@ fn a_donor_does_not_become_needy() {
     let fixed = scene.running((ANN, FIXED), 1, 1, 1);
     scene.count(fixed, 0);
     scene.edit(bob).facts.remaining = 4;
-    scene.preempt(ann, 0, Some(bob), PreemptionRule::Defragmentation);
+    scene.preempt(ann, 0, Some(bob), VictimRule::Defragmentation);
     for _ in 0..3 {
         scene.promise(bob, 0);
     }
@@ -646,7 +646,7 @@ fn giving() -> (Scene, JobId, JobId) {
     let bob = scene.running((BOB, FAIR), 1, 1, 1);
     let fixed = scene.running((ANN, FIXED), 1, 1, 1);
     scene.edit(bob).facts.remaining = 2;
-    scene.preempt(ann, 0, Some(bob), PreemptionRule::Defragmentation);
+    scene.preempt(ann, 0, Some(bob), VictimRule::Defragmentation);
     scene.promise(bob, 0);
     scene.deserved = BTreeMap::from([(ann, 4), (bob, 2)]);
     scene.count(fixed, 0);
@@ -710,7 +710,7 @@ fn a_donor_is_judged_with_what_it_was_promised_before() {
     scene.edit(bob).machines = Some(vec![MachineIx(0), MachineIx(1)]);
     scene.edit(bob).facts.remaining = 5;
     scene.breaks(Rule::NeedyDonor, |scene| {
-        scene.preempt(ann, 1, Some(bob), PreemptionRule::Defragmentation);
+        scene.preempt(ann, 1, Some(bob), VictimRule::Defragmentation);
         for _ in 0..3 {
             scene.promise(bob, 0);
         }

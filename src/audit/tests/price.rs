@@ -10,7 +10,7 @@ fn taken(bobs: u64, losses: &[Millis]) -> (Scene, JobId, JobId) {
     let ann = scene.running((ANN, FAIR), 1, 19, 0);
     let bob = scene.running((BOB, FAIR), 1, bobs, 1);
     for (place, loss) in losses.iter().enumerate() {
-        scene.preempt(ann, place, Some(bob), PreemptionRule::FairShare);
+        scene.preempt(ann, place, Some(bob), VictimRule::FairShare);
         scene.promise(bob, 0);
         scene.edit(ann).shares[place].facts.investment = *loss;
         scene.schedule.preemptions[place].loss = *loss;
@@ -63,7 +63,7 @@ fn of_two_machines_one_is_the_first() {
         scene.edit(ann).facts.remaining = 10;
         let bob = scene.job(BOB, FAIR, 1, 2);
         for (at, place) in [0, 5].into_iter().enumerate() {
-            scene.preempt(ann, place, Some(bob), PreemptionRule::FairShare);
+            scene.preempt(ann, place, Some(bob), VictimRule::FairShare);
             scene.promise(bob, at);
             scene.edit(ann).shares[place].facts.investment = loss;
             scene.schedule.preemptions[at].loss = loss;
@@ -81,7 +81,7 @@ fn a_first_process_that_is_neither_owed_nor_counted_has_its_price() {
         let mut scene = Scene::new(&[2]);
         let ann = scene.running((ANN, HEAVY), 1, 2, 0);
         let bob = scene.job(BOB, FAIR, 1, 1);
-        scene.preempt(ann, 0, Some(bob), PreemptionRule::FirstShare);
+        scene.preempt(ann, 0, Some(bob), VictimRule::FirstShare);
         scene.promise(bob, 0);
         scene.edit(ann).shares[0].facts.investment = loss;
         scene.schedule.preemptions[0].loss = loss;
@@ -100,7 +100,7 @@ fn better_priorities_do_not_pay() {
     let low = scene.running((ANN, LOW), 1, 1, 0);
     let bob = scene.running((BOB, FAIR), 1, 1, 1);
     scene.edit(bob).facts.remaining = 2;
-    scene.preempt(low, 0, Some(bob), PreemptionRule::Priority);
+    scene.preempt(low, 0, Some(bob), VictimRule::Priority);
     scene.promise(bob, 0);
     scene.edit(low).shares[0].facts.investment = 90 * LIMIT;
     scene.schedule.preemptions[0].loss = 90 * LIMIT;

@@ -20,7 +20,7 @@ fn caps_are_what_the_rules_give() {
 
 #[test]
 fn whoever_waits_is_told_why() {
-    let (scene, ..) = sharing(PreemptionRule::FairShare);
+    let (scene, ..) = sharing(VictimRule::FairShare);
     scene.misreports(Rule::MissingReason, |scene| {
         scene.schedule.report.jobs[1].reason = None;
     });

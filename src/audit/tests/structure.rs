@@ -63,7 +63,7 @@ fn names_must_exist() {
     scene.misreports(Rule::UnknownName, |scene| {
         scene.schedule.expansions[0].machine = MachineIx(9);
     });
-    let (scene, ..) = sharing(PreemptionRule::FairShare);
+    let (scene, ..) = sharing(VictimRule::FairShare);
     scene.misreports(Rule::UnknownName, |scene| {
         scene.schedule.preemptions[0].share = ShareId(9);
     });
@@ -86,7 +86,7 @@ fn findings_say_who_and_where() {
         let found = audit(&scene.snapshot, &scene.schedule);
         found.iter().map(ToString::to_string).collect()
     };
-    let (mut scene, ..) = sharing(PreemptionRule::FairShare);
+    let (mut scene, ..) = sharing(VictimRule::FairShare);
     scene.schedule.promises.clear();
     let vain = "unpaid: shares were taken on node0 for job 2 in vain";
     assert_eq!(said(scene)[0], vain);
@@ -99,7 +99,7 @@ fn findings_say_who_and_where() {
         let loser = scene.running(loser, 1, 2, 0);
         let taker = scene.running(taker, 1, 1, 1);
         scene.edit(taker).facts.remaining = 2;
-        scene.preempt(loser, 0, Some(taker), PreemptionRule::FairShare);
+        scene.preempt(loser, 0, Some(taker), VictimRule::FairShare);
         scene.promise(taker, 0);
         scene.count(loser, 2);
         scene.count(taker, 1);

@@ -11,7 +11,7 @@ use super::history::MEMORY_AFTER;
 use super::plan::Plan;
 use crate::engine::draft::Draft;
 use crate::engine::report::{CapBound, Declined};
-use crate::engine::schedule::PreemptionRule;
+use crate::engine::schedule::VictimRule;
 use crate::engine::snapshot::Quiescence;
 use crate::model::{Millis, Settings};
 
@@ -59,7 +59,7 @@ pub(super) fn worth(draft: &Draft<'_>, job: usize) -> Worth {
 /// only from lower priorities has no limit.
 pub(super) fn objection(draft: &Draft<'_>, job: usize, plan: &Plan) -> Option<Declined> {
     let mut peers =
-        plan.victims.iter().filter(|victim| victim.rule != PreemptionRule::Priority).peekable();
+        plan.victims.iter().filter(|victim| victim.rule != VictimRule::Priority).peekable();
     peers.peek()?;
     let loss = peers.map(|victim| victim.loss).fold(0, Millis::saturating_add);
     objection_to(draft, job, loss)

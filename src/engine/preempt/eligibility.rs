@@ -11,7 +11,7 @@ use super::history::Barred;
 use super::keeps::Keeps;
 use crate::engine::draft::Draft;
 use crate::engine::entities::Level;
-use crate::engine::schedule::PreemptionRule;
+use crate::engine::schedule::VictimRule;
 use crate::model::{MachineIx, Millis, count};
 
 /// Most processes of a job that may soon have only its last process left.
@@ -211,14 +211,14 @@ impl<'d, 'a> Entitlement<'d, 'a> {
     }
 
     /// The rule under which a process of so many quanta of `victim` may go now, if any.
-    pub(super) fn rule(&self, victim: usize, quanta: u64) -> Option<PreemptionRule> {
+    pub(super) fn rule(&self, victim: usize, quanta: u64) -> Option<VictimRule> {
         let draft = self.draft;
         let [own, theirs] = [self.requester, victim].map(|job| draft.class_of(job));
         if victim == self.requester || !theirs.policy.is_preemptable() {
             return None;
         }
         if own.priority < theirs.priority {
-            return Some(PreemptionRule::Priority);
+            return Some(VictimRule::Priority);
         }
         let are_peers = self.is_among_peers && own.priority == theirs.priority;
         let is_passing = || self.keeps.has_taken(victim) || self.keeps.has_given(self.requester);
@@ -232,11 +232,11 @@ impl<'d, 'a> Entitlement<'d, 'a> {
             }
             let is_ahead = self.would_balance(level, victim, quanta)
                 && !self.barred.contains(draft, level, victim);
-            return is_ahead.then_some(PreemptionRule::Envy);
+            return is_ahead.then_some(VictimRule::Envy);
         }
         let rule = self.by_targets(level, victim, quanta).or_else(|| {
             (self.may_balance && self.would_balance(level, victim, quanta))
-                .then_some(PreemptionRule::Envy)
+                .then_some(VictimRule::Envy)
         })?;
         (!self.barred.contains(draft, level, victim)).then_some(rule)
     }
@@ -248,19 +248,19 @@ impl<'d, 'a> Entitlement<'d, 'a> {
     }
 
     /// Returns the rule that targets allow: fair share, minimum, surplus or first process.
-    fn by_targets(&self, level: Level, victim: usize, quanta: u64) -> Option<PreemptionRule> {
+    fn by_targets(&self, level: Level, victim: usize, quanta: u64) -> Option<VictimRule> {
         if self.is_below_target && self.is_behind(level, victim, quanta) {
             if self.is_above_target(level, victim) {
-                return Some(PreemptionRule::FairShare);
+                return Some(VictimRule::FairShare);
             }
             if self.is_under_minimum && (self.holds_nothing || !self.becomes_needy(victim)) {
-                return Some(PreemptionRule::Defragmentation);
+                return Some(VictimRule::Defragmentation);
             }
         }
         if self.is_surplus(level, victim, quanta) {
-            return Some(PreemptionRule::FairShare);
+            return Some(VictimRule::FairShare);
         }
-        (self.is_starved && self.gives_first_processes()).then_some(PreemptionRule::FirstShare)
+        (self.is_starved && self.gives_first_processes()).then_some(VictimRule::FirstShare)
     }
 
     /// True if a first process goes before evenness. It does unless holdings decide, and then if

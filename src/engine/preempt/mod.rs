@@ -37,7 +37,7 @@ use std::collections::BTreeSet;
 use super::draft::{Draft, JobDraft};
 use super::nodepool::OrdersWanted;
 use super::report::Declined;
-use super::schedule::PreemptionRule;
+use super::schedule::VictimRule;
 use super::serve::{Service, Turn};
 use super::shares::Holding;
 use super::what_of::place_one;
@@ -63,7 +63,7 @@ pub(super) fn shed_beyond_maximum(draft: &mut Draft<'_>) {
             shares.map(|(holding, share)| (EvictionRank::of(draft, share), holding)).collect();
         ranked.sort_unstable();
         for (_, victim) in ranked.into_iter().zip(0..excess).map(|(ranked, _)| ranked) {
-            draft.preempt(victim, PreemptionRule::NoLongerAllowed, None);
+            draft.preempt(victim, VictimRule::NoLongerAllowed, None);
         }
     }
 }

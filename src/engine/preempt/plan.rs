@@ -6,7 +6,7 @@ use super::eligibility::Entitlement;
 use super::keeps::Keeps;
 use crate::engine::draft::Draft;
 use crate::engine::nodepool::Tenant;
-use crate::engine::schedule::{Alternatives, PreemptionRule};
+use crate::engine::schedule::{Alternatives, VictimRule};
 use crate::engine::shares::{Brief, Holding};
 use crate::model::{MachineIx, Millis, Order, QShares, ShareId};
 
@@ -59,7 +59,7 @@ impl Cost {
 #[derive(Clone, Copy)]
 pub(super) struct Victim {
     pub holding: Holding,
-    pub rule: PreemptionRule,
+    pub rule: VictimRule,
     class: EvictionClass,
     rank: EvictionRank,
     pub order: QShares,
@@ -154,7 +154,7 @@ fn choose_victims(
     let there = draft.rooms.held_shares(machine).filter_map(|(holding, tenant)| {
         Some((holding, tenant, entitlement.rule(holding.job, tenant.order().0)?))
     });
-    let there: Vec<(Holding, Tenant, PreemptionRule)> = there.collect();
+    let there: Vec<(Holding, Tenant, VictimRule)> = there.collect();
     // Each share taken makes the next harder to take. So a sum that is too small stays too small.
     if there.iter().map(|(_, tenant, _)| tenant.order()).sum::<QShares>() < missing {
         return None;

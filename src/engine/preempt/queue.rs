@@ -21,7 +21,7 @@ use super::plan::{Cost, Plan, plan_on};
 use super::relocate::Tried;
 use crate::engine::draft::Draft;
 use crate::engine::report::Declined;
-use crate::engine::schedule::{Alternatives, NextBest, PreemptionRule};
+use crate::engine::schedule::{Alternatives, NextBest, VictimRule};
 use crate::engine::shares::Holding;
 use crate::model::{ClassPolicy, MachineIx, Millis, QShares, count};
 
@@ -114,11 +114,11 @@ impl Reclaim {
         &mut self,
         draft: &Draft<'_>,
         holding: Holding,
-        rule: PreemptionRule,
+        rule: VictimRule,
         taker: usize,
     ) {
         let share = draft.shares.at(holding);
-        if rule.is_taking() && rule != PreemptionRule::Priority {
+        if rule.is_taking() && rule != VictimRule::Priority {
             self.keeps.note_giver(holding.job);
             self.keeps.note_taker(taker);
         }

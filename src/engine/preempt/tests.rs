@@ -19,7 +19,7 @@ use crate::engine::nodepool::OrdersWanted;
 use crate::engine::report::{CapBound, Declined};
 use crate::engine::shares::Holding;
 use crate::engine::what_of::place_one;
-use crate::engine::{Alternatives, PreemptionRule, Snapshot, Taking, how_much, what_of};
+use crate::engine::{Alternatives, Snapshot, Taking, VictimRule, how_much, what_of};
 use crate::model::{
     CapRules, ClassIx, JobId, MachineIx, Millis, Order, QShares, ShareFacts, UserIx,
 };
@@ -27,9 +27,9 @@ use crate::model::{
 const CID: UserIx = UserIx(2);
 /// A class like `FAIR`, in the pool `SUB`.
 const INNER: ClassIx = ClassIx(3);
-const FAIR_SHARE: Option<PreemptionRule> = Some(PreemptionRule::FairShare);
-const FIRST: Option<PreemptionRule> = Some(PreemptionRule::FirstShare);
-const ENVY: Option<PreemptionRule> = Some(PreemptionRule::Envy);
+const FAIR_SHARE: Option<VictimRule> = Some(VictimRule::FairShare);
+const FIRST: Option<VictimRule> = Some(VictimRule::FirstShare);
+const ENVY: Option<VictimRule> = Some(VictimRule::Envy);
 
 /// Builds jobs of the fair class on nodes of these orders: each with its user, its order, and its
 /// processes, all on the first node. All could use more.
@@ -65,7 +65,7 @@ fn counted<'a>(snapshot: &'a Snapshot, counts: &[u64]) -> Draft<'a> {
 }
 
 /// Returns the rules under which the last job may take quanta in turn from the first.
-fn rules(scene: &Scene, counts: &[u64], quanta: usize) -> Vec<Option<PreemptionRule>> {
+fn rules(scene: &Scene, counts: &[u64], quanta: usize) -> Vec<Option<VictimRule>> {
     let draft = counted(&scene.snapshot, counts);
     let keeps = Keeps::new(&draft);
     let mut entitlement = Entitlement::new(&draft, &keeps, counts.len() - 1);
@@ -78,7 +78,7 @@ fn rules(scene: &Scene, counts: &[u64], quanta: usize) -> Vec<Option<PreemptionR
 }
 
 /// Returns the rule under which the last job may take a quantum from the first.
-fn rule(scene: &Scene, counts: &[u64]) -> Option<PreemptionRule> {
+fn rule(scene: &Scene, counts: &[u64]) -> Option<VictimRule> {
     rules(scene, counts, 1)[0]
 }
 
@@ -182,7 +182,7 @@ fn at_rest_holdings_decide() {
 /// Lower priority loses, whatever it has; higher priority and fixed jobs never do.
 #[test]
 fn priorities_come_before_all() {
-    for (class, rule_then) in [(LOW, Some(PreemptionRule::Priority)), (FIXED, None)] {
+    for (class, rule_then) in [(LOW, Some(VictimRule::Priority)), (FIXED, None)] {
         let mut scene = scene(&[9], &[(ANN, 1, 1), (BOB, 1, 7)]);
         scene.edit(JobId(1)).class = class;
         assert_eq!(rule(&scene, &[1, 7]), rule_then);
@@ -322,9 +322,7 @@ fn nothing_is_taken_back_from_those_who_took_it() {
 /// Preemptions of this cycle count as remembered preemptions do; moves do not.
 #[test]
 fn nothing_is_taken_back_in_the_same_cycle() {
-    for (rule, victims) in
-        [(PreemptionRule::Envy, &[2][..]), (PreemptionRule::Relocation, &[2, 3][..])]
-    {
+    for (rule, victims) in [(VictimRule::Envy, &[2][..]), (VictimRule::Relocation, &[2, 3][..])] {
         let scene = four_users([2, 2, 4, 4]);
         let mut draft = Draft::new(&scene.snapshot);
         assert_eq!(may_take_from(&draft), [2, 3]);

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use super::{MoveVictim, Search, spare_superfluous};
-use crate::engine::schedule::PreemptionRule;
+use crate::engine::schedule::VictimRule;
 use crate::model::{MachineIx, Millis, Order, QShares, count};
 
 /// Nodes tried to make space for a moved share.
@@ -44,7 +44,7 @@ impl Search<'_, '_> {
         makes_room: bool,
     ) -> Option<Housing> {
         let mut moved: Vec<MoveVictim> = victims.to_vec();
-        moved.retain(|victim| victim.rule == PreemptionRule::Relocation);
+        moved.retain(|victim| victim.rule == VictimRule::Relocation);
         moved.sort_by_key(|victim| Reverse(victim.order));
         let mut housing = Housing::default();
         // Shares without free space come last: by then it is known how much free space is used.

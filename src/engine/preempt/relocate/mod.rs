@@ -29,7 +29,7 @@ use super::queue::{BEYOND, Kind, Reclaim, RequestStanding, is_less, kind, standi
 use super::{due, put_off};
 use crate::engine::draft::Draft;
 use crate::engine::report::CapBound;
-use crate::engine::schedule::{Alternatives, NextBest, PreemptionRule};
+use crate::engine::schedule::{Alternatives, NextBest, VictimRule};
 use crate::engine::serve::{Service, Turn};
 use crate::engine::shares::Holding;
 use crate::model::{ClassIx, MachineIx, Millis, Order, PoolIx, QShares, count};
@@ -163,8 +163,8 @@ struct MovePlan {
 #[derive(Clone, Copy)]
 struct MoveVictim {
     holding: Holding,
-    /// [`PreemptionRule::Relocation`] if it is moved.
-    rule: PreemptionRule,
+    /// [`VictimRule::Relocation`] if it is moved.
+    rule: VictimRule,
     order: Order,
     rank: EvictionRank,
     /// Work lost with the share.
@@ -306,7 +306,7 @@ impl<'d, 'a> Search<'d, 'a> {
     fn shares_on(&self, machine: MachineIx) -> Vec<MoveVictim> {
         let shares = self.draft.rooms.held_shares(machine).map(|(holding, tenant)| MoveVictim {
             holding,
-            rule: PreemptionRule::Relocation,
+            rule: VictimRule::Relocation,
             order: self.draft.shares.at(holding).order,
             rank: EvictionRank::of(self.draft, self.draft.shares.at(holding)),
             loss: tenant.loss(),
@@ -358,7 +358,7 @@ impl<'d, 'a> Search<'d, 'a> {
     /// Resets the claim so that it counts only those of `victims` that are preempted, not moved.
     fn recall<'v>(&mut self, victims: impl Iterator<Item = &'v MoveVictim>) {
         self.claim.reset();
-        for victim in victims.filter(|victim| victim.rule != PreemptionRule::Relocation) {
+        for victim in victims.filter(|victim| victim.rule != VictimRule::Relocation) {
             self.claim.take(victim.holding.job, victim.order.qshares().0);
         }
     }
