@@ -187,8 +187,8 @@ pub(super) fn is_arrangeable(
     search.could_fit() && search.run(tries)
 }
 
-/// Waiting jobs that cannot be preempted, below their target in the tree of `group`, of its priority or
-/// a higher one.
+/// Waiting jobs that cannot be preempted, below their target in the tree of `group`, of its
+/// priority or a higher priority.
 fn waiting_for_good<'l, 'a>(
     ledger: &'l Ledger<'a>,
     (tree, priority): Group,

@@ -62,8 +62,8 @@ fn goes_first(ledger: &Ledger<'_>, group: Group, owed: &BTreeSet<usize>) -> bool
     is_arrangeable(ledger, group, all, 0, MayMove::All)
 }
 
-/// Whether the job at `place` could have a process beside all those `owed` one that have one, where only
-/// jobs on one machine are moved. What is moved is not itself cleared a machine for.
+/// True if the job at `place` could have a process beside all processes of `owed` jobs, if only
+/// jobs on a single node are moved. No node is cleared for a moved process.
 fn is_one_machine_away(
     ledger: &Ledger<'_>,
     group: Group,

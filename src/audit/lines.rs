@@ -127,7 +127,7 @@ impl JobLine<'_> {
         self.class.policy.is_preemptable()
     }
 
-    /// True if the job gets nothing more, whatever its demand.
+    /// True if the job gets nothing more at any demand.
     pub(super) fn has_ended(&self) -> bool {
         self.job.facts.is_completing || self.job.is_spent
     }

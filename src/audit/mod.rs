@@ -5,9 +5,9 @@
 //! and checks the outcome against the invariants. Of the report it believes only what the report
 //! alone can state: the targets, the pure fair shares and the reasons.
 //!
-//! Every rule is exact in one direction: a finding means that an invariant was broken, in whatever
-//! order the phases did their work. Sometimes the order matters and the outcome does not show it.
-//! Then a rule uses the bound that is kindest to the planner, and its documentation says which.
+//! Every rule is exact in one direction: a finding means that an invariant was broken, in any order
+//! of the phases. Sometimes the order matters and the outcome does not show it. Then a rule uses
+//! the bound that is kindest to the planner, and its documentation says which.
 //!
 //! Fairness is judged from the invariants, by another method than the planner's:
 //!

@@ -15,7 +15,7 @@ use crate::model::{ClassIx, PoolIx};
 /// Classes of equal priority that share the nodes of a tree of pools.
 pub(super) type Group = (PoolIx, u32);
 
-/// The jobs and users that are owed a process, whatever they hold.
+/// Jobs and users that are owed a process, at any holdings.
 #[derive(Debug, Default)]
 pub(super) struct Owed {
     /// For each job, true if a process of it could start. The job needs work for a process, and a

@@ -8,7 +8,7 @@ use crate::engine::Declined;
 use crate::model::JobId;
 
 /// A job that is put off has this as its reason. If a job is put off again, only jobs that were put
-/// off before are put off, and fewer than then. So its turn comes, whatever happens meanwhile.
+/// off before are put off, and fewer than then. So its turn comes, in any course of events.
 pub(super) fn check_turns(ledger: &Ledger<'_>, findings: &mut Vec<Finding>) {
     let before: BTreeSet<JobId> = ledger.snapshot.put_off.iter().copied().collect();
     let now: BTreeSet<JobId> = ledger.schedule.put_off.iter().copied().collect();

@@ -44,7 +44,7 @@ pub(super) struct Draft<'a> {
     pub promises: Vec<Promise>,
     /// The nodes that hold fixed-share processes, by the service of the job.
     pub services: BTreeMap<u64, BTreeSet<MachineIx>>,
-    /// Preemptions by donor and beneficiary: recent ones, and those of this cycle.
+    /// Preemptions by donor and beneficiary, both recent and of this cycle.
     pub takings: Takings,
     /// The jobs that list the only nodes they may use, oldest first.
     pub confined: Vec<usize>,

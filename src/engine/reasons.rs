@@ -233,8 +233,8 @@ mod tests {
         let nothing = QShares(0);
         let cases = [
             (5, WaitReason::WaitingForExits { promised: NShares(4) }),
-            // The target of the job is set before those of its peers, but the job does not preempt
-            // them.
+            // The target of the job is set before the targets of its peers, but the job does not
+            // preempt them.
             (
                 10,
                 WaitReason::Fragmented {

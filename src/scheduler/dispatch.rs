@@ -204,7 +204,7 @@ fn share_view(share: &ShareBook, node: Name, quantum: Quantum) -> ShareView {
 
 /// Things found by whose they are.
 struct ByJob<T> {
-    /// Entries by job; the entries of one job in their own order.
+    /// Entries by job; the entries of a job in their own order.
     sorted: Vec<(JobId, T)>,
     /// Before which of them the last job asked for was.
     next: usize,

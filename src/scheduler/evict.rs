@@ -190,7 +190,7 @@ impl Scheduler {
     }
 
     /// Nodes with shares that the configuration does not allow there. Such a node gets no new share
-    /// until those shares have left.
+    /// until the shares have exited.
     pub(super) fn blacklisted_nodes(&self) -> BTreeSet<NodeIx> {
         self.misplaced().map(|(_, share)| share.node).collect()
     }

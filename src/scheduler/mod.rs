@@ -52,7 +52,7 @@ use machines::{Machines, NodeIx};
 use shares::ShareBook;
 use users::Users;
 
-/// Share numbers above this one are never issued: at a million a second it would take a century.
+/// Bound above all issued share numbers: at a million a second it is reached after a century.
 const NEVER_REACHED: u64 = 1 << 52;
 
 /// A share of work that could not be understood, or a process elsewhere than its share.

@@ -1,4 +1,4 @@
-//! Shares of one job, sorted by number.
+//! Shares of a job, sorted by number.
 
 use super::machines::NodeIx;
 use super::view::Removal;

@@ -13,7 +13,7 @@ pub struct TopologyImpact {
     pub cycle: u64,
     /// Shares that have to go for it, by job and why.
     pub evicted: BTreeMap<(JobId, Removal), u64>,
-    /// The work that is lost with those shares, in milliseconds of their processes.
+    /// Work lost with the shares, in milliseconds of their processes.
     pub work_lost: Millis,
     /// Shares that stay until their work is done, though they are where configuration does not
     /// allow them, by job.

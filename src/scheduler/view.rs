@@ -1,4 +1,4 @@
-//! The scheduler's state for readers: one immutable view, made after a cycle.
+//! The scheduler's state for readers: an immutable view, made after a cycle.
 //!
 //! Queries, the update for the orchestrator and what is stored are all made from the same
 //! [`View`], so they cannot disagree.
@@ -44,7 +44,7 @@ impl View {
     }
 }
 
-/// Input and output of the engine in one cycle.
+/// Input and output of the engine in a cycle.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Planned {
     /// The question.
@@ -94,7 +94,7 @@ pub struct JobView {
     pub kind: JobKind,
     /// Memory of each process, as declared.
     pub memory: Mebibytes,
-    /// Size of one process; `None` while the job is refused.
+    /// Size of a process; `None` while the job is refused.
     pub order: Option<Order>,
     /// The quantum it is measured in; `None` while the work is refused.
     pub quantum: Option<Quantum>,

@@ -1,7 +1,7 @@
 //! From a path to a file that is surely ours.
 //!
-//! Nothing is written to a file before it is known to be a store or empty; a slip in `--state` must
-//! not cost another program its database.
+//! No file is written before it is known to be a store or empty; a slip in `--state` must not cost
+//! another program its database.
 
 use std::cmp::Ordering;
 use std::path::{Path, PathBuf};

@@ -322,7 +322,8 @@ async fn what_leads_to_the_oldest_cycle_stays_with_it() {
     let retention = Retention { cycles: 10, schedules: 3 };
     let mut store = place.open().await.keeping(retention);
     for cycle in 1..=40 {
-        // Checkpoints after each fourth cycle stay; those between go when the next comes.
+        // Checkpoints after each fourth cycle stay; checkpoints between them go when the next
+        // comes.
         let books = (cycle > 1 && cycle % 2 == 1).then(|| books(cycle - 1, cycle % 4 == 1));
         let record = CycleRecord {
             schedule_cycle: Some(cycle - cycle % 3),

@@ -1,7 +1,7 @@
 //! Computes the targets of jobs that cannot be preempted: their demand, up to the user's allotment.
 //!
-//! Design: "How Much", "Allotment"; decision D10: grants of the same cycle count; D6: such work
-//! keeps all that it has, whatever its maximum is.
+//! Design: "How Much", "Allotment"; decision D10: grants of the same cycle count; D6: such a job
+//! keeps its shares even above its maximum.
 
 use std::ops::RangeInclusive;
 use std::sync::Arc;

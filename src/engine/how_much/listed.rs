@@ -23,8 +23,8 @@ pub(super) struct Listed {
     cells: Vec<Cell>,
     /// The lists that each node is on, ascending.
     lists_of: Rows<usize>,
-    /// Nodes of each list: those in scheduling and in the pools of the job, ascending. No two lists
-    /// are the same.
+    /// Nodes of each list, as far as they are in scheduling and in the pools of the job, ascending.
+    /// No two lists are equal.
     machines: Rows<MachineIx>,
     /// For each list, the lists that contain all its nodes, itself included: at most [`WIDER_MAX`].
     wider: Rows<usize>,
@@ -295,7 +295,7 @@ impl List {
     }
 }
 
-/// The shares of `job`, except those above its declared maximum, which are preempted in this cycle.
+/// Shares of `job`, without shares above its declared maximum, which are preempted in this cycle.
 fn staying<'d>(draft: &'d Draft<'_>, job: usize) -> impl Iterator<Item = &'d Brief> {
     draft.shares.held_by(job).zip(0..draft.jobs[job].may_keep).map(|((_, share), _)| share)
 }

@@ -142,7 +142,7 @@ fn a_listed_machine_that_may_not_be_used_makes_a_list_no_longer() {
 }
 
 /// Shares of fair-share jobs stay where they are. The rest of the targets is kept free on the
-/// listed nodes, on whichever of them it will be.
+/// listed nodes, on any of them.
 #[test]
 fn worse_priorities_are_counted_what_better_ones_leave_of_the_machines_they_list() {
     let (ann, bob, low, other) = ((ANN, FAIR), (BOB, FAIR), (BOB, LOW), (ANN, LOW));

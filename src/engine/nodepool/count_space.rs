@@ -287,8 +287,8 @@ mod tests {
         assert_eq!(CountSpace { pools: vec![cells] }.largest_local(PoolIx(0)), QShares(0));
     }
 
-    /// The ideal cluster equals a scan of all nodes and jobs, whatever was placed, preempted or
-    /// counted in this cycle.
+    /// The ideal cluster equals a scan of all nodes and jobs, after any placements, preemptions and
+    /// targets of this cycle.
     #[test]
     fn counting_begins_with_a_copy_of_what_the_matrix_has() {
         let mut random = ChaCha8Rng::seed_from_u64(2);

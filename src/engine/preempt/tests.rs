@@ -179,7 +179,7 @@ fn at_rest_holdings_decide() {
     assert_eq!(rule(&heavy, &[5, 1]), None);
 }
 
-/// Lower priority loses, whatever it has; higher priority and fixed jobs never do.
+/// Lower priority loses at any holdings; higher priority and fixed jobs never do.
 #[test]
 fn priorities_come_before_all() {
     for (class, rule_then) in [(LOW, Some(VictimRule::Priority)), (FIXED, None)] {

@@ -2,7 +2,7 @@
 //!
 //! Counting, placing, preempting and filling are the same walk over class → user → job. They differ
 //! only in the measure of "served", in the limit of a job, and in the effect of serving it. So the
-//! walk is here, once, and each phase supplies those three.
+//! walk is here, once, and each phase supplies these three parts.
 //!
 //! Design: "`apportionQShares()`", in the form of architecture section 5: raise the normalised
 //! share (qshares / weight) of the least-served entity. The least served is the entity that will
@@ -12,7 +12,7 @@
 //! or age. An entity leaves when its demand or all free space that fits it is exhausted.
 //!
 //! A hundred thousand jobs may take part, and most of them get nothing. So the rank of a user or
-//! job is a plain number. A refusal that holds for all similar jobs is found only once; those jobs
+//! job is a plain number. A refusal that holds for all similar jobs is found only once; the jobs
 //! leave when it is their user's turn. If no job is refused, nshares need not be served in turn at
 //! all (`raise.rs`).
 

@@ -35,7 +35,7 @@ use crate::engine::shares::Holding;
 use crate::model::{ClassIx, MachineIx, Millis, Order, PoolIx, QShares, count};
 use housing::Housing;
 
-/// Nodes tried for a beneficiary, those with the least to move first.
+/// Nodes tried for a beneficiary, by the amount to move, least first.
 const TRIED: usize = 32;
 
 /// Kinds of requests tried at a time, the least served first.
@@ -117,12 +117,12 @@ type Lack = (QShares, MachineIx);
 struct Sites {
     /// Free space that may be given away now, on all nodes together.
     free: QShares,
-    /// Nodes in scheduling for jobs of a class, those with the least to clear first. Filled on use.
+    /// Nodes in scheduling for jobs of a class, by the amount to clear, least first. Filled on use.
     of_classes: BTreeMap<ClassIx, Vec<MachineIx>>,
 }
 
 impl Sites {
-    /// Returns the nodes for the job of `site`, those with the least to clear first. They include
+    /// Returns the nodes for the job of `site`, by the amount to clear, least first. They include
     /// nodes that are too small or closed to the job.
     fn by_lack(&mut self, site: &Feasible<'_, '_>) -> Cow<'_, [MachineIx]> {
         let (draft, job) = (site.draft, site.job);
@@ -355,7 +355,8 @@ impl<'d, 'a> Search<'d, 'a> {
         plans
     }
 
-    /// Resets the claim so that it counts only those of `victims` that are preempted, not moved.
+    /// Resets the claim so that it counts the preempted shares of `victims`, and not the moved
+    /// shares.
     fn recall<'v>(&mut self, victims: impl Iterator<Item = &'v MoveVictim>) {
         self.claim.reset();
         for victim in victims.filter(|victim| victim.rule != VictimRule::Relocation) {
