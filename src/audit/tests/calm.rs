@@ -22,7 +22,7 @@ fn held_back(held_back: Declined, bound: CapBound, calm: Quiescence) -> Vec<Rule
 }
 
 #[test]
-fn whoever_is_held_back_says_truly_by_what() {
+fn a_job_held_back_names_the_true_reason() {
     let moving = Quiescence::default;
     let quiet = || Quiescence { quiet_cycles: 12, ..Quiescence::default() };
     let rest = || Quiescence { rest_cycles: 2, ..Quiescence::default() };

@@ -58,7 +58,7 @@ fn counted(ann: &[(ClassIx, u32, u64)], bob: (ClassIx, u32, u64)) -> Vec<Rule> {
 }
 
 #[test]
-fn nobody_is_counted_more_than_one_nshare_behind() {
+fn no_target_is_more_than_an_nshare_behind() {
     assert_eq!(counted(&[(FAIR, 1, 4)], (FAIR, 1, 2)), [], "users, one each way");
     assert_eq!(counted(&[(FAIR, 1, 5)], (FAIR, 1, 2)), [Rule::UnevenCounts], "users");
     assert_eq!(counted(&[(HEAVY, 1, 9)], (FAIR, 1, 3)), [], "8 / 2 against 4 / 1");

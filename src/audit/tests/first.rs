@@ -71,7 +71,7 @@ fn room_that_is_promised_is_something() {
 }
 
 #[test]
-fn whoever_is_put_off_has_its_turn_later() {
+fn a_job_put_off_has_its_turn_later() {
     let mut scene = scene(&[6]);
     let ann = scene.running((ANN, HEAVY), 1, 6, 0);
     let bob = scene.job(BOB, FAIR, 1, 100);
@@ -86,7 +86,7 @@ fn whoever_is_put_off_has_its_turn_later() {
 
 /// Three users are owed a process of 2 each; six quanta are free in two pieces.
 #[test]
-fn where_not_all_could_have_one_nobody_starves() {
+fn no_job_starves_if_not_all_could_have_a_process() {
     let broken = |orders: &[u64], fixed: u64| {
         let mut scene = scene(orders);
         let ann = scene.running((ANN, FAIR), 2, 1, 0);
@@ -126,7 +126,7 @@ fn a_list_bounds_what_could_be_had() {
 }
 
 #[test]
-fn worse_priority_is_in_nobodys_way() {
+fn lower_priority_is_in_no_jobs_way() {
     let mut scene = scene(&[1]);
     let low = scene.running((ANN, LOW), 1, 1, 0);
     scene.count(low, 0);

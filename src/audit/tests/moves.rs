@@ -16,7 +16,7 @@ fn giving() -> (Scene, JobId, JobId) {
 }
 
 #[test]
-fn nobody_is_robbed_to_take_from_a_third() {
+fn no_job_is_robbed_to_take_from_a_third() {
     let (scene, ann, cid) = giving();
     scene.breaks(Rule::PassedThrough, |scene| {
         scene.preempt(cid, 0, Some(ann), VictimRule::FairShare);

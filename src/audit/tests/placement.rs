@@ -152,7 +152,7 @@ fn ended_work_gets_nothing() {
 }
 
 #[test]
-fn nobody_grows_above_the_cap() {
+fn no_job_grows_above_its_cap() {
     let (mut scene, job) = growing(FAIR);
     scene.count(job, 1);
     scene.breaks(Rule::AboveCap, |scene| scene.edit(job).facts.remaining = 1);

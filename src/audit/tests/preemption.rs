@@ -122,7 +122,7 @@ fn better_priority_does_not_take_for_fairness() {
 
 /// Node 1 is emptied anyhow: with Bob's promise there, nothing on node 0 need be preempted.
 #[test]
-fn nobody_is_preempted_in_vain() {
+fn no_share_is_preempted_in_vain() {
     let mut scene = Scene::new(&[2, 2]);
     let ann = scene.running((ANN, LOW), 2, 1, 0);
     scene.hold(ann, 1, 1);
@@ -225,7 +225,7 @@ fn moving() -> (Scene, JobId, JobId) {
 }
 
 #[test]
-fn whoever_is_moved_has_as_much_elsewhere() {
+fn a_moved_job_has_as_much_elsewhere() {
     let (scene, ..) = moving();
     scene.breaks(Rule::FalseMove, |scene| {
         scene.schedule.expansions.clear();
@@ -240,7 +240,7 @@ fn whoever_is_moved_has_as_much_elsewhere() {
 
 /// An earlier promise is not the new place of a moved job.
 #[test]
-fn whoever_is_moved_gets_something_new() {
+fn a_moved_job_gets_a_new_share() {
     let (mut scene, ann, _) = moving();
     scene.schedule.expansions.clear();
     scene.promise(ann, 1);
@@ -286,7 +286,7 @@ fn only_peers_are_moved_and_only_fair_share_work() {
 }
 
 #[test]
-fn nobody_is_moved_in_vain_or_needlessly() {
+fn no_share_is_moved_in_vain_or_needlessly() {
     let (scene, ..) = moving();
     scene.breaks(Rule::Unpaid, |scene| scene.schedule.promises.clear());
     let (scene, ..) = moving();
@@ -582,7 +582,7 @@ fn the_donor_stays_strictly_better_off() {
 /// The same swap, by the targets. Nothing of Ann's target goes to a job that is then no worse off.
 /// Shares above her target do, as long as she was better off before.
 #[test]
-fn only_a_surplus_goes_to_whoever_is_no_worse_off_then() {
+fn only_a_surplus_goes_to_a_side_no_worse_off() {
     for (counted, bobs, findings) in
         [(2, 1, &[Rule::UnfairPreemption][..]), (1, 1, &[]), (1, 2, &[Rule::UnfairPreemption])]
     {
@@ -667,7 +667,7 @@ fn a_donor_that_gains_as_well_may_become_needy() {
 }
 
 #[test]
-fn a_donor_to_those_who_have_nothing_may_become_needy() {
+fn a_donor_to_a_job_with_nothing_may_become_needy() {
     let (mut scene, _, bob) = giving();
     scene.edit(bob).shares.clear();
     scene.edit(bob).facts.remaining = 1;

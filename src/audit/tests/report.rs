@@ -19,7 +19,7 @@ fn caps_are_what_the_rules_give() {
 }
 
 #[test]
-fn whoever_waits_is_told_why() {
+fn each_waiting_job_has_a_reason() {
     let (scene, ..) = sharing(VictimRule::FairShare);
     scene.misreports(Rule::MissingReason, |scene| {
         scene.schedule.report.jobs[1].reason = None;

@@ -325,7 +325,7 @@ mod tests {
 
     /// If all jobs have order 1, bulk counting makes no difference, even if some jobs are refused.
     #[test]
-    fn whoever_is_counted_at_once_gets_what_they_would_get_in_turn() {
+    fn bulk_targets_of_one_order_equal_targets_in_turn() {
         let mut random = ChaCha8Rng::seed_from_u64(2);
         for case in 0..6_000 {
             let scene = if case % 3 == 0 { scene } else { scene_with_lists }(&mut random, 1);
@@ -336,7 +336,7 @@ mod tests {
     /// With several orders, bulk counting may differ. The audit, an independent implementation,
     /// then finds no job more than an nshare behind, and all targets fit.
     #[test]
-    fn whoever_is_counted_at_once_is_not_ahead_of_those_who_are_not() {
+    fn bulk_targets_of_several_orders_pass_the_audit() {
         let mut random = ChaCha8Rng::seed_from_u64(3);
         let mut differ = 0;
         for case in 0..4_000 {

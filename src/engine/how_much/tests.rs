@@ -72,7 +72,7 @@ fn those_confined_to_the_same_machines_are_counted_what_these_hold() {
 
 /// The node of a job with the longer list is not known yet: it does not use up the shorter list.
 #[test]
-fn whoever_is_confined_to_some_of_the_machines_counts_against_all_of_them() {
+fn a_job_listed_on_some_nodes_counts_against_all_of_them() {
     let (ann, bob) = ((ANN, FAIR), (BOB, FAIR));
     check(&[
         (&[2, 2, 4], &[(ann, 1, 9, &[0], &[]), (bob, 1, 9, &[0, 1], &[])], &[2, 2]),
@@ -83,7 +83,7 @@ fn whoever_is_confined_to_some_of_the_machines_counts_against_all_of_them() {
 }
 
 #[test]
-fn fixed_work_leaves_less_of_its_machine_to_those_who_list_it() {
+fn fixed_jobs_leave_less_of_their_node_to_jobs_that_list_it() {
     let (fixed, ann, bob) = ((BOB, FIXED), (ANN, FAIR), (BOB, FAIR));
     check(&[
         (&[4, 4], &[(fixed, 3, 1, &[0], &[]), (ann, 1, 9, &[0], &[])], &[1, 1]),
@@ -194,7 +194,7 @@ fn what_goes_for_its_maximum_is_left_to_worse_priorities() {
 /// No other job could use their space. So they are added to targets before the rest is divided, and
 /// their job gets less of that.
 #[test]
-fn processes_on_machines_out_of_scheduling_are_counted_for_whoever_has_them() {
+fn processes_on_nodes_out_of_scheduling_count_for_their_job() {
     let cases = [
         (false, ProcessLimit::Unlimited, [4, 4]),
         (true, ProcessLimit::Unlimited, [3, 3]), // 2 there, and 4 to share elsewhere
@@ -212,7 +212,7 @@ fn processes_on_machines_out_of_scheduling_are_counted_for_whoever_has_them() {
 }
 
 #[test]
-fn nothing_is_left_for_those_who_need_more_than_the_largest_hole() {
+fn nothing_is_left_for_jobs_larger_than_the_largest_space() {
     let left = |left| Some(CountRefusal::NothingLeft { left: QShares(left) });
     let cases: [(u32, &[usize], Option<CountRefusal>); 6] = [
         (3, ANYWHERE, None),

@@ -294,7 +294,7 @@ fn four_users(held: [u64; 4]) -> Scene {
 }
 
 #[test]
-fn nothing_is_taken_back_from_those_who_took_it() {
+fn a_side_takes_nothing_back_from_its_takers() {
     // Holdings, earlier preemptions (from, by) and quiet cycles: users that the first may take
     // from.
     type Case = ([u64; 4], &'static [(u64, u64)], u64, &'static [usize]);

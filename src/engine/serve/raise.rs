@@ -310,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_is_raised_has_what_they_would_have_in_turn() {
+    fn bulk_raise_equals_turns() {
         let mut random = ChaCha8Rng::seed_from_u64(1);
         for _ in 0..3_000 {
             let mut in_turn = walk(&mut random);
