@@ -39,7 +39,7 @@ pub use http::costly::in_turn;
 pub use http::error::{ApiError, Code};
 pub(crate) use http::origin::{credential, is_own_will, is_rebound};
 pub(crate) use http::session_cookie::session_of;
-pub use ingest::absence::AbsentCounts;
+pub use ingest::absence::AbsentSums;
 pub use ingest::heartbeat_inbox::HeartbeatInbox;
 pub use ingest::publication_reader::{Intake, Taken};
 pub use ingest::publishers::Publisher;
@@ -48,7 +48,7 @@ pub(crate) use metrics::metrics_text;
 pub use metrics::{Meters, RereadOutcome};
 pub use owner_request::{AuditNote, ConfigAsk, ConfigRefusal, Request};
 pub use past_cycles::{CyclesOnRecord, FromRecord, NoPastCycle, PastCycles, PastView, Record};
-pub use published::{CycleDurations, Published, ScheduleText};
+pub use published::{CycleSpans, Published, ScheduleText};
 pub use state::ApiState;
 pub(crate) use theme::theme_of;
 

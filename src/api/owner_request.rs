@@ -3,7 +3,7 @@
 use tokio::sync::oneshot;
 
 use crate::api::http::error::{ApiError, Code};
-use crate::api::ingest::absence::AbsentCounts;
+use crate::api::ingest::absence::AbsentSums;
 use crate::api::ingest::publishers::Publisher;
 use crate::api::wire::{self, ItemProblem};
 use crate::auth::Actor;
@@ -19,7 +19,7 @@ pub enum Request {
         /// Changes that the publication makes.
         events: Vec<SchedulerEvent>,
         /// Processes that the publication leaves out.
-        absent: AbsentCounts,
+        absent: AbsentSums,
     },
     /// Changes the accepted orchestrator. Answered once that is stored.
     Publisher {

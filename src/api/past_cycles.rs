@@ -12,7 +12,7 @@ use tokio::sync::mpsc;
 
 use crate::api::event_log::PastEvents;
 use crate::api::http::error::{ApiError, Code};
-use crate::api::ingest::absence::AbsentCounts;
+use crate::api::ingest::absence::AbsentSums;
 use crate::api::published::Published;
 use crate::scheduler::View;
 
@@ -115,7 +115,7 @@ impl Published {
             is_ready: true,
             is_resuming: false,
             publication: None,
-            absent: AbsentCounts::default(),
+            absent: AbsentSums::default(),
             taken_over: None,
             planned_in: Duration::ZERO,
             prepared_in: Duration::ZERO,

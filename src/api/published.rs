@@ -7,7 +7,7 @@ use axum::body::Bytes;
 use axum::http::HeaderValue;
 
 use crate::api::http::compression::SharedJson;
-use crate::api::ingest::absence::AbsentCounts;
+use crate::api::ingest::absence::AbsentSums;
 use crate::api::wire::from_view::schedule_json;
 use crate::converter::{CheckedPublication, JobUpdate, update_of};
 use crate::scheduler::{JobView, Pictures, View};
@@ -27,7 +27,7 @@ pub struct Published {
     /// Number of the last publication in the view.
     pub publication: Option<u64>,
     /// Processes that the last publication left out and that keep their space.
-    pub absent: AbsentCounts,
+    pub absent: AbsentSums,
     /// Jobs in the store at the start, as the orchestrator had published them. The first
     /// publication since then is compared with them.
     pub taken_over: Option<Arc<CheckedPublication>>,
@@ -46,12 +46,12 @@ pub struct Published {
     /// Number of broken rules since the start.
     pub findings_total: u64,
     /// Durations of cycles since the start.
-    pub times: CycleDurations,
+    pub times: CycleSpans,
 }
 
 /// Durations of planned cycles, for the status of the daemon.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct CycleDurations {
+pub struct CycleSpans {
     /// Number of planned cycles.
     pub cycles: u64,
     /// Planning, all of them together.
@@ -64,11 +64,11 @@ pub struct CycleDurations {
     pub stored_max: Duration,
 }
 
-impl CycleDurations {
+impl CycleSpans {
     /// Adds a cycle to these durations.
     #[must_use]
-    pub fn and(self, planned_in: Duration, stored_in: Duration) -> CycleDurations {
-        CycleDurations {
+    pub fn and(self, planned_in: Duration, stored_in: Duration) -> CycleSpans {
+        CycleSpans {
             cycles: self.cycles + 1,
             planned: self.planned.saturating_add(planned_in),
             planned_max: self.planned_max.max(planned_in),

@@ -12,7 +12,7 @@ use crate::api::explain::why::{brief, why, why_by_node};
 use crate::api::http::compression::{SharedJson, Unpacks};
 use crate::api::http::error::{ApiError, Code};
 use crate::api::http::extract::{PathPart, QueryParams};
-use crate::api::ingest::absence::AbsentCounts;
+use crate::api::ingest::absence::AbsentSums;
 use crate::api::ingest::heartbeat_inbox::HeartbeatLog;
 use crate::api::node_list::held_back_note;
 use crate::api::published::Published;
@@ -284,7 +284,7 @@ pub fn status_of(published: &Published) -> wire::Status {
 
 /// Counts the processes that the last publication left out; `None` if there are none.
 fn absent_of(published: &Published) -> Option<wire::AbsentWork> {
-    let AbsentCounts { jobs, processes, held } = published.absent;
+    let AbsentSums { jobs, processes, held } = published.absent;
     (0 < processes).then_some(wire::AbsentWork { jobs, processes, held })
 }
 

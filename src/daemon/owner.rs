@@ -21,9 +21,7 @@ use super::pulse::{Ended, Pulse};
 use super::record;
 use super::resume::{Resumed, resume};
 use super::watch::Watch;
-use crate::api::{
-    AbsentCounts, Board, CycleDurations, HeartbeatInbox, Published, Request, ScheduleText,
-};
+use crate::api::{AbsentSums, Board, CycleSpans, HeartbeatInbox, Published, Request, ScheduleText};
 use crate::audit;
 use crate::auth::Actor;
 use crate::config::Config;
@@ -69,7 +67,7 @@ pub struct SchedulerTask {
     /// start.
     publication: Option<u64>,
     /// Jobs that the publication left out and that keep their space.
-    absent: AbsentCounts,
+    absent: AbsentSums,
     /// True if the scheduler knows the running jobs: its state from before the start was restored,
     /// or a publication came since.
     knows_work: bool,
@@ -101,7 +99,7 @@ pub fn first_picture(config: &Config, glance: &Glance) -> Published {
         schedule: held.unwrap_or_else(|| ScheduleText::following(None, glance.sequence, &view)),
         view,
         publication: glance.sequence,
-        absent: AbsentCounts::default(),
+        absent: AbsentSums::default(),
         taken_over: None,
         last_event: glance.last_event,
         generation: 0,
@@ -110,7 +108,7 @@ pub fn first_picture(config: &Config, glance: &Glance) -> Published {
         stored_in: Duration::ZERO,
         findings: Vec::new(),
         findings_total: 0,
-        times: CycleDurations::default(),
+        times: CycleSpans::default(),
     }
 }
 
@@ -163,7 +161,7 @@ impl SchedulerTask {
             settling: settings.init_stability,
             left_behind,
             publication: None,
-            absent: AbsentCounts::default(),
+            absent: AbsentSums::default(),
             knows_work,
             // The restart itself requires a cycle.
             is_stale: knows_work,

@@ -5,7 +5,7 @@ use std::num::NonZeroU64;
 use std::time::Duration;
 
 use crate::api::explain::node_fit::free;
-use crate::api::published::CycleDurations;
+use crate::api::published::CycleSpans;
 use crate::api::wire::{self, NodeCounts, PoolLoad, SizeLoad, Unmet};
 use crate::model::{Order, PoolIx, QShares, Topology, floor_div};
 use crate::scheduler::{NodeView, View};
@@ -97,8 +97,8 @@ pub fn unmet(view: &View) -> Vec<Unmet> {
     sums.into_iter().map(told).collect()
 }
 
-impl From<&CycleDurations> for wire::CycleTimes {
-    fn from(times: &CycleDurations) -> wire::CycleTimes {
+impl From<&CycleSpans> for wire::CycleTimes {
+    fn from(times: &CycleSpans) -> wire::CycleTimes {
         let micros = |time: Duration| u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
         let mean = |sum| NonZeroU64::new(times.cycles).map_or(0, |n| floor_div(micros(sum), n));
         wire::CycleTimes {

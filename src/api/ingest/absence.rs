@@ -47,7 +47,7 @@ struct Absence {
 
 /// Numbers of absent jobs and processes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct AbsentCounts {
+pub struct AbsentSums {
     /// Jobs with absent processes.
     pub jobs: u64,
     /// Absent processes.
@@ -59,10 +59,10 @@ pub struct AbsentCounts {
 
 impl Absences {
     /// The numbers of it.
-    pub fn counts(&self) -> AbsentCounts {
+    pub fn counts(&self) -> AbsentSums {
         let number = |count: usize| u64::try_from(count).unwrap_or(u64::MAX);
         let jobs: BTreeSet<JobId> = self.0.values().map(|absence| absence.job).collect();
-        AbsentCounts {
+        AbsentSums {
             jobs: number(jobs.len()),
             processes: number(self.0.len()),
             held: number(self.0.values().filter(|absence| absence.is_held).count()),
@@ -164,7 +164,7 @@ fn kept_warning(
     is_mass: bool,
     patience: Patience,
 ) -> Option<RequestFault> {
-    let AbsentCounts { processes, held, .. } = absences.counts();
+    let AbsentSums { processes, held, .. } = absences.counts();
     if processes == 0 {
         return None;
     }

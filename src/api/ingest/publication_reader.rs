@@ -10,7 +10,7 @@ use axum::body::Bytes;
 
 use crate::api::http::error::{ApiError, Code, RequestFault};
 use crate::api::http::json;
-use crate::api::ingest::absence::{Absences, AbsentCounts, Filled, Patience, keep_absent};
+use crate::api::ingest::absence::{Absences, AbsentSums, Filled, Patience, keep_absent};
 use crate::api::ingest::discrepancies::ViewShares;
 use crate::api::ingest::publishers::{Publisher, Publishers};
 use crate::api::ingest::salvage::live_processes;
@@ -75,7 +75,7 @@ pub struct Taken {
 
 impl Taken {
     /// Returns the numbers of left-out jobs and processes.
-    pub fn absent(&self) -> AbsentCounts {
+    pub fn absent(&self) -> AbsentSums {
         self.absences.counts()
     }
 }

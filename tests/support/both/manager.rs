@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use apportion::api::wire::Schedule;
-use apportion::api::{AbsentCounts, CycleDurations, Intake, Limits, Published, ScheduleText};
+use apportion::api::{AbsentSums, CycleSpans, Intake, Limits, Published, ScheduleText};
 use apportion::audit::audit;
 use apportion::converter::CheckedPublication;
 use apportion::model::{
@@ -199,7 +199,7 @@ fn picture(view: View, publication: Option<u64>) -> Published {
         is_ready: true,
         is_resuming: false,
         publication,
-        absent: AbsentCounts::default(),
+        absent: AbsentSums::default(),
         taken_over: None,
         last_event: 0,
         generation: 0,
@@ -208,7 +208,7 @@ fn picture(view: View, publication: Option<u64>) -> Published {
         stored_in: Duration::ZERO,
         findings: Vec::new(),
         findings_total: 0,
-        times: CycleDurations::default(),
+        times: CycleSpans::default(),
     }
 }
 
