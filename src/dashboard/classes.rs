@@ -148,8 +148,8 @@ pub(super) async fn one(
         jobs: JobTable {
             rows,
             sort: Sort::default(),
-            caption: "Its work, oldest first".to_owned(),
-            empty: "It has no work now.",
+            caption: "Its jobs, oldest first".to_owned(),
+            empty: "It has no jobs now.",
         },
         jobs_link: super::frame::address_of("/jobs", &[("class", &name)]),
     };
@@ -164,7 +164,7 @@ pub(super) const LISTED: usize = 25;
 
 fn facts(info: &wire::ClassInfo, class: &ClassAccount) -> Vec<(&'static str, String)> {
     let users = info.users.as_ref().map_or_else(
-        || "everybody".to_owned(),
+        || "all users".to_owned(),
         |users| users.iter().take(LISTED).cloned().collect::<Vec<_>>().join(", "),
     );
     let weight = info.weight.map_or_else(|| "–".to_owned(), |weight| weight.to_string());

@@ -57,7 +57,7 @@ pub(super) async fn page(
     events.reverse();
     events.retain(|told| params.kind.is_empty() || told.kind == params.kind);
     let empty = if oldest.is_none() {
-        "Nothing has happened yet. Events come when work starts, nodes report or administrators act."
+        "Nothing has happened yet. Events come when processes start, nodes report or administrators act."
     } else {
         "None of this kind among these; older ones may be."
     };

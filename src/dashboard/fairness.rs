@@ -302,7 +302,7 @@ mod tests {
         assert_eq!(
             ShareLevel::of(30, due(figures)),
             Some(ShareLevel::Even),
-            "nobody is owed what they do not want"
+            "no user is owed more than the demand"
         );
     }
 

@@ -70,9 +70,9 @@ pub(super) async fn page(
     let palette = dashboard.palette(view, &ask);
     let rows = jobs[range].iter().map(|job| JobRow::of(job, view.cycle, &palette)).collect();
     let empty = if view.jobs.is_empty() {
-        "No work. The orchestrator brings it with PUT /v1/publication."
+        "No jobs. The orchestrator publishes them with PUT /v1/publication."
     } else {
-        "No such work. Ask for less, or for all of it."
+        "No job matches. Remove a filter, or all of them."
     };
     let found = crate::model::count(&jobs);
     let all = crate::model::count(view.jobs.iter());

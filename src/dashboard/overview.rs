@@ -158,7 +158,7 @@ fn alarms(status: &wire::Status) -> Vec<String> {
         (!silent.is_empty()).then(|| {
             let names = crate::model::fold_hostlist(silent.iter().map(String::as_str));
             format!(
-                "{} fell silent together ({names}), most likely a fault of the network: their work keeps its room. Nodes that are dead: `apportion node lost {names}`.",
+                "{} fell silent together ({names}), most likely a fault of the network: their jobs keep the memory. Nodes that are dead: `apportion node lost {names}`.",
                 counted(crate::model::count(silent), "node")
             )
         }),
@@ -216,7 +216,7 @@ fn tiles(status: &wire::Status, users: impl Iterator<Item = ShareFigures>) -> Ve
                 counted(shares.held, "process"),
                 number(shares.leaving)
             ),
-            bar: Some(Bar::filled(jobs.waiting, jobs.total, "requests for work")),
+            bar: Some(Bar::filled(jobs.waiting, jobs.total, "jobs")),
         },
         FigureTile {
             title: "Short of the fair share",

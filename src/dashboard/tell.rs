@@ -45,10 +45,10 @@ pub(super) fn told(event: &Event) -> Told {
         Happening::Refused { work } => {
             let first = work.first().map(|work| work.reason.sentence.clone()).unwrap_or_default();
             let sentence = match work.as_slice() {
-                [one] => format!("work {} is refused: {first}", one.job),
+                [one] => format!("job {} is refused: {first}", one.job),
                 all => format!(
-                    "{} of work are refused: {}; the first: {first}",
-                    counted(length(all), "request"),
+                    "{} are refused: {}; the first: {first}",
+                    counted(length(all), "job"),
                     named(all.iter().map(|work| work.job.to_string()))
                 ),
             };

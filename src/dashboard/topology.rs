@@ -249,7 +249,7 @@ fn drawing<'a>(view: &View, palette: &Palette, params: &'a TopologyParams) -> Dr
     let (owners, owners_more, has_user) = legend(&nodes, &brush);
     let mut missing = Vec::new();
     if !params.user.is_empty() && !has_user {
-        missing.push(format!("{} has no work on these nodes.", params.user));
+        missing.push(format!("{} has no process on these nodes.", params.user));
     }
     if brush.is_searched && found.is_empty() {
         missing.push(format!("No node here is called {}.", params.node.trim()));

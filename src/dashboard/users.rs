@@ -159,7 +159,7 @@ pub(super) async fn one(
             rows,
             sort: Sort::default(),
             caption: "Work, oldest first".to_owned(),
-            empty: "No work now.",
+            empty: "No jobs now.",
         },
         jobs_link: address_of("/jobs", &[("user", &name)]),
         map_link: address_of("/topology", &[("user", &name)]),
@@ -208,7 +208,7 @@ fn gone(dashboard: &Dashboard, name: &str, cycle: u64, ask: &Ask) -> Result<Resp
 
 fn facts(user: &wire::UserInfo) -> Vec<(&'static str, String)> {
     vec![
-        ("Requests for work", number(user.jobs)),
+        ("Jobs", number(user.jobs)),
         ("of which hold nothing", number(user.jobs_without_shares)),
         ("Processes", number(user.shares)),
         ("Memory held", memory(user.memory_mb)),

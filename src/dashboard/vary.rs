@@ -61,11 +61,11 @@ pub(super) async fn preview(
     let impact = &answer.impact;
     let evicted = counted(impact.shares_evicted, "process");
     let effect = match (form.is_off(), impact.shares_evicted) {
-        (true, 0) => "No work has to go.".to_owned(),
+        (true, 0) => "No process has to end.".to_owned(),
         (true, _) => {
             let jobs = counted(crate::model::count(&impact.jobs), "job");
             format!(
-                "{evicted} of {jobs} will be told to go, and start again elsewhere as room allows."
+                "{evicted} of {jobs} will be evicted, and start again elsewhere if memory is free."
             )
         }
         (false, _) => "They get work again from the next cycle on.".to_owned(),

@@ -168,7 +168,7 @@ async fn an_empty_cluster_says_what_to_do() {
         ("/users", "PUT /v1/publication"),
         ("/events", "Events come when"),
         ("/classes", "normal"),
-        ("/classes/normal", "It has no work now."),
+        ("/classes/normal", "It has no jobs now."),
     ];
     for (path, words) in empty {
         page_with(&daemon, path, words).await;
@@ -283,7 +283,7 @@ async fn nodes_are_taken_out_by_a_form_of_ours_only() {
     };
 
     let preview = page(&daemon, &format!("/nodes/vary?{form}")).await;
-    assert!(preview.contains("8 processes of 2 jobs will be told to go"), "{preview}");
+    assert!(preview.contains("8 processes of 2 jobs will be evicted"), "{preview}");
     assert!(preview.contains("apportion node vary-off &#39;n[1-2]&#39;"), "{preview}");
     assert_eq!(states().await, ["up", "up", "up"], "it was only looked at");
 
