@@ -53,7 +53,7 @@ impl Ask {
         }
     }
 
-    /// The cycle of the past that is asked for; `None`: now.
+    /// Returns the requested cycle of the past; `None`: now.
     pub(super) fn past(&self) -> Option<&Arc<PastView>> {
         self.moment.as_ref().and_then(|moment| moment.past.as_ref())
     }
@@ -245,8 +245,8 @@ struct ProblemPart {
     body: String,
 }
 
-/// Answers with the part of a page that was asked for, where a whole page says what is wrong: that
-/// what is shown there is gone is no failure of the page.
+/// Completes answers about problems. A request for the live part gets the part alone, with status
+/// 200, as the open page did not fail. Any other request gets a whole page.
 pub(crate) async fn in_parts(ask: Ask, request: Request, next: Next) -> Response {
     let mut response = next.run(request).await;
     match response.extensions_mut().remove::<ProblemPart>() {

@@ -88,7 +88,7 @@ pub(super) fn kind_number(kind: WorkKind) -> u8 {
     }
 }
 
-/// A node to be drawn.
+/// Node of a map.
 #[derive(Clone, Debug)]
 pub(super) struct Spot {
     /// Name of the node.

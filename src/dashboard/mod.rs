@@ -106,7 +106,8 @@ impl Dashboard {
         tokio::join!(watcher::watch(api, past, last), before);
     }
 
-    /// All pages. They are to be merged with the API's routes, whose checks then hold for them too.
+    /// Returns the routes of all pages. Merged with the routes of the API, they pass the same
+    /// checks.
     ///
     /// For the role `reader`, but for `POST /nodes/vary`, which is an act of an `operator`.
     /// The navigation names the pages of campaigns if it `has_campaigns`.
@@ -144,8 +145,8 @@ impl Dashboard {
     }
 }
 
-/// Has pages sent in parts, harmless and packed: they are mostly the same words again and again. Streams
-/// are left as they are.
+/// Answers with parts of pages, security headers and compression, as pages repeat the same words.
+/// Streams stay as they are.
 fn finished(pages: Router<Dashboard>) -> Router<Dashboard> {
     pages
         .layer(middleware::from_fn(in_parts))
@@ -171,10 +172,10 @@ const CHANGES: &str = "/topology/changes";
 /// Address of the form that takes nodes out and puts them back.
 const VARY: &str = "/nodes/vary";
 
-/// A page loads and runs only what comes from here, and is shown in no other's frame.
+/// Content policy: a page loads and runs only content of this daemon, and no other site frames it.
 const POLICY: &str = "default-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'; object-src 'none'";
 
-/// Has pages load and run only what comes from here.
+/// Adds the security headers to each answer.
 pub(crate) async fn harmless(request: axum::extract::Request, next: Next) -> Response {
     let mut response = next.run(request).await;
     make_harmless(response.headers_mut());

@@ -1,7 +1,7 @@
 //! Cycle of a page: the latest cycle, or a past cycle that its address names.
 //!
-//! `?cycle=N` is taken from the address before a page sees it, so that every page is asked in the
-//! same way for then and for now. What a page of the past leads to is of that cycle too.
+//! `?cycle=N` is removed from the address before a page reads it, so pages handle past and present
+//! alike. Links on a page of the past lead to the same cycle.
 
 use std::fmt::Write;
 use std::sync::Arc;
@@ -37,7 +37,7 @@ pub(super) struct Moment {
     others: Pairs,
 }
 
-/// Finds the cycle that the address asks for, before a page takes its turn: that may take long.
+/// Finds the requested cycle before the request takes its turn, as that may take long.
 pub(super) async fn at_cycle(
     State(dashboard): State<Dashboard>,
     mut request: Request,
@@ -73,7 +73,7 @@ pub(super) async fn at_cycle(
 /// Parameters of an address.
 type Pairs = Vec<(String, String)>;
 
-/// The cycle in the address, and what else is asked there.
+/// Returns the cycle in the address, and the other parameters.
 fn asked(uri: &Uri) -> Result<(Option<u64>, Pairs), PageError> {
     let pairs = Query::<Pairs>::try_from_uri(uri);
     let pairs = pairs.map(|Query(pairs)| pairs).unwrap_or_default();

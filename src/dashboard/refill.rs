@@ -14,7 +14,7 @@ const PAGE: u32 = 64;
 /// Entries of preempted processes taken from before the start.
 const ENTRIES: usize = 4_000;
 
-/// Samples closer than this are not worth their memory, in milliseconds.
+/// Least spacing of samples in milliseconds: closer samples are not worth their memory.
 const SPACING_MS: i64 = 1_000;
 
 /// Waits until the daemon has loaded its state.
