@@ -22,7 +22,7 @@ use super::table::Column::{Left, Right};
 use super::table::{fitted, headed, memory, plain};
 use super::text::TextStyle;
 use crate::api::wire::{self, NodeInfo, NodeList, VaryAnswer};
-use crate::model::{counted, fold_hostlist};
+use crate::model::fold_hostlist;
 use crate::orchestrator::wire::Grid;
 
 /// Runs the command.
