@@ -119,7 +119,7 @@ pub(crate) type Sections = &'static [(&'static str, &'static str)];
 pub(crate) struct Site {
     /// The sections of its navigation.
     pub sections: Sections,
-    /// Address of the OpenAPI document, whose answers are the same as JSON.
+    /// Address of the `OpenAPI` document, whose answers are the same as JSON.
     pub document: &'static str,
 }
 

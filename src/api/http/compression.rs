@@ -123,7 +123,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn whoever_says_gzip_and_does_not_refuse_it_can_unpack_it() {
+    fn a_client_that_accepts_gzip_can_unpack_it() {
         for (said, expected) in [
             ("gzip", true),
             ("GZIP", true),

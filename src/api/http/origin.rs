@@ -111,7 +111,7 @@ mod tests {
 
     /// A name that was the daemon's a moment ago, or will be, leads to this node as well.
     #[test]
-    fn where_nobody_logs_in_only_this_machine_s_own_names_count() {
+    fn without_log_in_only_local_names_count() {
         for (host, expected) in [
             ("127.0.0.1:7070", true),
             ("localhost:7070", true),

@@ -392,7 +392,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn whoever_has_to_be_told_is_woken_once() {
+    async fn the_reader_of_the_inbox_is_woken_once() {
         let hearing = hearing();
         let is_woken = async || {
             tokio::time::timeout(Duration::from_millis(1), hearing.something()).await.is_ok()
