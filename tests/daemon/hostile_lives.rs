@@ -294,9 +294,14 @@ impl Life {
     fn recount(&self, schedule: &Value) {
         let mut on: BTreeMap<&str, BTreeMap<u64, u64>> = BTreeMap::new();
         for job in schedule["jobs"].as_array().unwrap() {
+            // A withdrawn share has no process: its space went to a share that was given up for absent
+            // and is published again. A process that was started in it counts below.
             let is_purged = |share: &Value| {
                 let removed = job["removed"].as_array().unwrap().iter();
-                removed.into_iter().any(|it| it["share"] == share["share"] && it["purge"] == true)
+                removed.into_iter().any(|it| {
+                    let has_none = it["purge"] == true || it["reason"] == "withdrawn";
+                    it["share"] == share["share"] && has_none
+                })
             };
             for share in job["shares"].as_array().unwrap().iter().filter(|it| !is_purged(it)) {
                 let mb = share["memory_mb"].as_u64().unwrap();
