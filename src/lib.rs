@@ -54,7 +54,6 @@ pub mod model;
 pub mod net;
 pub mod orchestrator;
 pub mod scheduler;
-mod scratch;
 pub mod sim;
 pub mod slot;
 pub mod store;

@@ -19,7 +19,6 @@ use crate::orchestrator::wire::{
     AttemptId, Command as Program, NewTask, SlotOrder, SlotReport, SlotStart, SlotStop, Stdin,
     StopReason, TaskSpec,
 };
-use crate::scratch::Scratch;
 use crate::slot::since_boot_ms;
 use crate::slot::wire::{
     FromSlot, LeasedOrder, MAX_FROM_SLOT, MemoryLimit, SETTINGS, SOCKET, SlotSettings, ToSlot,
@@ -69,7 +68,7 @@ pub struct SlotFigures {
 ///
 /// If the slot cannot be started, or a task does not end as it should.
 pub fn run(options: SlotOptions, clock: &impl Fn() -> Duration) -> io::Result<SlotFigures> {
-    let scratch = Scratch::create("bench-slot")?;
+    let scratch = tempfile::Builder::new().prefix("apportion-bench-slot-").tempdir()?;
     let SlotOptions { tasks, lanes } = options;
     let begun = clock();
     for _ in 0..tasks {

@@ -20,7 +20,6 @@ use super::output::complain;
 use super::settings::{load, locate};
 use crate::config::{Config, Flag, Sources};
 use crate::daemon::DaemonError;
-use crate::scratch::Scratch;
 use crate::{daemon, telemetry};
 
 /// The configuration of a daemon for development.
@@ -74,12 +73,15 @@ pub async fn run(args: &Serve) -> Result<(), Failure> {
 struct Dev {
     config: PathBuf,
     state: PathBuf,
-    _folder: Scratch,
+    _folder: tempfile::TempDir,
 }
 
 impl Dev {
     fn new() -> Result<Dev, Failure> {
-        let folder = Scratch::create("dev").context("cannot make a temporary folder")?;
+        let folder = tempfile::Builder::new()
+            .prefix("apportion-dev-")
+            .tempdir()
+            .context("cannot make a temporary folder")?;
         let config = folder.path().join("apportion.toml");
         std::fs::write(&config, DEV)
             .with_context(|| format!("cannot write {}", config.display()))?;

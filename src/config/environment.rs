@@ -1,14 +1,13 @@
 //! Settings from outside the file: `APPORTION__SCHEDULER__QUANTUM` overrides `quantum` in
 //! `[scheduler]`, and `--set scheduler.quantum=4GB` overrides both.
 //!
-//! The `config` crate gathers the variables; the loader checks the values like values of the file.
+//! The loader checks the values like values of the file.
 //! Only sections of single settings can be overridden; pools, classes and users are defined in the
 //! file. An override that matches no setting is a problem, as the slip would otherwise stay
 //! unnoticed.
 
 use std::collections::{BTreeMap, BTreeSet};
-
-use ::config::{Environment, Source};
+use std::ffi::OsString;
 
 use super::problem::{Code, ConfigProblem, Problems, ValuePlace, suggest};
 
@@ -36,16 +35,15 @@ pub(super) struct Overrides {
 
 impl Overrides {
     /// Returns the overrides of this process's environment, with `flags` on top.
-    pub(super) fn of_process(flags: &[Flag]) -> Result<Overrides, ::config::ConfigError> {
-        Ok(Overrides::collect(&Environment::default())?.with(flags))
+    pub(super) fn of_process(flags: &[Flag]) -> Result<Overrides, NotText> {
+        Ok(Overrides::collect(std::env::vars_os())?.with(flags))
     }
 
     /// Returns the overrides of a made-up environment.
     #[cfg(test)]
     pub(super) fn of(variables: &[(&str, &str)]) -> Overrides {
-        let variables =
-            variables.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
-        Overrides::collect(&Environment::default().source(Some(variables.collect()))).unwrap()
+        let variables = variables.iter().map(|(name, value)| (name.into(), value.into()));
+        Overrides::collect(variables).unwrap()
     }
 
     /// Returns these overrides, with `flags` on top.
@@ -56,17 +54,17 @@ impl Overrides {
         self
     }
 
-    fn collect(environment: &Environment) -> Result<Overrides, ::config::ConfigError> {
-        let environment = environment.clone().prefix(PREFIX).separator(SEPARATOR);
-        let values = environment.collect()?.into_iter();
-        let values = values.map(|(path, value)| {
+    fn collect(
+        variables: impl Iterator<Item = (OsString, OsString)>,
+    ) -> Result<Overrides, NotText> {
+        let mut values = BTreeMap::new();
+        for (name, value) in variables {
+            let Some(path) = name.to_str().and_then(path_of) else { continue };
             let place = ValuePlace::Variable(variable(&path));
-            Ok((path, (place, value.into_string()?)))
-        });
-        Ok(Overrides {
-            values: values.collect::<Result<_, ::config::ConfigError>>()?,
-            asked: BTreeSet::new(),
-        })
+            let value = value.into_string().map_err(|_| NotText { variable: variable(&path) })?;
+            values.insert(path, (place, value));
+        }
+        Ok(Overrides { values, asked: BTreeSet::new() })
     }
 
     /// Takes the override of the setting at `path` and its place. `None`: the setting is not
@@ -91,6 +89,20 @@ impl Overrides {
             problems.add(ConfigProblem::new(Code::Unknown, &path, &place, message).remedy(remedy));
         }
     }
+}
+
+/// A variable of ours whose value is no UTF-8.
+#[derive(Debug, thiserror::Error)]
+#[error("the value of {variable} is no UTF-8 text; set it anew, or unset it")]
+pub struct NotText {
+    variable: String,
+}
+
+/// The setting that a variable overrides, "scheduler.quantum"; `None` for variables of others.
+fn path_of(variable: &str) -> Option<String> {
+    let lower = variable.to_lowercase();
+    let rest = lower.strip_prefix(&PREFIX.to_lowercase())?.strip_prefix(SEPARATOR)?;
+    Some(rest.replace(SEPARATOR, "."))
 }
 
 /// The variable that overrides the setting at `path`.

@@ -44,8 +44,8 @@ use toml::de::DeTable;
 use crate::model::{Mebibytes, Quantum, Topology};
 
 pub use access::Access;
-pub use environment::Flag;
 use environment::Overrides;
+pub use environment::{Flag, NotText};
 use file::LARGEST;
 pub use listing::{Change, Listing, Origin, Row};
 pub use orchestrator::{CampaignRetention, OrchestratorSettings};
@@ -207,7 +207,7 @@ pub enum ConfigError {
     #[error("the daemon was started without a configuration file")]
     NoFile,
     #[error("cannot read the environment")]
-    Environment(#[source] ::config::ConfigError),
+    Environment(#[source] NotText),
     #[error("{0}")]
     Problems(Problems),
 }

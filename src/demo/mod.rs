@@ -36,7 +36,6 @@ use self::play::{Play, PlayPace};
 use self::story::Story;
 use crate::config::{self, DaemonSettings, Problems};
 use crate::daemon::{self, DaemonError};
-use crate::scratch::Scratch;
 
 pub use self::report::{DemoReport, TimeSpread};
 
@@ -88,7 +87,8 @@ pub enum DemoError {
 ///
 /// If the daemon cannot be started, or fails on the way.
 pub async fn run(options: DemoOptions) -> Result<DemoReport, DemoError> {
-    let scratch = Scratch::create("demo").map_err(DemoError::Scratch)?;
+    let scratch =
+        tempfile::Builder::new().prefix("apportion-demo-").tempdir().map_err(DemoError::Scratch)?;
     let (listener, address) = listen(options.listen).await?;
     let mut config =
         config::parse("the demo's apportion.toml", CONFIG).map_err(DemoError::Config)?;

@@ -164,7 +164,6 @@ const WALL_CLOCK: &[(&str, &str)] = &[
     ("src/dashboard/watcher.rs", "when something was seen"),
     ("src/demo/play.rs", "when the work of the demo was submitted"),
     ("src/orchestrator/drive.rs", "when something went on record"),
-    ("src/scratch.rs", "a name for a folder"),
 ];
 
 const MAX_FUNCTION_LINES: usize = 70;

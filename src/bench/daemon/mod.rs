@@ -24,7 +24,6 @@ use super::process::MeasuredProcess;
 use super::times::{DurationSpread, milliseconds};
 use crate::api::wire;
 use crate::model::{JobSpec, NodeReport, ProcessLimit, count};
-use crate::scratch::Scratch;
 
 /// Heartbeats in a request, as from an agent that reports for a part of the cluster.
 const BATCH: usize = 1_000;
@@ -124,7 +123,10 @@ pub async fn run(shape: &ClusterShape, starts: u64) -> Result<DaemonFigures, Ben
 
 async fn measure(shape: &ClusterShape, starts: u64) -> Result<DaemonFigures, BenchError> {
     // In this order: the daemon has to be gone before its folder is.
-    let scratch = Scratch::create("bench").map_err(BenchError::Scratch)?;
+    let scratch = tempfile::Builder::new()
+        .prefix("apportion-bench-")
+        .tempdir()
+        .map_err(BenchError::Scratch)?;
     let (child, address) = child::start(scratch.path(), &config(shape)).await?;
     let process = MeasuredProcess::of(child.id());
     let client = BenchClient::new(&address).map_err(BenchError::Http)?;

@@ -28,7 +28,6 @@ use super::daemon::child::{self, Child};
 use super::load::wire::{Connection, send};
 use super::load::{check, cpu_s, gather, number};
 use super::process::MeasuredProcess;
-use crate::scratch::Scratch;
 
 /// Memory of a slot, as people write it.
 const MEMORY: &str = "256MB";
@@ -150,7 +149,10 @@ pub struct LargeFigures {
 /// If the orchestrator cannot be started, or does not do as asked.
 pub async fn run(options: &OrchestratorOptions) -> Result<OrchestratorFigures, BenchError> {
     // In this order: processes have to be gone before their folder is.
-    let scratch = Scratch::create("bench-orchestrator").map_err(BenchError::Scratch)?;
+    let scratch = tempfile::Builder::new()
+        .prefix("apportion-bench-orchestrator-")
+        .tempdir()
+        .map_err(BenchError::Scratch)?;
     let starts = match &options.starts {
         Some(starts) => Some(measure_starts(starts, scratch.path()).await?),
         None => None,
