@@ -68,7 +68,7 @@ pub struct SlotFigures {
 ///
 /// If the slot cannot be started, or a task does not end as it should.
 pub fn run(options: SlotOptions, clock: &impl Fn() -> Duration) -> io::Result<SlotFigures> {
-    let scratch = tempfile::Builder::new().prefix("apportion-bench-slot-").tempdir()?;
+    let scratch = tempfile::TempDir::with_prefix("apportion-bench-slot-")?;
     let SlotOptions { tasks, lanes } = options;
     let begun = clock();
     for _ in 0..tasks {

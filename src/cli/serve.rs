@@ -78,9 +78,7 @@ struct Dev {
 
 impl Dev {
     fn new() -> Result<Dev, Failure> {
-        let folder = tempfile::Builder::new()
-            .prefix("apportion-dev-")
-            .tempdir()
+        let folder = tempfile::TempDir::with_prefix("apportion-dev-")
             .context("cannot make a temporary folder")?;
         let config = folder.path().join("apportion.toml");
         std::fs::write(&config, DEV)

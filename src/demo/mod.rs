@@ -87,8 +87,7 @@ pub enum DemoError {
 ///
 /// If the daemon cannot be started, or fails on the way.
 pub async fn run(options: DemoOptions) -> Result<DemoReport, DemoError> {
-    let scratch =
-        tempfile::Builder::new().prefix("apportion-demo-").tempdir().map_err(DemoError::Scratch)?;
+    let scratch = tempfile::TempDir::with_prefix("apportion-demo-").map_err(DemoError::Scratch)?;
     let (listener, address) = listen(options.listen).await?;
     let mut config =
         config::parse("the demo's apportion.toml", CONFIG).map_err(DemoError::Config)?;

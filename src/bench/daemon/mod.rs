@@ -123,10 +123,8 @@ pub async fn run(shape: &ClusterShape, starts: u64) -> Result<DaemonFigures, Ben
 
 async fn measure(shape: &ClusterShape, starts: u64) -> Result<DaemonFigures, BenchError> {
     // In this order: the daemon has to be gone before its folder is.
-    let scratch = tempfile::Builder::new()
-        .prefix("apportion-bench-")
-        .tempdir()
-        .map_err(BenchError::Scratch)?;
+    let scratch =
+        tempfile::TempDir::with_prefix("apportion-bench-").map_err(BenchError::Scratch)?;
     let (child, address) = child::start(scratch.path(), &config(shape)).await?;
     let process = MeasuredProcess::of(child.id());
     let client = BenchClient::new(&address).map_err(BenchError::Http)?;

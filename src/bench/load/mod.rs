@@ -135,10 +135,7 @@ pub struct Readers {
 ///
 /// If the daemon cannot be started, or does not do as asked.
 pub async fn run(options: &LoadOptions) -> Result<LoadFigures, BenchError> {
-    let scratch = tempfile::Builder::new()
-        .prefix("apportion-load-")
-        .tempdir()
-        .map_err(BenchError::Scratch)?;
+    let scratch = tempfile::TempDir::with_prefix("apportion-load-").map_err(BenchError::Scratch)?;
     let (child, daemon) = child::start(scratch.path(), &config(&options.shape)).await?;
     let (bare_child, bare) = child::start_bare().await?;
     let bench = LoadBench {

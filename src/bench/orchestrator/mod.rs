@@ -149,9 +149,7 @@ pub struct LargeFigures {
 /// If the orchestrator cannot be started, or does not do as asked.
 pub async fn run(options: &OrchestratorOptions) -> Result<OrchestratorFigures, BenchError> {
     // In this order: processes have to be gone before their folder is.
-    let scratch = tempfile::Builder::new()
-        .prefix("apportion-bench-orchestrator-")
-        .tempdir()
+    let scratch = tempfile::TempDir::with_prefix("apportion-bench-orchestrator-")
         .map_err(BenchError::Scratch)?;
     let starts = match &options.starts {
         Some(starts) => Some(measure_starts(starts, scratch.path()).await?),
