@@ -23,7 +23,6 @@ mod past_cycles;
 mod published;
 pub(crate) mod queries;
 mod state;
-mod theme;
 pub mod wire;
 
 pub use board::Board;
@@ -39,6 +38,7 @@ pub use http::costly::in_turn;
 pub use http::error::{ApiError, Code};
 pub(crate) use http::origin::{credential, is_own_will, is_rebound};
 pub(crate) use http::session_cookie::session_of;
+pub(crate) use http::theme::theme_of;
 pub use ingest::absence::AbsentSums;
 pub use ingest::heartbeat_inbox::HeartbeatInbox;
 pub use ingest::publication_reader::{Intake, Taken};
@@ -50,7 +50,6 @@ pub use owner_request::{AuditNote, ConfigAsk, ConfigRefusal, Request};
 pub use past_cycles::{CyclesOnRecord, FromRecord, NoPastCycle, PastCycles, PastView, Record};
 pub use published::{CycleSpans, Published, ScheduleText};
 pub use state::ApiState;
-pub(crate) use theme::theme_of;
 
 use std::any::Any;
 use std::panic::AssertUnwindSafe;
@@ -282,5 +281,5 @@ fn panicked(panic: Box<dyn Any + Send + 'static>) -> Response {
     let message = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
     let message = message.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_default();
     tracing::error!(message, "a request panicked");
-    ApiError::new(Code::Internal, "a fault of ours; it is in the log").into_response()
+    ApiError::new(Code::Internal, "internal error; it is in the log").into_response()
 }

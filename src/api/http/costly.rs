@@ -22,7 +22,7 @@ pub async fn in_turn(State(state): State<ApiState>, request: Request, next: Next
     let role = request.extensions().get::<Identity>().and_then(|identity| identity.role);
     let turns = &state.turns;
     let turns = if role == Some(Role::Operator) { &turns.of_operators } else { &turns.of_others };
-    let failed = || ApiError::new(Code::Internal, "not answered, for a fault of ours");
+    let failed = || ApiError::new(Code::Internal, "not answered: internal error, see the log");
     let Ok(turn) = Arc::clone(turns).acquire_owned().await else {
         return failed().into_response();
     };
@@ -49,7 +49,8 @@ async fn whole(response: Response) -> Response {
         Ok(body) => Response::from_parts(head, Body::from(body)),
         Err(error) => {
             tracing::error!(%error, "an answer was not made");
-            ApiError::new(Code::Internal, "not answered, for a fault of ours").into_response()
+            ApiError::new(Code::Internal, "not answered: internal error, see the log")
+                .into_response()
         }
     }
 }

@@ -242,7 +242,7 @@ impl Code {
             Code::DuplicateField => ("P016", BAD, "a field is given twice"),
             Code::MissingField => ("P017", BAD, "a required field is absent"),
             Code::BadValue => ("P018", BAD, "a value has the wrong type or range"),
-            Code::DuplicateWork => ("P020", REFUSED, "two requests for work with one number"),
+            Code::DuplicateWork => ("P020", REFUSED, "two jobs with one number"),
             Code::Immutable => ("P021", REFUSED, "something changed that never changes"),
             Code::UnknownClass => ("P022", REFUSED, "the class is not defined"),
             Code::NoDefaultClass => ("P023", REFUSED, "no class, and no default class for it"),

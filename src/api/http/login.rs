@@ -12,9 +12,9 @@ use serde::Deserialize;
 use crate::api::http::origin::is_same_site;
 use crate::api::http::refuse::{record, see, stranger};
 use crate::api::http::session_cookie::{PATH, safe, session_of, set_cookie};
+use crate::api::http::theme::theme_of;
 use crate::api::owner_request::AuditNote;
 use crate::api::state::ApiState;
-use crate::api::theme::theme_of;
 use crate::auth::{AccessRefusal, Peer, SESSION_LIFE};
 
 /// Address to go to after the log-in.

@@ -3,6 +3,7 @@
 pub mod authorize;
 pub mod body_rate;
 pub mod compression;
+pub mod cookies;
 pub mod costly;
 pub mod error;
 pub mod extract;
@@ -12,4 +13,5 @@ pub mod openapi;
 pub mod origin;
 pub mod refuse;
 pub mod session_cookie;
+pub mod theme;
 pub mod turns;

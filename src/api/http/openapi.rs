@@ -20,7 +20,7 @@ pub fn completed(document: &OpenApi) -> Value {
     document["components"]["securitySchemes"][SCHEME] = json!({
         "type": "http",
         "scheme": "bearer",
-        "description": "A token from `apportion token new`. Nobody needs one while the daemon has no \
+        "description": "A token from `apportion token new`. No caller needs one while the daemon has no \
                         tokens configured, nor at the unix socket, where the kernel says who it is.",
     });
     for (path, method, operation) in operations(&mut document) {

@@ -4,6 +4,7 @@ use axum::http::{HeaderMap, HeaderValue, Uri, header};
 use axum::response::Response;
 use url::Url;
 
+use crate::api::http::cookies::cookie;
 use crate::auth::Peer;
 
 const COOKIE: &str = "apportion_session";
@@ -15,12 +16,7 @@ const NEXT_MAX: usize = 1000;
 
 /// The session that a browser shows.
 pub(crate) fn session_of(headers: &HeaderMap) -> Option<&str> {
-    let cookies = headers.get_all(header::COOKIE).iter().filter_map(|value| value.to_str().ok());
-    let mut pairs = cookies.flat_map(|line| line.split(';')).filter_map(|pair| {
-        let (name, value) = pair.trim().split_once('=')?;
-        (name == COOKIE).then_some(value)
-    });
-    pairs.next()
+    cookie(headers, COOKIE)
 }
 
 pub(in crate::api) fn set_cookie(response: &mut Response, value: &str, life: u64, peer: Peer) {

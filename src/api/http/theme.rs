@@ -1,24 +1,25 @@
-//! The theme that somebody chose, as the browser remembers it in a cookie.
+//! The theme of pages that a browser keeps in a cookie.
 
-use axum::http::{HeaderMap, header};
+use axum::http::HeaderMap;
+
+use crate::api::http::cookies::cookie;
 
 /// The cookie; the page's script sets it.
 const COOKIE: &str = "apportion_theme";
 
-/// The themes there are besides that of the system.
+/// Themes besides the theme of the system.
 const THEMES: [&str; 2] = ["light", "dark"];
 
-/// The theme that was chosen; empty: as the system has it.
+/// Returns the chosen theme; empty if the system's theme holds.
 pub(crate) fn theme_of(headers: &HeaderMap) -> &'static str {
-    let lines = headers.get_all(header::COOKIE).iter().filter_map(|value| value.to_str().ok());
-    let mut pairs =
-        lines.flat_map(|line| line.split(';')).filter_map(|pair| pair.trim().split_once('='));
-    let chosen = pairs.find(|(name, _)| *name == COOKIE).map(|(_, theme)| theme);
+    let chosen = cookie(headers, COOKIE);
     THEMES.into_iter().find(|theme| Some(*theme) == chosen).unwrap_or_default()
 }
 
 #[cfg(test)]
 mod tests {
+    use axum::http::header;
+
     use super::*;
 
     #[test]
