@@ -56,7 +56,7 @@ pub async fn get_nodes(
     }
     let text = state.node_lists.latest(Arc::clone(&state.board), Arc::clone(&state.hearing));
     let text = text.await.ok_or_else(|| {
-        ApiError::new(Code::Internal, "the list could not be made, for a fault of ours")
+        ApiError::new(Code::Internal, "the list could not be made: internal error, see the log")
     })?;
     Ok(text.answer(unpacks).await)
 }

@@ -89,7 +89,7 @@ pub(super) fn check_priorities(ledger: &Ledger<'_>, findings: &mut Vec<Finding>)
             if 0 < worse && i128::from(size) <= machine.usable() + i128::from(worse) {
                 let (id, name) = (line.job.id, ledger.name(ix));
                 let detail = format!(
-                    "job {id} could be on {name}, where {worse} qshares are of worse priority"
+                    "job {id} could be on {name}, where {worse} qshares are of lower priority"
                 );
                 findings.push(Rule::PriorityWaits.finding(detail));
                 break;

@@ -39,11 +39,11 @@ pub(super) fn check_victims(ledger: &Ledger<'_>, findings: &mut Vec<Finding>) {
 pub(super) fn check_receipts(ledger: &Ledger<'_>, findings: &mut Vec<Finding>) {
     for ReceiptedShare { share, receipt, .. } in &ledger.victims {
         let loss = share.facts.investment.saturating_add(share.facts.initialization);
-        let needs_nobody = receipt.rule == VictimRule::NoLongerAllowed;
+        let needs_none = receipt.rule == VictimRule::NoLongerAllowed;
         let lies = [
             (receipt.machine != share.machine, "the machine is another"),
             (receipt.loss != loss, "the loss is another"),
-            (needs_nobody == receipt.beneficiary.is_some(), "rule and beneficiary do not agree"),
+            (needs_none == receipt.beneficiary.is_some(), "rule and beneficiary do not agree"),
         ];
         for (_, lie) in lies.into_iter().filter(|(holds, _)| *holds) {
             let detail = format!("share {} of job {}: {lie}", share.id, receipt.job);

@@ -85,7 +85,7 @@ pub fn topology(quantum: Quantum) -> Topology {
     }
 }
 
-/// [`topology`], with two classes of worse priorities for work that is to be blocked.
+/// [`topology`], with two classes of lower priorities for work that is to be blocked.
 pub fn topology_with_queue(quantum: Quantum) -> Topology {
     let mut topology = topology(quantum);
     topology.classes.push(class(
@@ -97,7 +97,7 @@ pub fn topology_with_queue(quantum: Quantum) -> Topology {
     topology
 }
 
-/// [`topology`], with a class of better priority for work that fills the nodes.
+/// [`topology`], with a class of higher priority for work that fills the nodes.
 pub fn topology_with_filling(quantum: Quantum) -> Topology {
     let mut topology = topology(quantum);
     topology.classes.push(class(FILLING, ClassPolicy::FixedShare, PRIORITY - 1));

@@ -99,10 +99,10 @@ mod tests {
 
     #[test]
     fn a_process_that_is_not_there_has_used_nothing_that_is_known() {
-        let nobody = MeasuredProcess { folder: PathBuf::from("/proc/none") };
-        assert_eq!(nobody.peak_rss_mb(), None);
-        assert_eq!(nobody.cpu_s(), None);
-        assert_eq!(nobody.written_bytes(), None);
+        let absent = MeasuredProcess { folder: PathBuf::from("/proc/none") };
+        assert_eq!(absent.peak_rss_mb(), None);
+        assert_eq!(absent.cpu_s(), None);
+        assert_eq!(absent.written_bytes(), None);
     }
 
     #[test]

@@ -342,7 +342,7 @@ mod tests {
     }
 
     fn taken(share: u64) -> PreemptionInfo {
-        let sentence = "the other is far below what it deserves; of 40 nodes, no other was found where room could be made";
+        let sentence = "the other is far below its fair share; of 40 nodes, no other was found where space could be freed";
         PreemptionInfo {
             share,
             job: 1003,

@@ -22,29 +22,29 @@ use crate::journal::{Replay, Trouble};
 use crate::scheduler::View;
 use crate::store::{Archive, PastCycle, StoreError};
 
-/// So many views are kept: a slider goes back and forth.
+/// Views in the cache: a slider goes back and forth over few cycles.
 const KEPT: usize = 4;
 
-/// So many requests may wait for the one that is computed.
+/// Requests that may wait while one is computed; further requests are refused.
 const WAITING: usize = 8;
 
-/// So long one request may compute.
+/// Longest computation of a request; the next request goes on from there.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// So many cycles are read at a time.
+/// Cycles that are read from the store at a time, so that a long replay needs little memory.
 const CHUNK: u32 = 64;
 
-/// So long the ends of the record are taken for what they were.
+/// Age up to which the range of the stored cycles is not read again.
 const RANGE_AGE: Duration = Duration::from_secs(2);
 
-/// So much computing the charts of a new start are worth; what is older is shown by a cycle for each
+/// Computing time for the charts after a start. Older parts of a chart have a point for each
 /// checkpoint.
 const COURSE_WORK: Duration = Duration::from_secs(15);
 
-/// The course rests so many times as long as it computes: a cycle that is due comes first.
+/// Pause of the charts as a multiple of their computing time: a cycle that is due goes first.
 const REST: u32 = 2;
 
-/// It rests so long at most: whoever stops the daemon waits for it.
+/// Longest pause: the end of the daemon waits for it.
 const REST_MAX: Duration = Duration::from_millis(500);
 
 /// The past cycles of one record.

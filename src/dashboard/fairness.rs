@@ -70,7 +70,7 @@ struct FairnessHead {
 struct LiveFairness {
     /// Begin and end of the chart: milliseconds since the epoch, and the same in words.
     ends: Option<[(i64, String); 2]>,
-    everybody: Vec<(&'static str, String)>,
+    all_users: Vec<(&'static str, String)>,
     rows: Vec<FairnessRow>,
     more: usize,
     levels: [(&'static str, &'static str); 5],
@@ -165,7 +165,7 @@ pub(super) async fn page(
     let end = |sample: &&ChartSample| (sample.at_ms, words::time(sample.at_ms));
     let ends = samples.first().map(end).zip(samples.last().map(end));
     let live = LiveFairness {
-        everybody: bands(columns.iter().map(|sample| level_of_all(sample))),
+        all_users: bands(columns.iter().map(|sample| level_of_all(sample))),
         rows: users.iter().take(USERS).map(row).collect(),
         more,
         levels: ShareLevel::ALL.map(|(_, class, words)| (class, words)),

@@ -302,7 +302,7 @@ impl IntoResponse for PageError {
             }
             PageError::Render(error) => {
                 tracing::error!(%error, "a page cannot be rendered");
-                return (StatusCode::INTERNAL_SERVER_ERROR, "a fault of ours; it is in the log\n")
+                return (StatusCode::INTERNAL_SERVER_ERROR, "internal error; it is in the log\n")
                     .into_response();
             }
         };

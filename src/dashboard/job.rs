@@ -171,9 +171,12 @@ fn cure(why: &Why) -> Vec<(&'static str, String)> {
     if !why.holders.is_empty() {
         let told = why.holders.iter().map(|holder| {
             let done = holder.done_in_ms.map(|ms| format!(", done in {}", span(ms)));
-            let (qshares, done) =
-                (words::counted(holder.qshares, "qshare"), done.unwrap_or_default());
-            format!("job {} of {} ({}) {qshares}{done}", holder.job, holder.user, holder.class)
+            let amount = why.sums.quantum_mb.map_or_else(
+                || words::counted(holder.qshares, "qshare"),
+                |quantum| memory(holder.qshares.saturating_mul(quantum)),
+            );
+            let done = done.unwrap_or_default();
+            format!("job {} of {} ({}) {amount}{done}", holder.job, holder.user, holder.class)
         });
         cure.push(("Most is with", told.collect::<Vec<_>>().join("; ")));
     }

@@ -30,7 +30,7 @@ const NAMED_SIDE: u64 = 40;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) enum Paint {
     /// Jobs without a known owner.
-    Nobody,
+    Unowned,
     /// A user or a class, by its place in the palette.
     Owner(usize),
     /// Level of use of a node, from 0 to [`LEVELS`] - 1.
@@ -58,7 +58,7 @@ impl Look {
     /// The classes of the style sheet for its fill.
     pub fn class(self) -> String {
         let colour = match self.paint {
-            Paint::Nobody => "ux".to_owned(),
+            Paint::Unowned => "ux".to_owned(),
             Paint::Owner(colour) => format!("u{colour}"),
             Paint::Level(level) => format!("v{level}"),
         };

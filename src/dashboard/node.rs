@@ -8,10 +8,10 @@ use super::Dashboard;
 use super::frame::{Ask, Nothing, Page, PageError, link};
 use super::nodes::{NodePageRow, row};
 use super::tell::Told;
-use super::words::{self, memory};
+use super::words::memory;
 use crate::api::http::extract::PathPart;
 use crate::api::wire::WorkKind;
-use crate::model::SharePhase;
+use crate::model::{QShares, SharePhase, amount_text};
 use crate::scheduler::{JobView, NodeView, View};
 
 /// Events on the page.
@@ -98,16 +98,14 @@ pub(super) async fn page(
 
 fn facts(node: &NodeView, view: &View) -> Vec<(&'static str, String)> {
     let free = node.order.saturating_sub(node.used);
+    let text = |amount: QShares| amount_text(Some(node.quantum), amount);
     let is_silent = view.lost_held_back.contains(&node.name);
     let mut facts = vec![
         ("Memory", memory(node.memory.0)),
         ("Nodepool", node.pool.to_string()),
-        (
-            "Size",
-            format!("{} of {}", words::counted(node.order.0, "qshare"), node.quantum.memory()),
-        ),
-        ("Taken", words::counted(node.used.0, "qshare")),
-        ("Free", words::counted(free.0, "qshare")),
+        ("Shared out", format!("{}, in pieces of {}", text(node.order), text(QShares(1)))),
+        ("Taken", text(node.used)),
+        ("Free", text(free)),
         ("Heartbeats missed in a row", node.missed.to_string()),
     ];
     if is_silent {

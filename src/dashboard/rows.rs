@@ -133,7 +133,7 @@ impl Paging {
     }
 }
 
-/// A request for work, as lists show it.
+/// A job, as lists show it.
 #[derive(Clone, Debug)]
 pub(super) struct JobRow {
     pub id: u64,
@@ -169,7 +169,7 @@ impl JobRow {
     pub fn of(job: &JobView, cycle: u64, palette: &Palette) -> JobRow {
         let info = JobInfo::of(job, cycle);
         let (held, wanted) = (info.sums.held, info.sums.wanted);
-        let noun = if info.kind == WorkKind::Reservation { "machines" } else { "processes" };
+        let noun = if info.kind == WorkKind::Reservation { "nodes" } else { "processes" };
         JobRow {
             id: info.id,
             colour: palette.colour(&info.user),

@@ -359,7 +359,7 @@ fn kind_legend(counts: [u64; 4]) -> Vec<(&'static str, &'static str, u64)> {
         .map(|(kind, count)| {
             let number = map::kind_number(kind);
             let look =
-                Look { paint: Paint::Nobody, kind: number, is_leaving: false, is_pale: false };
+                Look { paint: Paint::Unowned, kind: number, is_leaving: false, is_pale: false };
             (kind.word(), look.pattern(), count)
         })
         .collect()
@@ -443,7 +443,7 @@ impl Brush<'_> {
     fn paint(&self, node: &NodeView, job: Option<&JobView>) -> Paint {
         match (self.by, job) {
             (ColourBy::Use, _) => Paint::Level(level_of(node)),
-            (_, None) => Paint::Nobody,
+            (_, None) => Paint::Unowned,
             (ColourBy::Class, Some(job)) => Paint::Owner(self.palette.colour(&job.class)),
             (ColourBy::User, Some(job)) => Paint::Owner(self.palette.colour(&job.user)),
         }

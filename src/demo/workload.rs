@@ -27,7 +27,7 @@ pub(super) struct Round {
     pub incidents: Vec<Incident>,
 }
 
-/// A request for work, and its later course.
+/// A job, and its later course.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct WorkRequest {
     /// Kind of the work.

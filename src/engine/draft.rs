@@ -258,7 +258,7 @@ impl<'a> Draft<'a> {
     }
 
     /// True if some job is below its target or its cap. Otherwise no space needs to be made.
-    pub(super) fn is_anybody_short(&self) -> bool {
+    pub(super) fn has_unmet_demand(&self) -> bool {
         (0..self.jobs.len()).any(|job| self.shortfall(job) > 0 || self.below_cap(job) > 0)
     }
 
@@ -450,7 +450,7 @@ mod tests {
             }
             scene.job(BOB, FAIR, 1, 2);
             let draft = Draft::new(&scene.snapshot);
-            assert!(draft.is_anybody_short(), "Bob has nothing");
+            assert!(draft.has_unmet_demand(), "Bob has nothing");
             assert_eq!(draft.is_room_to_be_had(), is_to_be_had, "{class:?} {processes}");
         }
     }

@@ -52,7 +52,7 @@ impl<'a> Planning<'a> {
     /// that is left.
     pub fn make_room(&mut self) {
         let draft = &mut self.0;
-        if draft.is_anybody_short() && draft.is_room_to_be_had() {
+        if draft.has_unmet_demand() && draft.is_room_to_be_had() {
             make_room(draft);
             fill(draft);
         }

@@ -29,7 +29,7 @@ macro_rules! positions {
 }
 
 numbers! {
-    /// A request for work, as the orchestrator numbers it.
+    /// Number of a job, given by the orchestrator.
     JobId,
     /// Number of a share. Numbers are issued in ascending order and never twice, also across
     /// restarts. A larger number is a newer share.

@@ -82,7 +82,7 @@ pub struct Node {
     pub vary_off_reason: Option<String>,
 }
 
-/// A request for work, and what it has.
+/// A job and what it has.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct JobRecord {
     /// Request as submitted, with the job's current facts.

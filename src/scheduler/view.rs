@@ -81,7 +81,7 @@ pub struct NodeView {
 /// A share as its node sees it: job, share, order and state.
 pub type ShareOnNode = (JobId, ShareId, Order, SharePhase);
 
-/// A request for work.
+/// A job and what it has.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct JobView {
     /// Number of the job.

@@ -295,7 +295,7 @@ async fn a_share_stays_with_the_work_it_was_issued_to() {
     assert_eq!(answer.accepted, 2);
     let refused = &answer.refused[0];
     assert_eq!((refused.code.as_str(), refused.pointer.as_str()), ("P042", "/work/1/processes"));
-    assert!(refused.detail.contains("which work 1 has too"), "{}", refused.detail);
+    assert!(refused.detail.contains("which job 1 has too"), "{}", refused.detail);
     let after = daemon.get_until("/v1/jobs", |page| ids(page) == [1, 2, 3]).await;
     let all: Vec<u64> = after["jobs"]
         .as_array()
@@ -446,7 +446,7 @@ async fn a_receipt_says_under_which_rule_and_what_was_rejected() {
     assert!(["n1", "n2", "n3"].iter().any(|node| other["node"] == *node), "{why}");
     assert_ne!(other["node"], receipt["node"]);
     let told = format!(
-        "of 3 nodes, 2 were compared where room could be made, and the next best, {}, would have cost 1 process and 1m of work",
+        "of 3 nodes, 2 were compared where space could be freed, and the next best, {}, would have cost 1 process and 1m of work",
         other["node"].as_str().unwrap()
     );
     assert!(receipt["sentence"].as_str().unwrap().contains(&told), "{receipt}");

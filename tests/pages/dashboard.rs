@@ -203,7 +203,7 @@ async fn pages_say_what_the_api_says() {
     let overview = page(&daemon, "/").await;
     assert!(overview.contains("12 GB of 12 GB") && overview.contains("12 processes run"));
     let node = page(&daemon, "/node/n1").await;
-    assert!(node.contains("4 qshares of 1 GB") && node.contains("/jobs/1\""));
+    assert!(node.contains("4 GB, in pieces of 1 GB") && node.contains("/jobs/1\""));
     assert!(!node.contains("Its slots"), "there is no orchestrator here");
     let config = page(&daemon, "/config").await;
     assert!(

@@ -48,11 +48,11 @@ fn sentence(rule: wire::PreemptionRule, considered: Option<&wire::Considered>) -
         return right.to_owned();
     };
     match runner_up {
-        None => format!("{right}; of {nodes} nodes, no other was found where room could be made"),
+        None => format!("{right}; of {nodes} nodes, no other was found where space could be freed"),
         Some(wire::RunnerUp { node, victims, loss_ms }) => {
             let (processes, lost) = (counted(*victims, "process"), span(*loss_ms));
             format!(
-                "{right}; of {nodes} nodes, {plans} were compared where room could be made, and the next best, \
+                "{right}; of {nodes} nodes, {plans} were compared where space could be freed, and the next best, \
                  {node}, would have cost {processes} and {lost} of work"
             )
         }
@@ -63,7 +63,7 @@ fn sentence(rule: wire::PreemptionRule, considered: Option<&wire::Considered>) -
 fn right(rule: wire::PreemptionRule) -> &'static str {
     match rule {
         wire::PreemptionRule::NoLongerAllowed => "its job may not hold it any more",
-        wire::PreemptionRule::Priority => "work of a better priority needs the room",
+        wire::PreemptionRule::Priority => "a job of higher priority needs the memory",
         wire::PreemptionRule::FairShare => {
             "its job, user or class holds more than its target, and the other is worse off"
         }
@@ -74,10 +74,10 @@ fn right(rule: wire::PreemptionRule) -> &'static str {
             "the other has nothing, and its own side keeps its whole target"
         }
         wire::PreemptionRule::Envy => {
-            "the cluster is at rest, and its own side is better off even without it, at any target"
+            "the cluster is idle, and its own side is better off even without it, at any target"
         }
         wire::PreemptionRule::Relocation => {
-            "the cluster is at rest, the other has nothing, and its own job gets as much elsewhere"
+            "the cluster is idle, the other has nothing, and its own job gets as much elsewhere"
         }
     }
 }
@@ -150,12 +150,12 @@ mod tests {
         let told = |rule, considered: Option<wire::Considered>| sentence(rule, considered.as_ref());
         assert_eq!(
             told(wire::PreemptionRule::Priority, Some(considered(3, Some(runner_up)))),
-            "work of a better priority needs the room; of 40 nodes, 3 were compared where room could be made, and the next \
+            "a job of higher priority needs the memory; of 40 nodes, 3 were compared where space could be freed, and the next \
              best, n17, would have cost 2 processes and 5m 40s of work"
         );
         assert_eq!(
             told(wire::PreemptionRule::Priority, Some(considered(1, None))),
-            "work of a better priority needs the room; of 40 nodes, no other was found where room could be made"
+            "a job of higher priority needs the memory; of 40 nodes, no other was found where space could be freed"
         );
         assert_eq!(
             told(wire::PreemptionRule::NoLongerAllowed, None),

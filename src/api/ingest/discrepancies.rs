@@ -83,7 +83,7 @@ impl<'a> ViewShares<'a> {
             let (code, what) = self
                 .misplaced(id, share, &process.node, before)
                 .or_else(|| self.overdue(share, overdue))?;
-            let detail = format!("work {id}: share {share} on `{}` {what}", process.node);
+            let detail = format!("job {id}: share {share} on `{}` {what}", process.node);
             Some(RequestFault::new(code, format!("{prefix}/processes"), detail))
         });
         found.collect()

@@ -218,7 +218,7 @@ impl Intake {
         let (given, most) = (envelope.work.len(), self.limits.jobs);
         if given > most {
             let detail = format!(
-                "{given} requests for work; the limit is {most}, `daemon.limits.max_jobs` in the configuration; nothing was changed"
+                "{given} jobs; the limit is {most}, `daemon.limits.max_jobs` in the configuration; nothing was changed"
             );
             return Err(RequestFault::new(Code::TooLarge, "/work", detail).into());
         }
@@ -357,7 +357,7 @@ impl<'a> PublicationReading<'a> {
         let id = work.spec.id;
         if let Some(first) = self.items.get(&id) {
             let detail = format!(
-                "work {id} is in this publication twice; the first, at /work/{first}, stands"
+                "job {id} is in this publication twice; the first, at /work/{first}, stands"
             );
             return Err(RequestFault::new(Code::DuplicateWork, "/id", detail));
         }
@@ -369,7 +369,7 @@ impl<'a> PublicationReading<'a> {
             None => Ok(()),
             Some((share, owner)) => {
                 let detail =
-                    format!("work {id} has a process in share {share}, which work {owner} has too");
+                    format!("job {id} has a process in share {share}, which job {owner} has too");
                 Err(RequestFault::new(Code::DuplicateShare, "/processes", detail))
             }
         }
@@ -426,7 +426,7 @@ impl<'a> PublicationReading<'a> {
             }
             self.items.insert(id, index);
             self.work.insert(id, work);
-            return format!("; work {id} stays as it was published before{running}");
+            return format!("; job {id} stays as it was published before{running}");
         }
         format!("; it was not taken in{running}")
     }
@@ -486,7 +486,7 @@ fn refused(work: &PublishedJob, refusal: &Refusal) -> RequestFault {
     let refusal = refusal.to_string();
     let stop = if refusal.ends_with('?') { "" } else { "." };
     let detail = format!(
-        "work {}: {refusal}{stop} It is shown as refused and gets nothing until this is put right",
+        "job {}: {refusal}{stop} It is shown as refused and gets nothing until this is put right",
         work.spec.id
     );
     RequestFault::new(code, field, detail)

@@ -63,7 +63,7 @@ pub async fn put_publication(
         tracing::error!(%error, "reading a publication failed");
         ApiError::new(
             Code::Internal,
-            "the publication could not be read, for a fault of ours; nothing was changed",
+            "the publication could not be read: internal error, see the log; nothing was changed",
         )
     })?;
     let taken = taken?;

@@ -54,7 +54,7 @@ pub fn check_work(
     if let Some(field) = standing.and_then(|standing| work.changed_field(standing)) {
         let id = work.spec.id;
         let detail = format!(
-            "work {id}: `{field}` differs from what was published before; submit it as new work"
+            "job {id}: `{field}` differs from what was published before; submit it as a new job"
         );
         return Err(RequestFault::new(Code::Immutable, format!("/{field}"), detail));
     }
@@ -91,7 +91,7 @@ fn check_values(work: &wire::Work, limits: &Limits) -> Result<(), RequestFault> 
     let bad = ranges.into_iter().find(|(_, value, range)| !range.contains(value));
     let Some((field, value, range)) = bad else { return Ok(()) };
     let (id, least, most) = (work.id, range.start(), range.end());
-    let detail = format!("work {id}: `{field}` comes to {value}; allowed: {least} to {most}");
+    let detail = format!("job {id}: `{field}` comes to {value}; allowed: {least} to {most}");
     Err(RequestFault::new(code_of_field(field), format!("/{field}"), detail))
 }
 
@@ -101,7 +101,7 @@ fn count<T>(list: &[T]) -> u64 {
 
 fn check_names(work: &wire::Work, bytes_max: usize) -> Result<(), RequestFault> {
     let bad = |code: Code, pointer: String, problem: String| {
-        Err(RequestFault::new(code, pointer, format!("work {}: {problem}", work.id)))
+        Err(RequestFault::new(code, pointer, format!("job {}: {problem}", work.id)))
     };
     if let Some(problem) = user_problem(&work.user, bytes_max) {
         return bad(Code::BadUser, "/user".to_owned(), problem);
@@ -138,7 +138,7 @@ fn class_of(
         .or_else(|| default().map(|class| class.name.clone()));
     class.ok_or_else(|| {
         let detail = format!(
-            "work {} names no class, and no class is the default for a {}; name one of {}",
+            "job {} names no class, and no class is the default for a {}; name one of {}",
             work.id,
             kind_name(work.kind),
             topology
@@ -177,7 +177,7 @@ fn processes_of(work: &wire::Work) -> Result<BTreeMap<ShareId, PublishedProcess>
     for (index, process) in work.processes.iter().enumerate() {
         let share = ShareId(process.share);
         if processes.insert(share, process_of(process)).is_some() {
-            let detail = format!("work {} lists two processes in share {share}", work.id);
+            let detail = format!("job {} lists two processes in share {share}", work.id);
             return Err(RequestFault::new(
                 Code::DuplicateShare,
                 format!("/processes/{index}/share"),
@@ -261,7 +261,7 @@ fn warnings_about(work: &wire::Work) -> Vec<RequestFault> {
     let mut warnings = Vec::new();
     let mut warn_of_time = |time: i64, pointer: String| {
         if !(0..=TIME_MAX).contains(&time) {
-            let detail = format!("work {}: a time of {time} ms is taken as unknown", work.id);
+            let detail = format!("job {}: a time of {time} ms is taken as unknown", work.id);
             warnings.push(RequestFault::new(Code::BadTime, pointer, detail));
         }
     };
@@ -272,10 +272,8 @@ fn warnings_about(work: &wire::Work) -> Vec<RequestFault> {
     }
     let is_live = |process: &wire::Process| process.state != wire::ProcessState::Gone;
     if work.state == wire::WorkState::Completed && work.processes.iter().any(is_live) {
-        let detail = format!(
-            "work {} is completed but has live processes; their space stays taken",
-            work.id
-        );
+        let detail =
+            format!("job {} is completed but has live processes; their space stays taken", work.id);
         warnings.push(RequestFault::new(Code::CompletedButLive, "/processes", detail));
     }
     warnings

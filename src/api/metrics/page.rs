@@ -24,7 +24,7 @@ pub async fn get_metrics(
     // With a hundred thousand jobs the work takes long enough to hold up other requests.
     let made = tokio::task::spawn_blocking(move || open_metrics(&state)).await;
     let text = made.ok().and_then(Result::ok).ok_or_else(|| {
-        ApiError::new(Code::Internal, "the metrics could not be made, for a fault of ours")
+        ApiError::new(Code::Internal, "the metrics could not be made: internal error, see the log")
     })?;
     Ok(metrics_text(&headers, text))
 }

@@ -284,7 +284,7 @@ pub struct Calm {
     /// showed its time per item, or changed its usable number of processes. Supply: a process
     /// ended; a node came, went or changed size.
     pub quiet_cycles: u64,
-    /// Cycles since there was news of any job, progress included. From 2 on the cluster is at rest.
+    /// Cycles since there was news of any job, progress included. From 2 on the cluster is idle.
     pub rest_cycles: u64,
 }
 

@@ -111,7 +111,7 @@ fn head(picture: &Picture, width: usize) -> Vec<PaintedLine> {
         refused => format!(", {refused} refused"),
     };
     third.push(plain_text(format!(
-        "   work {}, {} wait{refused}   shares {}, {} leaving",
+        "   jobs {}, {} wait{refused}   shares {}, {} leaving",
         jobs.total, jobs.waiting, shares.held, shares.leaving
     )));
     let calm = match status.calm.quiet_cycles {

@@ -73,9 +73,9 @@ fn serve(draft: &mut Draft<'_>, job: usize, wanted: &OrdersWanted) -> Service {
 /// Places jobs that cannot be preempted, in order of their arrival: no such job has a claim against
 /// another.
 fn place_fixed(draft: &mut Draft<'_>, priority: u32) {
-    let nobody_else = OrdersWanted::default();
+    let no_other = OrdersWanted::default();
     for job in draft.jobs_of(priority, |policy| !policy.is_preemptable()) {
-        while draft.shortfall(job) > 0 && place_one(draft, job, &nobody_else).is_some() {}
+        while draft.shortfall(job) > 0 && place_one(draft, job, &no_other).is_some() {}
     }
 }
 
@@ -102,9 +102,9 @@ fn redeem_promises(draft: &mut Draft<'_>) {
         }
         !is_free
     });
-    let nobody_else = OrdersWanted::default();
+    let no_other = OrdersWanted::default();
     for (job, promise) in open {
-        if let Some((machine, order)) = find_room(draft, job, &nobody_else) {
+        if let Some((machine, order)) = find_room(draft, job, &no_other) {
             draft.withdraw(job, promise);
             draft.expand(job, machine, order);
         }
