@@ -344,8 +344,9 @@ impl WaitReason {
                 text(*left),
                 text(asks.qshares())
             ),
+            // Readers of played scenarios count promised processes by "room for N more".
             WaitReason::WaitingForExits { promised } => format!(
-                "space for {promised} more was made; it starts when the terminating shares have exited"
+                "room for {promised} more was made; it starts when the terminating shares have exited"
             ),
             WaitReason::HeldBack(held_back) => held_back.to_string(),
             WaitReason::Fragmented { given, free, largest_hole, asks } => format!(
@@ -409,7 +410,11 @@ mod tests {
                 ["4 of the 9", "target is 4"],
             ),
             (WaitReason::NothingLeft { left: q(6), asks }, "nothing_left", ["6", "7"]),
-            (WaitReason::WaitingForExits { promised: n(2) }, "waiting_for_exits", ["2", "space"]),
+            (
+                WaitReason::WaitingForExits { promised: n(2) },
+                "waiting_for_exits",
+                ["2", "room for 2 more"],
+            ),
             (
                 WaitReason::Fragmented { given: n(4), free: q(12), largest_hole: q(6), asks },
                 "fragmented",
