@@ -169,8 +169,8 @@ pub(super) fn time(ms: u64) -> String {
     time.map_or_else(String::new, |time| time.strftime("%Y-%m-%d %H:%M:%S").to_string())
 }
 
-/// `some` of `all` in whole percents, as far as it has come.
-fn percent(some: u64, all: u64) -> u64 {
+/// Progress in whole percent; a campaign without tasks is done.
+fn progress(some: u64, all: u64) -> u64 {
     some.saturating_mul(100).checked_div(all).unwrap_or(100)
 }
 
@@ -196,7 +196,7 @@ fn short(campaigns: &[CampaignSummary]) -> String {
             one.user.clone(),
             one.state.clone(),
             time(one.submitted_ms),
-            format!("{} %", percent(ended, one.tasks)),
+            format!("{} %", progress(ended, one.tasks)),
             one.tasks.to_string(),
             one.failed.to_string(),
             one.running.to_string(),

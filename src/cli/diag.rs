@@ -5,11 +5,12 @@ use serde::Serialize;
 use super::answer::{ShownAnswer, answer};
 use super::args::Diag as Args;
 use super::failure::Failure;
-use super::figures::{millis, percent};
+use super::figures::millis;
 use super::requests::{Requests, render_clients, render_requests};
 use super::table::{memory, plain};
 use super::text::TextStyle;
 use crate::api::wire::{ClientList, ShareCounts, Status};
+use crate::model::percent;
 use crate::model::{counted, fold_hostlist};
 
 /// Tells it.

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use indicatif::{ProgressBar, ProgressStyle};
 
 use super::table::plain;
+use crate::model::thousands;
 use crate::orchestrator::wire::CampaignSummary;
 
 /// The time that the rate is made of.
@@ -94,7 +95,7 @@ fn progress(one: &CampaignSummary, count: u64, ms: u64, width: usize) -> String 
     let name: String = plain(&one.name).chars().take(16).collect();
     let head = format!("{} {name}", one.id);
     let mut parts = vec![
-        format!("{} of {}", grouped(ended), grouped(one.tasks)),
+        format!("{} of {}", thousands(ended), thousands(one.tasks)),
         format!("running {}", one.running),
     ];
     if 0 < one.failed {
@@ -124,19 +125,6 @@ fn bar(part: u64, whole: u64, cells: usize) -> String {
     format!("{}{}", "━".repeat(full), "─".repeat(cells.saturating_sub(full)))
 }
 
-/// Digits in groups of three.
-fn grouped(number: u64) -> String {
-    let digits = number.to_string();
-    let mut text = String::new();
-    for (at, digit) in digits.chars().enumerate() {
-        if 0 < at && (digits.len() - at).is_multiple_of(3) {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text
-}
-
 /// Returns `count` in `ms` milliseconds as a rate a second, a minute or an hour.
 fn rate(count: u64, ms: u64) -> String {
     let per = |unit: u64| count.saturating_mul(unit).checked_div(ms).unwrap_or(0);
@@ -144,7 +132,7 @@ fn rate(count: u64, ms: u64) -> String {
         .into_iter()
         .map(|(unit, word)| (per(unit), word))
         .find(|(rate, word)| 2 <= *rate || *word == "h")
-        .map_or_else(String::new, |(rate, word)| format!("{}/{word}", grouped(rate)))
+        .map_or_else(String::new, |(rate, word)| format!("{}/{word}", thousands(rate)))
 }
 
 /// A time as people say it: "about 19 min".
@@ -207,6 +195,6 @@ pub(super) mod tests {
         assert_eq!(rate(1, 3_600_000), "1/h");
         assert_eq!(rough(19 * 60_000), "about 19 min");
         assert_eq!(rough(61_000), "about 61 s");
-        assert_eq!(grouped(1_234_567), "1,234,567");
+        assert_eq!(thousands(1_234_567), "1,234,567");
     }
 }

@@ -3,16 +3,11 @@
 use crate::api::wire::NodeState;
 use crate::model::plural;
 
-pub(crate) use crate::model::{memory_text as memory, thousands as number};
+pub(crate) use crate::model::{memory_text as memory, percent, thousands as number};
 
 /// "1 share", "2 shares".
 pub(crate) fn counted(count: u64, thing: &str) -> String {
     format!("{} {}", number(count), plural(count, thing))
-}
-
-/// `part` of `whole` in percent, rounded down; 0 of nothing.
-pub(crate) fn percent(part: u64, whole: u64) -> u64 {
-    part.saturating_mul(100).checked_div(whole).unwrap_or(0)
 }
 
 /// The time of day, or with the date.
@@ -58,7 +53,6 @@ mod tests {
             [counted(1, "share"), counted(2_000, "process")],
             ["1 share", "2,000 processes"]
         );
-        assert_eq!([percent(1, 3), percent(1, 0)], [33, 0]);
         assert_eq!(time(1_700_000_000_000), "2023-11-14 22:13:20 UTC");
     }
 }

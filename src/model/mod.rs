@@ -60,5 +60,5 @@ pub use steps::Steps;
 pub use topology::{Nodepool, Settings, Topology};
 pub use units::{
     Mebibytes, Millis, NShares, Order, QShares, Quantum, ceil_div, count, counted, floor_div,
-    plural,
+    percent, plural,
 };

@@ -194,6 +194,11 @@ pub fn counted(count: u64, thing: &str) -> String {
     format!("{count} {}", plural(count, thing))
 }
 
+/// Returns `part` of `whole` in whole percent, rounded down; 0 if `whole` is 0.
+pub fn percent(part: u64, whole: u64) -> u64 {
+    part.saturating_mul(100).checked_div(whole).unwrap_or(0)
+}
+
 /// Number of `things`, as `u64`.
 pub fn count<T>(things: impl IntoIterator<Item = T>) -> u64 {
     things.into_iter().map(|_| 1).sum()
@@ -204,6 +209,11 @@ mod tests {
     use super::*;
 
     /// The examples of seed 001: a 15 GB quantum, work of 14 and 28 GB.
+    #[test]
+    fn percents_are_whole_and_rounded_down() {
+        assert_eq!([percent(1, 3), percent(0, 0), percent(7, 7)], [33, 0, 100]);
+    }
+
     #[test]
     fn work_rounds_up_and_machines_round_down() {
         let quantum = Quantum::new(Mebibytes::from_gib(15)).unwrap();

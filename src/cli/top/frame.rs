@@ -4,10 +4,11 @@ use super::picture::Picture;
 use super::stand::{PANES, Pane, Stand};
 use crate::api::wire::{Account, NodeState, Policy, UserClass, UserInfo};
 use crate::cli::events;
-use crate::cli::figures::{millis, percent};
+use crate::cli::figures::millis;
 use crate::cli::node_words::{notes, states};
 use crate::cli::table::{memory, plain};
 use crate::cli::text::shortened;
+use crate::model::percent;
 use crate::model::{counted, floor_div, span};
 
 /// A line: pieces of text, each with its paint.

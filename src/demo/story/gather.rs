@@ -3,11 +3,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use super::teller::{counted, listed, numbered, span};
-use super::{gigabytes, grouped};
+use super::gigabytes;
+use super::teller::{counted, listed, numbered};
 use crate::api::wire::WorkKind;
 use crate::demo::workload::WorkRequest;
-use crate::model::{Millis, count};
+use crate::model::{Millis, count, span, thousands};
 
 /// Most flows of preemption that are named, the largest first.
 const FLOWS_NAMED: usize = 4;
@@ -157,7 +157,7 @@ impl RulePreemptions {
 
 impl Flow {
     fn describe(&self, victim: &str, user: &str) -> String {
-        let processes = grouped(self.processes);
+        let processes = thousands(self.processes);
         let jobs = numbered("job", self.beneficiaries.iter().copied());
         match user {
             "" => format!("{processes} of {victim}"),
@@ -210,7 +210,7 @@ mod tests {
         assert_eq!(
             takings.tell(),
             [
-                "3 processes go (fair share): 2 of ann for bob's jobs 9-10, 1 of ann for ann's job 4; 2 min 2 s of work lost",
+                "3 processes go (fair share): 2 of ann for bob's jobs 9-10, 1 of ann for ann's job 4; 2m 2s of work lost",
                 "1 process goes (no longer allowed): 1 of bob; no work lost",
             ]
         );

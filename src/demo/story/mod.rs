@@ -13,12 +13,12 @@ use std::time::Duration;
 
 use self::gather::{CompletionBatch, PreemptionBatch, Submissions};
 use self::joins::Joins;
-use self::teller::{Teller, counted, grouped, numbered, span, tenths};
+use self::teller::{Teller, counted, numbered, tenths};
 use super::orchestrator::{Completed, DemoOrchestrator, Stopped};
 use super::report::DemoReport;
 use super::workload::WorkRequest;
 use crate::api::wire::{self, PreemptionInfo, VaryAnswer, WorkKind};
-use crate::model::{Mebibytes, count, fold_hostlist};
+use crate::model::{Mebibytes, count, fold_hostlist, span, thousands};
 
 /// Time for which submissions, preemptions and completions are gathered.
 const GATHERING: Duration = Duration::from_secs(2);
@@ -84,7 +84,7 @@ impl Story {
         let nodes = status.nodes.total;
         let text = format!(
             "{nodes} of {nodes} nodes checked in: {} GB to share, in quanta of 15 GB",
-            grouped(memory)
+            thousands(memory)
         );
         self.teller.tell(at, "ready", &text);
     }
@@ -239,11 +239,11 @@ impl Story {
         let DemoReport { cycle_ms, fairness_error, .. } = report;
         let text = format!(
             "{} cycles, p99 {:.1} ms · {} · {} preempted, {} evicted · fairness error {fairness_error:.1} % · {} · {}",
-            grouped(report.cycles),
+            thousands(report.cycles),
             cycle_ms.p99,
             counted(report.shares_placed, "process placed", "processes placed"),
-            grouped(report.preemptions),
-            grouped(report.evictions),
+            thousands(report.preemptions),
+            thousands(report.evictions),
             counted(report.audit_findings, "audit finding", "audit findings"),
             counted(report.http_errors, "HTTP error", "HTTP errors"),
         );

@@ -4,7 +4,7 @@ use std::fmt;
 use std::io::Write;
 use std::time::Duration;
 
-use crate::model::{Millis, fold_hostlist};
+use crate::model::{fold_hostlist, thousands};
 
 /// Column at which the text of a line begins.
 const MARGIN: usize = 18;
@@ -93,34 +93,7 @@ pub(super) fn tenths(time: Duration) -> String {
 /// `1 process`, `4 processes`.
 pub(super) fn counted(count: u64, one: &str, many: &str) -> String {
     let noun = if count == 1 { one } else { many };
-    format!("{} {noun}", grouped(count))
-}
-
-/// `12,345`.
-pub(super) fn grouped(number: u64) -> String {
-    let digits = number.to_string();
-    let lead = digits.len() % 3;
-    let mut text = digits[..lead].to_owned();
-    for (ix, digit) in digits[lead..].chars().enumerate() {
-        if ix % 3 == 0 && !text.is_empty() {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text
-}
-
-/// `40 s`, `3 min 20 s`, `2 h 5 min`.
-pub(super) fn span(time: Millis) -> String {
-    let seconds = time.div_euclid(1000);
-    let (hours, minutes, seconds) =
-        (seconds.div_euclid(3600), seconds.div_euclid(60) % 60, seconds % 60);
-    match (hours, minutes, seconds) {
-        (0, 0, seconds) => format!("{seconds} s"),
-        (0, minutes, 0) => format!("{minutes} min"),
-        (0, minutes, seconds) => format!("{minutes} min {seconds} s"),
-        (hours, minutes, _) => format!("{hours} h {minutes} min"),
-    }
+    format!("{} {noun}", thousands(count))
 }
 
 /// `ann`, `ann and bob`, `ann, bob and carl`.
@@ -141,14 +114,6 @@ mod tests {
         assert_eq!(numbered("job", [9, 1, 2, 3, 4]), "jobs 1-4, 9");
         assert_eq!(numbered("job", [7]), "job 7");
         assert_eq!(tenths(Duration::from_millis(2_380)), "2.3");
-        assert_eq!(
-            [grouped(7), grouped(512), grouped(12_345), grouped(1_000_000)],
-            ["7", "512", "12,345", "1,000,000"]
-        );
-        assert_eq!(
-            [span(40_999), span(200_000), span(120_000), span(7_500_000)],
-            ["40 s", "3 min 20 s", "2 min", "2 h 5 min"]
-        );
         assert_eq!(counted(1, "process", "processes"), "1 process");
         let names = |names: &[&str]| {
             listed(&names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>())

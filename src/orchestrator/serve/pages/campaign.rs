@@ -9,8 +9,9 @@ use axum::response::Response;
 
 use super::SECTION;
 use super::draw::{Curve, Histogram, ProgressBar};
-use super::list::{colour, is_final, span};
+use super::list::{colour, is_final};
 use crate::dashboard::{Ask, Nothing, Page, PageError, words};
+use crate::model::span;
 use crate::orchestrator::book::TaskState;
 use crate::orchestrator::serve::caller::OrchestratorCaller;
 use crate::orchestrator::serve::campaigns::known;

@@ -8,6 +8,7 @@ use serde::Deserialize;
 use super::SECTION;
 use super::draw::ProgressBar;
 use crate::dashboard::{Ask, Page, PageError, PageQuery, words};
+use crate::model::span;
 use crate::orchestrator::serve::campaigns::summarise;
 use crate::orchestrator::serve::problem::Failed;
 use crate::orchestrator::serve::state::ServeState;
@@ -53,17 +54,6 @@ struct CampaignLine {
 pub(super) fn colour(user: &str) -> u64 {
     let sum: u64 = user.bytes().fold(7, |sum, byte| (sum * 31 + u64::from(byte)) & 0xffff);
     sum.checked_rem(11).unwrap_or(0)
-}
-
-/// Formats a time for people.
-pub(super) fn span(ms: u64) -> String {
-    let of = |unit: u64| words::number(ms.div_ceil(unit));
-    match ms {
-        0..=119_999 => format!("{} s", of(1000)),
-        120_000..=7_199_999 => format!("{} min", of(60_000)),
-        7_200_000..=172_799_999 => format!("{} h", of(3_600_000)),
-        _ => format!("{} d", of(86_400_000)),
-    }
 }
 
 /// The page.

@@ -6,8 +6,8 @@ use axum::extract::{Path, State};
 use axum::response::Response;
 
 use super::SECTION;
-use super::list::span;
 use crate::dashboard::{Ask, Nothing, Page, PageError, words};
+use crate::model::span;
 use crate::orchestrator::serve::grid::slots_on;
 use crate::orchestrator::serve::state::ServeState;
 use crate::orchestrator::wire::{NodeSlot, NodeSlots, SlotTask};
