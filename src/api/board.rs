@@ -12,7 +12,7 @@ use crate::api::published::Published;
 
 /// The latest published view; readers load it without a lock.
 #[derive(Debug)]
-pub struct Board {
+pub struct ViewPublisher {
     latest: ArcSwap<Published>,
     changes: watch::Sender<()>,
     meters: Meters,
@@ -21,10 +21,10 @@ pub struct Board {
     began: Instant,
 }
 
-impl Board {
+impl ViewPublisher {
     /// A board that shows `first`.
-    pub fn new(first: Published) -> Board {
-        Board {
+    pub fn new(first: Published) -> ViewPublisher {
+        ViewPublisher {
             latest: ArcSwap::from_pointee(first),
             changes: watch::Sender::new(()),
             meters: Meters::default(),
@@ -48,13 +48,13 @@ impl Board {
     }
 
     /// Records that the scheduler is alive and has nothing due.
-    pub fn note_life(&self) {
+    pub fn mark_alive(&self) {
         let lived = u64::try_from(self.began.elapsed().as_millis()).unwrap_or(u64::MAX);
         self.lived.store(lived, Ordering::Relaxed);
     }
 
     /// Returns the time since the scheduler last proved to be alive.
-    pub fn silent_for(&self) -> Duration {
+    pub fn unresponsive_for(&self) -> Duration {
         let lived = Duration::from_millis(self.lived.load(Ordering::Relaxed));
         self.began.elapsed().saturating_sub(lived)
     }

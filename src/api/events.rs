@@ -21,7 +21,7 @@ use crate::api::http::error::{ApiError, Code};
 use crate::api::http::extract::QueryParams;
 use crate::api::ingest::publications::wait_of;
 use crate::api::state::ApiState;
-use crate::api::wire::{self, Event, EventPage, Happening};
+use crate::api::wire::{self, Event, EventPage, FeedEvent};
 
 /// Limit of events on a page. An event can be as large as a cycle's decisions.
 const PAGE: u32 = 64;
@@ -130,7 +130,7 @@ pub async fn read(state: &ApiState, since: u64) -> Result<Vec<Event>, ApiError> 
 
 fn told(event: PastEvent) -> Result<Event, ApiError> {
     let PastEvent { sequence, cycle, at_ms, kind, body } = event;
-    let what = Happening::read(&kind, &body).map_err(|error| {
+    let what = FeedEvent::read(&kind, &body).map_err(|error| {
         tracing::error!(sequence, %error, "an event on record cannot be read");
         ApiError::new(Code::Internal, format!("event {sequence} on record cannot be read"))
     })?;

@@ -4,43 +4,43 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use crate::api::wire::from_view::{node_states, reason_of};
-use crate::api::wire::{AddedShare, ChangedNode, Happening, RefusedWork, RemovedShare};
+use crate::api::wire::{AddedShare, ChangedNode, FeedEvent, RefusedWork, RemovedShare};
 use crate::model::{ShareId, SharePhase};
 use crate::scheduler::{JobDisposition, JobView, NodeView, ShareView, View};
 
-impl Happening {
+impl FeedEvent {
     /// Returns the kind as its name in JSON.
     pub fn kind(&self) -> &'static str {
         match self {
-            Happening::Added { .. } => "added",
-            Happening::Removed { .. } => "removed",
-            Happening::Refused { .. } => "refused",
-            Happening::Nodes { .. } => "nodes",
-            Happening::Administration { .. } => "administration",
+            FeedEvent::Added { .. } => "added",
+            FeedEvent::Removed { .. } => "removed",
+            FeedEvent::Refused { .. } => "refused",
+            FeedEvent::Nodes { .. } => "nodes",
+            FeedEvent::Administration { .. } => "administration",
         }
     }
 }
 
 /// Lists the changes from `before` to the next view, `now`: first the changes that free space.
-pub fn happenings(before: &View, now: &View) -> Vec<Happening> {
-    let mut happenings = Vec::new();
+pub fn diff_events(before: &View, now: &View) -> Vec<FeedEvent> {
+    let mut diff_events = Vec::new();
     if !Arc::ptr_eq(&before.nodes, &now.nodes) {
         let nodes = changed_nodes(before, now);
-        happenings.extend((!nodes.is_empty()).then_some(Happening::Nodes { nodes }));
+        diff_events.extend((!nodes.is_empty()).then_some(FeedEvent::Nodes { nodes }));
     }
     if !Arc::ptr_eq(&before.jobs, &now.jobs) {
         let shares = removed_shares(before, now);
-        happenings.extend((!shares.is_empty()).then_some(Happening::Removed { shares }));
+        diff_events.extend((!shares.is_empty()).then_some(FeedEvent::Removed { shares }));
         let shares = added_shares(before, now);
-        happenings.extend((!shares.is_empty()).then_some(Happening::Added { shares }));
+        diff_events.extend((!shares.is_empty()).then_some(FeedEvent::Added { shares }));
         let work = refused_work(before, now);
-        happenings.extend((!work.is_empty()).then_some(Happening::Refused { work }));
+        diff_events.extend((!work.is_empty()).then_some(FeedEvent::Refused { work }));
     }
-    happenings
+    diff_events
 }
 
 fn changed_nodes(before: &View, now: &View) -> Vec<ChangedNode> {
-    let drawn = now.nodes.drawn_since(&before.nodes, |node| node.name.clone());
+    let drawn = now.nodes.changed_since(&before.nodes, |node| node.name.clone());
     let changed = drawn.filter_map(|(node, old)| {
         let is_same = |old: &NodeView| (old.state, old.memory) == (node.state, node.memory);
         (!old.is_some_and(is_same)).then(|| ChangedNode {
@@ -58,7 +58,7 @@ fn changed_work<'a>(
     before: &'a View,
     now: &'a View,
 ) -> impl Iterator<Item = (&'a JobView, Option<&'a JobView>)> {
-    now.jobs.drawn_since(&before.jobs, |job| (job.submitted, job.id))
+    now.jobs.changed_since(&before.jobs, |job| (job.submitted, job.id))
 }
 
 /// Lists the shares that have to go and were not told so before.

@@ -55,7 +55,7 @@ struct Check {
 fn checks(state: &ApiState) -> [Check; 3] {
     let published = state.latest();
     let cycle = published.view.cycle;
-    let silent = state.board.silent_for();
+    let silent = state.board.unresponsive_for();
     let (is_resumed, is_ready) = (!published.is_resuming, published.is_ready);
     [
         Check {

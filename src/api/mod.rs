@@ -25,23 +25,23 @@ pub(crate) mod queries;
 mod state;
 pub mod wire;
 
-pub use board::Board;
+pub use board::ViewPublisher;
 pub use event_log::{PastEvent, PastEvents, PastEventsRead};
 pub(crate) use events::read as events_since;
 pub use explain::why::{why, why_by_node};
-pub use feed::happenings;
+pub use feed::diff_events;
 pub use http::authorize::Caller;
 pub(crate) use http::authorize::OTHER_HOST;
 pub use http::compression::SharedJson;
 pub(crate) use http::compression::packing;
 pub use http::costly::in_turn;
 pub use http::error::{ApiError, Code};
-pub(crate) use http::origin::{credential, is_own_will, is_rebound};
+pub(crate) use http::origin::{credential, is_rebound, is_same_origin_post};
 pub(crate) use http::session_cookie::session_of;
 pub(crate) use http::theme::theme_of;
 pub use ingest::absence::AbsentSums;
 pub use ingest::heartbeat_inbox::HeartbeatInbox;
-pub use ingest::publication_reader::{Intake, Taken};
+pub use ingest::publication_reader::{PublicationReader, Taken};
 pub use ingest::publishers::Publisher;
 pub use limits::Limits;
 pub(crate) use metrics::metrics_text;
@@ -126,10 +126,11 @@ async fn checked(
 ) -> Response {
     let counted = metrics::Counted::begin(&request);
     let through = async |request| {
-        let passed = http::authorize::gate(&state, http::body_rate::in_pace(request), next);
+        let passed =
+            http::authorize::gate(&state, http::body_rate::enforce_min_rate(request), next);
         AssertUnwindSafe(passed).catch_unwind().await.unwrap_or_else(panicked)
     };
-    let mut response = in_one_way(request, through).await;
+    let mut response = reject_ambiguous_framing(request, through).await;
     response.headers_mut().insert(header::X_CONTENT_TYPE_OPTIONS, NO_SNIFF);
     counted.end(state.board.meters(), response.status());
     response
@@ -241,7 +242,7 @@ async fn in_time(state: &ApiState, response: impl Future<Output = Response>) -> 
 /// Passes on requests that have a single meaning. An ambiguous request ends the connection, and so
 /// does a chunked request. The chunked request may have had a length besides: then the next bytes
 /// may be another client's.
-async fn in_one_way(
+async fn reject_ambiguous_framing(
     request: axum::extract::Request,
     next: impl AsyncFnOnce(axum::extract::Request) -> Response,
 ) -> Response {

@@ -8,12 +8,12 @@ use std::sync::Arc;
 
 use tokio::sync::Mutex;
 
-use crate::api::board::Board;
+use crate::api::board::ViewPublisher;
 use crate::api::http::compression::SharedJson;
 use crate::api::ingest::heartbeat_inbox::HeartbeatInbox;
 use crate::api::wire;
 use crate::model::Name;
-use crate::scheduler::{NodeView, Pictures, View};
+use crate::scheduler::{NodeView, SharedList, View};
 
 /// Makes the list, and keeps the last.
 #[derive(Debug, Default)]
@@ -26,7 +26,7 @@ type Notes = BTreeMap<String, Vec<String>>;
 #[derive(Debug)]
 struct NodeListText {
     cycle: u64,
-    nodes: Arc<Pictures<NodeView>>,
+    nodes: Arc<SharedList<NodeView>>,
     held_back: Vec<Name>,
     notes: Notes,
     text: Arc<SharedJson>,
@@ -38,7 +38,7 @@ impl NodeLists {
     /// Returns the latest list; `None` if building it failed, by a fault of the daemon.
     pub async fn latest(
         &self,
-        board: Arc<Board>,
+        board: Arc<ViewPublisher>,
         hearing: Arc<HeartbeatInbox>,
     ) -> Option<Arc<SharedJson>> {
         // Locked: a request that comes meanwhile waits for the same list.
@@ -131,7 +131,7 @@ pub(in crate::api) fn held_back_note(node: &str, held_back: &[Name]) -> Option<S
 mod tests {
     use super::*;
     use crate::bench::cluster;
-    use crate::model::{MachineState, Mebibytes, QShares, Quantum, ShareId};
+    use crate::model::{Mebibytes, NodeCondition, QShares, Quantum, ShareId};
     use crate::scheduler::Scheduler;
 
     fn view(cycle: u64, nodes: &[Arc<NodeView>]) -> View {
@@ -148,7 +148,7 @@ mod tests {
             memory: Mebibytes(4096),
             order: QShares(4),
             used: QShares(0),
-            state: MachineState::default(),
+            state: NodeCondition::default(),
             missed,
             vary_off_reason: None,
             shares: Vec::new(),

@@ -10,7 +10,7 @@ use crate::api::http::compression::SharedJson;
 use crate::api::ingest::absence::AbsentSums;
 use crate::api::wire::from_view::schedule_json;
 use crate::converter::{CheckedPublication, JobUpdate, update_of};
-use crate::scheduler::{JobView, Pictures, View};
+use crate::scheduler::{JobView, SharedList, View};
 
 /// All that readers can see: the view after a stored cycle.
 #[derive(Clone, Debug)]
@@ -110,7 +110,7 @@ impl ScheduleText {
         view: &View,
     ) -> Arc<ScheduleText> {
         match previous {
-            Some(previous) if say_the_same(&previous.view.jobs, &view.jobs) => {
+            Some(previous) if are_equivalent(&previous.view.jobs, &view.jobs) => {
                 Arc::clone(&previous.schedule)
             }
             _ => {
@@ -122,14 +122,14 @@ impl ScheduleText {
 }
 
 /// True if the updates made from these jobs are equal.
-fn say_the_same(one: &Arc<Pictures<JobView>>, other: &Arc<Pictures<JobView>>) -> bool {
+fn are_equivalent(one: &Arc<SharedList<JobView>>, other: &Arc<SharedList<JobView>>) -> bool {
     let is_same = |one: &JobView, other: &JobView| {
         one == other || {
             let (one, other) = (update_of(one), update_of(other));
             one == other || is_same_but_later(&one, &other)
         }
     };
-    Arc::ptr_eq(one, other) || one.are_alike(other, is_same)
+    Arc::ptr_eq(one, other) || one.eq_by(other, is_same)
 }
 
 /// True if two updates differ only in the numbers of a reason that grow with every cycle.

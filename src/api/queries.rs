@@ -9,7 +9,7 @@ use serde::Deserialize;
 
 use crate::api::explain::load;
 use crate::api::explain::why::{brief, why, why_by_node};
-use crate::api::http::compression::{SharedJson, Unpacks};
+use crate::api::http::compression::{AcceptsGzip, SharedJson};
 use crate::api::http::error::{ApiError, Code};
 use crate::api::http::extract::{PathPart, QueryParams};
 use crate::api::ingest::absence::AbsentSums;
@@ -45,7 +45,7 @@ pub struct NodeParams {
     responses((status = 200, body = wire::NodeList)))]
 pub async fn get_nodes(
     State(state): State<ApiState>,
-    unpacks: Unpacks,
+    unpacks: AcceptsGzip,
     QueryParams(params): QueryParams<NodeParams>,
 ) -> Result<Response, ApiError> {
     if params.state.is_some() || params.pool.is_some() {
@@ -329,7 +329,7 @@ pub fn share_counts(view: &View) -> wire::ShareCounts {
 #[utoipa::path(get, path = "/v1/clients", tag = "queries",
     responses((status = 200, body = ClientList)))]
 pub async fn get_clients(State(state): State<ApiState>) -> Json<ClientList> {
-    Json(state.clients.heaviest())
+    Json(state.clients.top_clients())
 }
 
 /// Range of the past cycles that the dashboard shows with `?cycle=` and that `apportion replay`

@@ -9,19 +9,19 @@ use std::sync::Arc;
 use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 
-use crate::api::board::Board;
+use crate::api::board::ViewPublisher;
 use crate::api::event_log::PastEvents;
 use crate::api::http::error::{ApiError, Code};
 use crate::api::http::turns::Turns;
 use crate::api::ingest::heartbeat_inbox::HeartbeatInbox;
-use crate::api::ingest::publication_reader::Intake;
+use crate::api::ingest::publication_reader::PublicationReader;
 use crate::api::limits::Limits;
 use crate::api::metrics::client_stats::Clients;
 use crate::api::node_list::NodeLists;
 use crate::api::owner_request::{AuditNote, Request};
 use crate::api::past_cycles::{PastCycles, Record};
 use crate::api::published::Published;
-use crate::auth::{Actor, Gatekeeper, Reread};
+use crate::auth::{Actor, Authenticator, Reread};
 use crate::scheduler::{AdminCommand, CommandOutcome};
 
 /// Shared state of handlers. Every request makes several copies of it, which must be cheap.
@@ -31,7 +31,7 @@ pub struct ApiState(Arc<Shared>);
 /// Fields of the shared state.
 pub struct Shared {
     /// The latest view.
-    pub board: Arc<Board>,
+    pub board: Arc<ViewPublisher>,
     /// Limits of requests.
     pub limits: Limits,
     /// Ends long polls.
@@ -41,7 +41,7 @@ pub struct Shared {
     /// The cluster after past cycles.
     pub past_cycles: Arc<dyn PastCycles>,
     /// Permissions of callers.
-    pub gatekeeper: Arc<Gatekeeper>,
+    pub gatekeeper: Arc<Authenticator>,
     /// Heartbeats of nodes.
     pub hearing: Arc<HeartbeatInbox>,
     /// Request counts by client.
@@ -51,7 +51,7 @@ pub struct Shared {
     /// The list of all nodes, shared by all clients.
     pub(in crate::api) node_lists: NodeLists,
     requests: mpsc::Sender<Request>,
-    intake: Arc<tokio::sync::Mutex<Intake>>,
+    intake: Arc<tokio::sync::Mutex<PublicationReader>>,
 }
 
 impl Deref for ApiState {
@@ -66,15 +66,15 @@ impl ApiState {
     /// Builds the state for handlers: they read from `board`, and write to `requests` and to the
     /// log of heartbeats. `sequence` is the last publication known from before the start.
     pub fn new(
-        board: Arc<Board>,
+        board: Arc<ViewPublisher>,
         requests: mpsc::Sender<Request>,
         sequence: Option<u64>,
         limits: Limits,
         record: Record,
-        gatekeeper: Arc<Gatekeeper>,
+        gatekeeper: Arc<Authenticator>,
         stop: CancellationToken,
     ) -> ApiState {
-        let intake = Arc::new(tokio::sync::Mutex::new(Intake::new(sequence, limits)));
+        let intake = Arc::new(tokio::sync::Mutex::new(PublicationReader::new(sequence, limits)));
         let hearing = Arc::new(HeartbeatInbox::new(limits));
         let node_lists = NodeLists::default();
         let shared = Shared {
@@ -162,7 +162,7 @@ impl ApiState {
     }
 
     /// Locks the intake of publications for a single caller.
-    pub async fn intake(&self) -> tokio::sync::OwnedMutexGuard<Intake> {
+    pub async fn intake(&self) -> tokio::sync::OwnedMutexGuard<PublicationReader> {
         Arc::clone(&self.intake).lock_owned().await
     }
 }

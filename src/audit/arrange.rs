@@ -12,7 +12,7 @@ use super::ledger::Ledger;
 use super::lines::JobLine;
 use super::owed::Group;
 use crate::engine::{Expansion, Promise};
-use crate::model::{ClassIx, ClassPolicy, JobId, MachineIx, PoolIx, SharePhase, count};
+use crate::model::{ClassIx, ClassPolicy, JobId, NodeIx, PoolIx, SharePhase, count};
 
 /// Steps of the search beyond the first node for each job. Each step tries another node.
 pub(super) const TRIES: usize = 4_000;
@@ -20,8 +20,8 @@ pub(super) const TRIES: usize = 4_000;
 /// Free space on nodes, for jobs of a group.
 #[derive(Clone, Debug, Default)]
 struct NodeSpaces {
-    by_machine: BTreeMap<MachineIx, u64>,
-    by_pool: BTreeMap<PoolIx, BTreeSet<(u64, MachineIx)>>,
+    by_node: BTreeMap<NodeIx, u64>,
+    by_pool: BTreeMap<PoolIx, BTreeSet<(u64, NodeIx)>>,
 }
 
 impl NodeSpaces {
@@ -31,11 +31,11 @@ impl NodeSpaces {
     fn of(ledger: &Ledger<'_>, (tree, priority): Group) -> NodeSpaces {
         let topology = &ledger.snapshot.topology;
         // Quanta of each node: in use for good, terminating, and promised.
-        let mut taken = vec![(0_u64, 0_u64, 0_u64); ledger.machines.len()];
+        let mut taken = vec![(0_u64, 0_u64, 0_u64); ledger.nodes.len()];
         for line in &ledger.jobs {
             let is_barred = !line.is_fair_share() || line.class.priority < priority;
             for share in &line.job.shares {
-                let (barred, leaving, _) = &mut taken[share.machine.0];
+                let (barred, leaving, _) = &mut taken[share.node.0];
                 let order = share.order.qshares().0;
                 if is_barred {
                     *barred += order;
@@ -50,39 +50,39 @@ impl NodeSpaces {
         };
         for victim in &ledger.victims {
             if !barred(&victim.receipt.job) {
-                taken[victim.share.machine.0].1 += victim.share.order.qshares().0;
+                taken[victim.share.node.0].1 += victim.share.order.qshares().0;
             }
         }
-        for Expansion { machine, order, .. } in &ledger.schedule.expansions {
-            taken[machine.0].0 += order.qshares().0;
+        for Expansion { node, order, .. } in &ledger.schedule.expansions {
+            taken[node.0].0 += order.qshares().0;
         }
-        for Promise { job, machine, order } in &ledger.schedule.promises {
-            let (fixed, _, promised) = &mut taken[machine.0];
+        for Promise { job, node, order } in &ledger.schedule.promises {
+            let (fixed, _, promised) = &mut taken[node.0];
             *(if barred(job) { fixed } else { promised }) += order.qshares().0;
         }
         let mut rooms = NodeSpaces::default();
-        for (ix, machine) in ledger.snapshot.machines_with_ix() {
-            if machine.state.is_schedulable() && topology.top_of(machine.pool) == tree {
+        for (ix, node) in ledger.snapshot.nodes_with_ix() {
+            if node.state.is_schedulable() && topology.top_of(node.pool) == tree {
                 let (fixed, leaving, promised) = taken[ix.0];
-                let gone = fixed.saturating_add(machine.limbo.0);
+                let gone = fixed.saturating_add(node.limbo.0);
                 let awaited = leaving.max(promised);
-                let room = machine.order.0.saturating_sub(gone.saturating_add(awaited));
-                rooms.set(machine.pool, ix, room);
+                let room = node.order.0.saturating_sub(gone.saturating_add(awaited));
+                rooms.set(node.pool, ix, room);
             }
         }
         rooms
     }
 
-    fn set(&mut self, pool: PoolIx, ix: MachineIx, room: u64) {
+    fn set(&mut self, pool: PoolIx, ix: NodeIx, room: u64) {
         let rooms = self.by_pool.entry(pool).or_default();
-        if let Some(before) = self.by_machine.insert(ix, room) {
+        if let Some(before) = self.by_node.insert(ix, room) {
             rooms.remove(&(before, ix));
         }
         rooms.insert((room, ix));
     }
 
-    fn room(&self, ix: MachineIx) -> u64 {
-        self.by_machine.get(&ix).copied().unwrap_or(0)
+    fn room(&self, ix: NodeIx) -> u64 {
+        self.by_node.get(&ix).copied().unwrap_or(0)
     }
 }
 
@@ -92,14 +92,14 @@ struct Item {
     order: u64,
     class: ClassIx,
     /// The only nodes that the process may use.
-    list: Option<Vec<MachineIx>>,
+    list: Option<Vec<NodeIx>>,
 }
 
 /// Node of a placed process, and the other nodes that it could be on.
 struct LevelChoice {
-    at: Option<MachineIx>,
+    at: Option<NodeIx>,
     /// The best node last.
-    others: Vec<MachineIx>,
+    others: Vec<NodeIx>,
 }
 
 struct ArrangementSearch<'l, 'a> {
@@ -115,7 +115,7 @@ pub(super) enum MayMove {
     /// No job: each keeps a process where it is.
     None,
     /// Jobs whose processes are all on this node.
-    From(MachineIx),
+    From(NodeIx),
     /// All jobs.
     All,
 }
@@ -153,11 +153,11 @@ pub(super) fn is_arrangeable(
         let is_pinned = 0 < held && !is_movable(place);
         let at = homes.get(&place).filter(|_| is_pinned);
         // A process on a node out of scheduling takes no space from the rest.
-        let is_apart = at.is_some_and(|at| at.iter().any(|ix| !rooms.by_machine.contains_key(ix)));
+        let is_apart = at.is_some_and(|at| at.iter().any(|ix| !rooms.by_node.contains_key(ix)));
         let is_placed = 0 < line.promised || (0 < line.expanded && held == 0);
         if !is_placed && !is_apart {
             let list = at.map(|at| at.iter().copied().collect());
-            let list = list.or_else(|| line.job.machines.clone());
+            let list = list.or_else(|| line.job.nodes.clone());
             items.push(Item { order: line.order(), class: line.job.class, list });
         }
     }
@@ -167,7 +167,7 @@ pub(super) fn is_arrangeable(
             return false;
         }
         for _ in line.has()..line.report.given.0 {
-            let list = line.job.machines.clone();
+            let list = line.job.nodes.clone();
             items.push(Item { order: line.order(), class: line.job.class, list });
         }
     }
@@ -202,10 +202,10 @@ fn waiting_for_good<'l, 'a>(
 }
 
 /// The nodes on which each fair-share job has processes that stay.
-fn homes(ledger: &Ledger<'_>) -> BTreeMap<usize, BTreeSet<MachineIx>> {
-    let mut homes: BTreeMap<usize, BTreeSet<MachineIx>> = BTreeMap::new();
-    for (ix, machine) in ledger.machines_with_ix() {
-        for prey in &machine.prey {
+fn homes(ledger: &Ledger<'_>) -> BTreeMap<usize, BTreeSet<NodeIx>> {
+    let mut homes: BTreeMap<usize, BTreeSet<NodeIx>> = BTreeMap::new();
+    for (ix, node) in ledger.nodes_with_ix() {
+        for prey in &node.prey {
             homes.entry(prey.job).or_default().insert(ix);
         }
     }
@@ -222,7 +222,7 @@ impl ArrangementSearch<'_, '_> {
         orders.chunk_by(|one, next| one == next).all(|alike| {
             larger += count(alike);
             let places = |room: &u64| room.checked_div(alike[0]).unwrap_or(0);
-            larger <= self.rooms.by_machine.values().map(places).sum::<u64>()
+            larger <= self.rooms.by_node.values().map(places).sum::<u64>()
         })
     }
 
@@ -230,7 +230,7 @@ impl ArrangementSearch<'_, '_> {
         let mut tries = self.items.len().saturating_add(tries);
         let mut levels: Vec<LevelChoice> = Vec::new();
         while levels.len() < self.items.len() {
-            let others = self.machines_for(&self.items[levels.len()]);
+            let others = self.nodes_for(&self.items[levels.len()]);
             levels.push(LevelChoice { at: None, others });
             if !self.go_on(&mut levels, &mut tries) {
                 return false;
@@ -246,7 +246,7 @@ impl ArrangementSearch<'_, '_> {
             let order = self.items[at].order;
             if let Some(ix) = levels[at].at.take() {
                 let room = self.rooms.room(ix);
-                self.rooms.set(self.ledger.snapshot.machine(ix).pool, ix, room + order);
+                self.rooms.set(self.ledger.snapshot.node(ix).pool, ix, room + order);
             }
             let Some(ix) = levels[at].others.pop() else {
                 levels.pop();
@@ -255,7 +255,7 @@ impl ArrangementSearch<'_, '_> {
             let Some(left) = tries.checked_sub(1) else { return false };
             *tries = left;
             let room = self.rooms.room(ix);
-            self.rooms.set(self.ledger.snapshot.machine(ix).pool, ix, room - order);
+            self.rooms.set(self.ledger.snapshot.node(ix).pool, ix, room - order);
             levels[at].at = Some(ix);
             return true;
         }
@@ -268,23 +268,23 @@ impl ArrangementSearch<'_, '_> {
             return list.iter().filter(|ix| item.order <= self.rooms.room(**ix)).count();
         }
         let pools = self.pools[&item.class].iter().filter_map(|pool| self.rooms.by_pool.get(pool));
-        pools.map(|rooms| rooms.range((item.order, MachineIx(0))..).count()).sum()
+        pools.map(|rooms| rooms.range((item.order, NodeIx(0))..).count()).sum()
     }
 
     /// The nodes with space for `item`, least free space last. Of nodes with equal free space in a
     /// pool, only the first is listed.
-    fn machines_for(&self, item: &Item) -> Vec<MachineIx> {
+    fn nodes_for(&self, item: &Item) -> Vec<NodeIx> {
         let pools = &self.pools[&item.class];
-        let mut found: Vec<(u64, MachineIx)> = Vec::new();
+        let mut found: Vec<(u64, NodeIx)> = Vec::new();
         if let Some(list) = &item.list {
-            let is_open = |ix: &MachineIx| pools.contains(&self.ledger.snapshot.machine(*ix).pool);
+            let is_open = |ix: &NodeIx| pools.contains(&self.ledger.snapshot.node(*ix).pool);
             let listed = list.iter().copied().filter(is_open);
             found.extend(listed.map(|ix| (self.rooms.room(ix), ix)));
             found.retain(|(room, _)| item.order <= *room);
         } else {
             for rooms in pools.iter().filter_map(|pool| self.rooms.by_pool.get(pool)) {
                 let mut least = item.order;
-                while let Some(&(room, ix)) = rooms.range((least, MachineIx(0))..).next() {
+                while let Some(&(room, ix)) = rooms.range((least, NodeIx(0))..).next() {
                     found.push((room, ix));
                     least = room + 1;
                 }

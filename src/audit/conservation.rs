@@ -6,7 +6,7 @@
 use super::finding::{Finding, Rule};
 use super::ledger::Ledger;
 use super::lines::JobLine;
-use crate::model::MachineIx;
+use crate::model::NodeIx;
 
 /// No fair-share job below its cap fits anywhere: targets do not matter for space that no other job
 /// can use. Jobs that lost shares in this cycle are not exempt.
@@ -43,17 +43,13 @@ pub(super) fn check_requests(ledger: &Ledger<'_>, findings: &mut Vec<Finding>) {
 }
 
 /// Nodes with usable space, and the amount; few, in a busy cluster.
-fn holes(ledger: &Ledger<'_>) -> Vec<(MachineIx, i128)> {
-    let machines = ledger.machines_with_ix().map(|(ix, machine)| (ix, machine.usable()));
-    machines.filter(|(_, room)| *room > 0).collect()
+fn holes(ledger: &Ledger<'_>) -> Vec<(NodeIx, i128)> {
+    let nodes = ledger.nodes_with_ix().map(|(ix, node)| (ix, node.usable()));
+    nodes.filter(|(_, room)| *room > 0).collect()
 }
 
 /// The node in `holes` with space for another nshare of `line`'s job.
-fn hole_for(
-    ledger: &Ledger<'_>,
-    holes: &[(MachineIx, i128)],
-    line: &JobLine<'_>,
-) -> Option<MachineIx> {
+fn hole_for(ledger: &Ledger<'_>, holes: &[(NodeIx, i128)], line: &JobLine<'_>) -> Option<NodeIx> {
     let smallest = i128::from(line.job.order.get());
     let fits = holes.iter().filter(|(_, room)| *room >= smallest).find(|(ix, room)| {
         ledger.would_take(line, *ix).is_some_and(|size| *room >= i128::from(size))

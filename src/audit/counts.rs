@@ -18,12 +18,12 @@ type Peers = BTreeMap<Entity, Vec<usize>>;
 pub(super) fn check_capacity(ledger: &Ledger<'_>, findings: &mut Vec<Finding>) {
     let topology = &ledger.snapshot.topology;
     let mut trees: BTreeMap<PoolIx, (u64, u64)> = BTreeMap::new();
-    for (ix, machine) in ledger.snapshot.machines_with_ix() {
-        let (capacity, _) = trees.entry(topology.top_of(machine.pool)).or_default();
-        if machine.state.is_schedulable() {
-            let recount = &ledger.machines[ix.0];
+    for (ix, node) in ledger.snapshot.nodes_with_ix() {
+        let (capacity, _) = trees.entry(topology.top_of(node.pool)).or_default();
+        if node.state.is_schedulable() {
+            let recount = &ledger.nodes[ix.0];
             let in_use = recount.staying + recount.leaving - recount.expanded;
-            *capacity += recount.order.max(in_use).saturating_sub(machine.limbo.0);
+            *capacity += recount.order.max(in_use).saturating_sub(node.limbo.0);
         }
     }
     for line in &ledger.jobs {
@@ -31,8 +31,8 @@ pub(super) fn check_capacity(ledger: &Ledger<'_>, findings: &mut Vec<Finding>) {
         let (capacity, counted) = trees.entry(tree).or_default();
         *counted += line.given();
         for share in line.job.held() {
-            let machine = ledger.snapshot.machine(share.machine);
-            if !machine.state.is_schedulable() || topology.top_of(machine.pool) != tree {
+            let node = ledger.snapshot.node(share.node);
+            if !node.state.is_schedulable() || topology.top_of(node.pool) != tree {
                 *capacity += share.order.qshares().0;
             }
         }
@@ -110,7 +110,7 @@ fn sides_seen_by(ledger: &Ledger<'_>, speaker: &JobLine<'_>, peers: &Peers) -> V
     let topology = &ledger.snapshot.topology;
     let is_comparable = |line: &JobLine<'_>| {
         line.job.order >= speaker.job.order
-            && line.job.machines.is_none()
+            && line.job.nodes.is_none()
             && topology.is_within(line.class.pool, speaker.class.pool)
     };
     let side = |(&peer, jobs): (&Entity, &Vec<usize>)| {
@@ -147,7 +147,7 @@ fn peers(ledger: &Ledger<'_>) -> Vec<Peers> {
 }
 
 fn is_unmet(line: &JobLine<'_>) -> bool {
-    !line.has_ended() && line.job.machines.is_none() && line.report.given.0 < line.cap
+    !line.has_ended() && line.job.nodes.is_none() && line.report.given.0 < line.cap
 }
 
 /// Part of the target of the job at `place` that a peer could have instead.
@@ -158,7 +158,7 @@ fn countable(ledger: &Ledger<'_>, place: usize) -> u64 {
     }
     let given = line.report.given.of_order(line.job.order).0;
     let is_apart =
-        |ix| !ledger.snapshot.machine(ix).state.is_schedulable() || !ledger.is_in_pool(line, ix);
-    let apart = line.job.held().filter(|share| is_apart(share.machine));
+        |ix| !ledger.snapshot.node(ix).state.is_schedulable() || !ledger.is_in_pool(line, ix);
+    let apart = line.job.held().filter(|share| is_apart(share.node));
     given.saturating_sub(apart.map(|share| share.order.qshares().0).sum())
 }

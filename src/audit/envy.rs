@@ -16,7 +16,7 @@ use super::ledger::Ledger;
 use super::lines::{Entity, JobLine, Prey};
 use super::price::{is_first_free, most};
 use crate::engine::Declined;
-use crate::model::{MachineIx, Millis, count};
+use crate::model::{Millis, NodeIx, count};
 
 /// Most steps of each of the two checks. Beyond that a check stops without findings: an opinion
 /// must not take longer than the decision.
@@ -44,7 +44,7 @@ pub(super) fn check_envy(ledger: &Ledger<'_>, findings: &mut Vec<Finding>) {
         if !greatest.is_any_ahead_of(&envious) {
             continue;
         }
-        for (ix, _) in ledger.machines_with_ix() {
+        for (ix, _) in ledger.nodes_with_ix() {
             if ledger.would_take(line, ix).is_none() {
                 continue;
             }
@@ -79,14 +79,14 @@ pub(super) fn check_priorities(ledger: &Ledger<'_>, findings: &mut Vec<Finding>)
         if !is_waiting || is_limited {
             continue;
         }
-        for (ix, machine) in ledger.machines_with_ix() {
+        for (ix, node) in ledger.nodes_with_ix() {
             let Some(size) = ledger.would_take(line, ix) else { continue };
-            let Some(left) = steps.checked_sub(1 + count(&machine.prey)) else { return };
+            let Some(left) = steps.checked_sub(1 + count(&node.prey)) else { return };
             steps = left;
             let is_worse =
                 |prey: &&Prey| line.class.priority < ledger.jobs[prey.job].class.priority;
-            let worse: u64 = machine.prey.iter().filter(is_worse).map(|prey| prey.order).sum();
-            if 0 < worse && i128::from(size) <= machine.usable() + i128::from(worse) {
+            let worse: u64 = node.prey.iter().filter(is_worse).map(|prey| prey.order).sum();
+            if 0 < worse && i128::from(size) <= node.usable() + i128::from(worse) {
                 let (id, name) = (line.job.id, ledger.name(ix));
                 let detail = format!(
                     "job {id} could be on {name}, where {worse} qshares are of lower priority"
@@ -198,18 +198,18 @@ impl Envious<'_, '_> {
     /// The side whose processes can make space on node `ix`, with the plan.
     fn plan_on(
         &self,
-        ix: MachineIx,
+        ix: NodeIx,
         steps: &mut u64,
     ) -> Result<Option<(Entity, EnvyPlan)>, OutOfSteps> {
         let (ledger, line) = (self.ledger, &self.ledger.jobs[self.place]);
-        let machine = &ledger.machines[ix.0];
-        *steps = steps.checked_sub(1 + count(&machine.prey)).ok_or(OutOfSteps)?;
-        let lacking = i128::from(line.order()) - machine.usable();
+        let node = &ledger.nodes[ix.0];
+        *steps = steps.checked_sub(1 + count(&node.prey)).ok_or(OutOfSteps)?;
+        let lacking = i128::from(line.order()) - node.usable();
         let Some(lacking) = u64::try_from(lacking).ok().filter(|lacking| 0 < *lacking) else {
             return Ok(None);
         };
         let mut sides: BTreeMap<Entity, Vec<Prey>> = BTreeMap::new();
-        for &prey in &machine.prey {
+        for &prey in &node.prey {
             let is_peer = ledger.jobs[prey.job].class.priority == line.class.priority;
             if let Some((side, _)) = ledger.dividing(prey.job, self.place).filter(|_| is_peer) {
                 sides.entry(side).or_default().push(prey);
@@ -229,7 +229,7 @@ impl Envious<'_, '_> {
         Ok(None)
     }
 
-    fn describe(&self, ix: MachineIx, side: Entity, plan: &EnvyPlan) -> String {
+    fn describe(&self, ix: NodeIx, side: Entity, plan: &EnvyPlan) -> String {
         let (ledger, line) = (self.ledger, &self.ledger.jobs[self.place]);
         format!(
             "job {} of order {} has {} of {} and could be on {} in place of {} qshares of {}, which holds {}; \

@@ -25,13 +25,13 @@ pub enum Rule {
     /// (I21).
     OverPromised,
     /// A new share or a promise on a node that may not get processes.
-    UnschedulableMachine,
+    UnschedulableNode,
     /// Fair-share work outside its class's pool and the pools in it (I08).
     WrongPool,
     /// Work that cannot be preempted outside its class's own pool (I07).
     Squatter,
     /// A share on a node that is not on the list of its job.
-    MachineList,
+    NodeList,
     /// A share of another size than its job asks for (I02, I10).
     WrongOrder,
     /// A new share for a job that is ending or over.
@@ -111,10 +111,10 @@ impl Rule {
             Rule::UnknownName => "unknown_name",
             Rule::OverCommitted => "over_committed",
             Rule::OverPromised => "over_promised",
-            Rule::UnschedulableMachine => "unschedulable_machine",
+            Rule::UnschedulableNode => "unschedulable_machine",
             Rule::WrongPool => "wrong_pool",
             Rule::Squatter => "squatter",
-            Rule::MachineList => "machine_list",
+            Rule::NodeList => "machine_list",
             Rule::WrongOrder => "wrong_order",
             Rule::EndedWork => "ended_work",
             Rule::AboveCap => "above_cap",

@@ -32,7 +32,7 @@ pub(super) fn check_first(ledger: &Ledger<'_>, findings: &mut Vec<Finding>) {
             continue;
         }
         for place in starving {
-            if is_at_rest(ledger) && !is_one_machine_away(ledger, group, owed, place) {
+            if is_at_rest(ledger) && !is_one_node_away(ledger, group, owed, place) {
                 continue;
             }
             let (id, all) = (ledger.jobs[place].job.id, owed.len());
@@ -64,7 +64,7 @@ fn goes_first(ledger: &Ledger<'_>, group: Group, owed: &BTreeSet<usize>) -> bool
 
 /// True if the job at `place` could have a process beside all processes of `owed` jobs, if only
 /// jobs on a single node are moved. No node is cleared for a moved process.
-fn is_one_machine_away(
+fn is_one_node_away(
     ledger: &Ledger<'_>,
     group: Group,
     owed: &BTreeSet<usize>,
@@ -73,9 +73,8 @@ fn is_one_machine_away(
     let line = &ledger.jobs[place];
     let items = || owed.iter().copied().filter(|&job| job == place || 0 < ledger.jobs[job].has());
     let is_enough = |moves| is_arrangeable(ledger, group, items(), TRIES, moves);
-    let mut machines =
-        ledger.machines_with_ix().filter(|(ix, _)| ledger.would_take(line, *ix).is_some());
-    is_enough(MayMove::None) || machines.any(|(ix, _)| is_enough(MayMove::From(ix)))
+    let mut nodes = ledger.nodes_with_ix().filter(|(ix, _)| ledger.would_take(line, *ix).is_some());
+    is_enough(MayMove::None) || nodes.any(|(ix, _)| is_enough(MayMove::From(ix)))
 }
 
 /// Cycles within which the planner has to give a first process.

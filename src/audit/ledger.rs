@@ -10,11 +10,11 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::cap::Pacing;
 use super::finding::Finding;
-use super::lines::{Entity, EntityAmounts, JobLine, MachineLine, Prey, ReceiptedShare};
+use super::lines::{Entity, EntityAmounts, JobLine, NodeRow, Prey, ReceiptedShare};
 use super::names::unknown_names;
 use super::owed::Owed;
 use crate::engine::{CycleSchedule, Expansion, Job, Preemption, Promise, Snapshot};
-use crate::model::{ClassIx, ClassPolicy, JobId, JobKind, MachineIx, Order, SharePhase, UserIx};
+use crate::model::{ClassIx, ClassPolicy, JobId, JobKind, NodeIx, Order, SharePhase, UserIx};
 
 /// The cluster after the cycle.
 #[derive(Debug)]
@@ -24,7 +24,7 @@ pub(super) struct Ledger<'a> {
     /// In the snapshot's order.
     pub(super) jobs: Vec<JobLine<'a>>,
     /// In the snapshot's order.
-    pub(super) machines: Vec<MachineLine>,
+    pub(super) nodes: Vec<NodeRow>,
     /// In the schedule's order.
     pub(super) victims: Vec<ReceiptedShare<'a>>,
     /// Receipts without effect: for shares that were terminating already, or named before.
@@ -53,7 +53,7 @@ impl<'a> Ledger<'a> {
             snapshot,
             schedule,
             jobs: Vec::new(),
-            machines: Vec::new(),
+            nodes: Vec::new(),
             victims,
             void,
             owed: Owed::default(),
@@ -63,7 +63,7 @@ impl<'a> Ledger<'a> {
             user_places: BTreeMap::new(),
         };
         ledger.enter_jobs();
-        ledger.enter_machines();
+        ledger.enter_nodes();
         ledger.enter_entities();
         ledger.owed = Owed::new(&ledger);
         Ok(ledger)
@@ -113,21 +113,21 @@ impl<'a> Ledger<'a> {
             line.standing.held += order;
             line.standing.ceiling += order;
         }
-        let mut before: BTreeMap<(JobId, MachineIx, Order), u64> = BTreeMap::new();
-        for &Promise { job, machine, order } in &self.snapshot.promises {
-            *before.entry((job, machine, order)).or_default() += 1;
+        let mut before: BTreeMap<(JobId, NodeIx, Order), u64> = BTreeMap::new();
+        for &Promise { job, node, order } in &self.snapshot.promises {
+            *before.entry((job, node, order)).or_default() += 1;
         }
         // If shares were preempted for a job on a node, its last promise there is their purpose. An
         // equal promise may have been dropped before.
-        let paid_for: BTreeSet<(JobId, MachineIx)> = self
+        let paid_for: BTreeSet<(JobId, NodeIx)> = self
             .schedule
             .preemptions
             .iter()
-            .filter_map(|receipt| Some((receipt.beneficiary?, receipt.machine)))
+            .filter_map(|receipt| Some((receipt.beneficiary?, receipt.node)))
             .collect();
-        let mut may_be_old: BTreeMap<(JobId, MachineIx), u64> = BTreeMap::new();
+        let mut may_be_old: BTreeMap<(JobId, NodeIx), u64> = BTreeMap::new();
         for promise in &self.schedule.promises {
-            *may_be_old.entry((promise.job, promise.machine)).or_default() += 1;
+            *may_be_old.entry((promise.job, promise.node)).or_default() += 1;
         }
         for place in &paid_for {
             if let Some(promises) = may_be_old.get_mut(place) {
@@ -141,9 +141,9 @@ impl<'a> Ledger<'a> {
             line.promised += 1;
             line.standing.promised += order;
             line.standing.ceiling += order;
-            let key = (promise.job, promise.machine, promise.order);
-            let may_be_old = may_be_old.entry((promise.job, promise.machine)).or_default();
-            let room = &mut room_for_old[promise.machine.0];
+            let key = (promise.job, promise.node, promise.order);
+            let may_be_old = may_be_old.entry((promise.job, promise.node)).or_default();
+            let room = &mut room_for_old[promise.node.0];
             let is_old = *may_be_old > 0 && order <= *room;
             *may_be_old = may_be_old.saturating_sub(1);
             if let Some(left) = before.get_mut(&key).filter(|left| is_old && **left > 0) {
@@ -159,61 +159,61 @@ impl<'a> Ledger<'a> {
     /// beneficiary had gone. A node may have shrunk since a promise was made; then the promise was
     /// dropped.
     fn room_for_old_promises(&self) -> Vec<u64> {
-        let machines = &self.snapshot.machines;
-        let mut taken: Vec<u64> = machines.iter().map(|machine| machine.limbo.0).collect();
+        let nodes = &self.snapshot.nodes;
+        let mut taken: Vec<u64> = nodes.iter().map(|node| node.limbo.0).collect();
         for share in self.jobs.iter().flat_map(|line| line.job.held()) {
-            taken[share.machine.0] += share.order.qshares().0;
+            taken[share.node.0] += share.order.qshares().0;
         }
         for victim in self.victims.iter().filter(|victim| victim.beneficiary.is_none()) {
-            taken[victim.share.machine.0] -= victim.share.order.qshares().0;
+            taken[victim.share.node.0] -= victim.share.order.qshares().0;
         }
-        let rooms = machines.iter().zip(taken);
-        rooms.map(|(machine, taken)| machine.order.0.saturating_sub(taken)).collect()
+        let rooms = nodes.iter().zip(taken);
+        rooms.map(|(node, taken)| node.order.0.saturating_sub(taken)).collect()
     }
 
-    fn enter_machines(&mut self) {
+    fn enter_nodes(&mut self) {
         let preempted: BTreeSet<_> = self.victims.iter().map(|victim| victim.share.id).collect();
-        self.machines = self
+        self.nodes = self
             .snapshot
-            .machines
+            .nodes
             .iter()
-            .map(|machine| MachineLine {
-                order: machine.order.0,
-                staying: machine.limbo.0,
-                fixed: machine.limbo.0,
-                ..MachineLine::default()
+            .map(|node| NodeRow {
+                order: node.order.0,
+                staying: node.limbo.0,
+                fixed: node.limbo.0,
+                ..NodeRow::default()
             })
             .collect();
         for (place, line) in self.jobs.iter().enumerate() {
             for share in &line.job.shares {
-                let machine = &mut self.machines[share.machine.0];
+                let node = &mut self.nodes[share.node.0];
                 let order = share.order.qshares().0;
                 if !line.is_fair_share() {
-                    machine.fixed += order;
+                    node.fixed += order;
                 }
                 if share.state == SharePhase::Leaving || preempted.contains(&share.id) {
-                    machine.leaving += order;
+                    node.leaving += order;
                 } else {
-                    machine.staying += order;
+                    node.staying += order;
                     if line.is_fair_share() {
                         let loss =
                             share.facts.investment.saturating_add(share.facts.initialization);
-                        machine.prey.push(Prey { job: place, order, loss });
+                        node.prey.push(Prey { job: place, order, loss });
                     }
                 }
             }
         }
         let is_fixed = |job: &JobId| !self.jobs[self.places[job]].is_fair_share();
-        for Expansion { job, machine, order } in &self.schedule.expansions {
-            let (order, machine) = (order.qshares().0, &mut self.machines[machine.0]);
-            machine.staying += order;
-            machine.expanded += order;
-            machine.fixed += if is_fixed(job) { order } else { 0 };
+        for Expansion { job, node, order } in &self.schedule.expansions {
+            let (order, node) = (order.qshares().0, &mut self.nodes[node.0]);
+            node.staying += order;
+            node.expanded += order;
+            node.fixed += if is_fixed(job) { order } else { 0 };
         }
-        for Promise { job, machine, order } in &self.schedule.promises {
-            let (order, machine) = (order.qshares().0, &mut self.machines[machine.0]);
-            machine.promised += order;
-            machine.fixed += if is_fixed(job) { order } else { 0 };
+        for Promise { job, node, order } in &self.schedule.promises {
+            let (order, node) = (order.qshares().0, &mut self.nodes[node.0]);
+            node.promised += order;
+            node.fixed += if is_fixed(job) { order } else { 0 };
         }
     }
 
@@ -283,8 +283,8 @@ impl<'a> Ledger<'a> {
 
     /// True if node `ix` is in a pool that `line`'s class may use. Fair-share work may use its own
     /// pool and the pools in it, other work only its own pool.
-    pub(super) fn is_in_pool(&self, line: &JobLine<'_>, ix: MachineIx) -> bool {
-        let pool = self.snapshot.machine(ix).pool;
+    pub(super) fn is_in_pool(&self, line: &JobLine<'_>, ix: NodeIx) -> bool {
+        let pool = self.snapshot.node(ix).pool;
         match line.class.policy {
             ClassPolicy::FairShare { .. } => {
                 self.snapshot.topology.is_within(pool, line.class.pool)
@@ -295,9 +295,9 @@ impl<'a> Ledger<'a> {
 
     /// Size of a share of `line`'s job on node `ix`. `None` if the node does not match a
     /// reservation, which takes whole nodes (I10).
-    pub(super) fn size_on(&self, line: &JobLine<'_>, ix: MachineIx) -> Option<u64> {
+    pub(super) fn size_on(&self, line: &JobLine<'_>, ix: NodeIx) -> Option<u64> {
         let asked = line.job.order.qshares().0;
-        let whole = self.machines[ix.0].order;
+        let whole = self.nodes[ix.0].order;
         if line.class.policy != ClassPolicy::Reserve {
             return Some(asked);
         }
@@ -305,7 +305,7 @@ impl<'a> Ledger<'a> {
         let overage = match line.job.kind {
             JobKind::Reservation => {
                 let quantum = topology.pools[line.class.pool.0].quantum;
-                quantum.order_of_machine(topology.settings.reserve_overage).0
+                quantum.order_of_node(topology.settings.reserve_overage).0
             }
             JobKind::Job | JobKind::Service | JobKind::ArbitraryProcess => 0,
         };
@@ -314,16 +314,16 @@ impl<'a> Ledger<'a> {
 
     /// Size of a new share of `line`'s job on node `ix`, free space aside; `None` if the job may
     /// get nothing there.
-    pub(super) fn would_take(&self, line: &JobLine<'_>, ix: MachineIx) -> Option<u64> {
-        let is_open = self.snapshot.machine(ix).state.is_schedulable()
+    pub(super) fn would_take(&self, line: &JobLine<'_>, ix: NodeIx) -> Option<u64> {
+        let is_open = self.snapshot.node(ix).state.is_schedulable()
             && self.is_in_pool(line, ix)
             && line.job.may_use(ix);
         is_open.then(|| self.size_on(line, ix)).flatten()
     }
 
     /// Every node with its place.
-    pub(super) fn machines_with_ix(&self) -> impl Iterator<Item = (MachineIx, &MachineLine)> {
-        self.machines.iter().enumerate().map(|(ix, machine)| (MachineIx(ix), machine))
+    pub(super) fn nodes_with_ix(&self) -> impl Iterator<Item = (NodeIx, &NodeRow)> {
+        self.nodes.iter().enumerate().map(|(ix, node)| (NodeIx(ix), node))
     }
 
     /// Name of an entity, for findings.
@@ -342,8 +342,8 @@ impl<'a> Ledger<'a> {
     }
 
     /// Name of a node.
-    pub(super) fn name(&self, ix: MachineIx) -> &'a str {
-        &self.snapshot.machines[ix.0].name
+    pub(super) fn name(&self, ix: NodeIx) -> &'a str {
+        &self.snapshot.nodes[ix.0].name
     }
 }
 

@@ -52,10 +52,10 @@ type RuleCheck = fn(&Ledger<'_>, &mut Vec<Finding>);
 const CHECKS: &[RuleCheck] = &[
     placement::check_commitment,
     placement::check_promised_room,
-    placement::check_machines,
+    placement::check_nodes,
     placement::check_pools,
     placement::check_squatters,
-    placement::check_machine_lists,
+    placement::check_node_lists,
     placement::check_orders,
     placement::check_ended_work,
     placement::check_caps,

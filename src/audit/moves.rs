@@ -8,7 +8,7 @@ use super::first::is_taken_by_peer;
 use super::ledger::Ledger;
 use super::preemption::takings;
 use crate::engine::{Promise, VictimRule};
-use crate::model::{JobId, MachineIx, count};
+use crate::model::{JobId, NodeIx, count};
 
 /// A job that loses a process to a peer is not promised space that was taken from a third job.
 pub(super) fn check_passes(ledger: &Ledger<'_>, findings: &mut Vec<Finding>) {
@@ -28,10 +28,10 @@ pub(super) fn check_passes(ledger: &Ledger<'_>, findings: &mut Vec<Finding>) {
 /// A moved job has as many processes and promises as before, except shares taken from it. It has as
 /// many new shares on other nodes as were moved.
 pub(super) fn check_moves(ledger: &Ledger<'_>, findings: &mut Vec<Finding>) {
-    let mut moves: BTreeMap<usize, BTreeMap<MachineIx, u64>> = BTreeMap::new();
+    let mut moves: BTreeMap<usize, BTreeMap<NodeIx, u64>> = BTreeMap::new();
     for victim in &ledger.victims {
         if victim.receipt.rule == VictimRule::Relocation {
-            *moves.entry(victim.donor).or_default().entry(victim.share.machine).or_default() += 1;
+            *moves.entry(victim.donor).or_default().entry(victim.share.node).or_default() += 1;
         }
     }
     for (donor, from) in moves {
@@ -39,7 +39,7 @@ pub(super) fn check_moves(ledger: &Ledger<'_>, findings: &mut Vec<Finding>) {
         let moved: u64 = from.values().sum();
         let promised =
             ledger.snapshot.promises.iter().filter(|old| {
-                old.job == line.job.id && ledger.would_take(line, old.machine).is_some()
+                old.job == line.job.id && ledger.would_take(line, old.node).is_some()
             });
         let before = line.held + count(promised);
         let due = (before + moved).saturating_sub(line.lost).min(useful(line.job));
@@ -55,10 +55,10 @@ pub(super) fn check_moves(ledger: &Ledger<'_>, findings: &mut Vec<Finding>) {
 }
 
 /// Number of processes that the job called `id` begins, or is promised, on nodes other than `ix`.
-fn gains_elsewhere(ledger: &Ledger<'_>, id: JobId, ix: MachineIx) -> u64 {
-    let shares = ledger.schedule.expansions.iter().map(|new| (new.job, new.machine));
-    let promises = ledger.schedule.promises.iter().map(|new| (new.job, new.machine));
-    let is_gain = |&(job, machine): &(JobId, MachineIx)| job == id && machine != ix;
+fn gains_elsewhere(ledger: &Ledger<'_>, id: JobId, ix: NodeIx) -> u64 {
+    let shares = ledger.schedule.expansions.iter().map(|new| (new.job, new.node));
+    let promises = ledger.schedule.promises.iter().map(|new| (new.job, new.node));
+    let is_gain = |&(job, node): &(JobId, NodeIx)| job == id && node != ix;
     shares.chain(promises).filter(is_gain).map(|_| 1).sum()
 }
 
@@ -75,11 +75,11 @@ pub(super) fn check_promises(ledger: &Ledger<'_>, findings: &mut Vec<Finding>) {
     let mut before: BTreeMap<usize, u64> = BTreeMap::new();
     for promise in &ledger.snapshot.promises {
         let Some(place) = ledger.place(promise.job) else { continue };
-        let (line, ix) = (&ledger.jobs[place], promise.machine);
+        let (line, ix) = (&ledger.jobs[place], promise.node);
         let is_legal = line.is_fair_share()
             && promise.order == line.job.order
             && ledger.would_take(line, ix).is_some();
-        let has_room = used[ix.0] <= ledger.machines[ix.0].order;
+        let has_room = used[ix.0] <= ledger.nodes[ix.0].order;
         let is_lost = winners.get(&ix).is_some_and(|winner| *winner < Some(line.class.priority));
         if is_legal && has_room && !is_lost {
             *before.entry(place).or_default() += 1;
@@ -100,22 +100,22 @@ pub(super) fn check_promises(ledger: &Ledger<'_>, findings: &mut Vec<Finding>) {
 
 /// Quanta of each node in use by shares that were not terminating, or promised before the cycle.
 fn used_before(ledger: &Ledger<'_>) -> Vec<u64> {
-    let machines = &ledger.snapshot.machines;
-    let mut used: Vec<u64> = machines.iter().map(|machine| machine.limbo.0).collect();
+    let nodes = &ledger.snapshot.nodes;
+    let mut used: Vec<u64> = nodes.iter().map(|node| node.limbo.0).collect();
     for share in ledger.jobs.iter().flat_map(|line| line.job.held()) {
-        used[share.machine.0] += share.order.qshares().0;
+        used[share.node.0] += share.order.qshares().0;
     }
-    for Promise { machine, order, .. } in &ledger.snapshot.promises {
-        used[machine.0] += order.qshares().0;
+    for Promise { node, order, .. } in &ledger.snapshot.promises {
+        used[node.0] += order.qshares().0;
     }
     used
 }
 
 /// Highest priority of the jobs that got something on each node; `None` if a job that cannot be
 /// preempted did.
-fn winners(ledger: &Ledger<'_>) -> BTreeMap<MachineIx, Option<u32>> {
-    let shares = ledger.schedule.expansions.iter().map(|new| (new.job, new.machine));
-    let promises = ledger.schedule.promises.iter().map(|new| (new.job, new.machine));
+fn winners(ledger: &Ledger<'_>) -> BTreeMap<NodeIx, Option<u32>> {
+    let shares = ledger.schedule.expansions.iter().map(|new| (new.job, new.node));
+    let promises = ledger.schedule.promises.iter().map(|new| (new.job, new.node));
     let mut winners = BTreeMap::new();
     for (job, ix) in shares.chain(promises) {
         let line = ledger.line(job);

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::finding::{Finding, Rule};
 use crate::engine::{CycleSchedule, Expansion, Preemption, Promise, Snapshot};
-use crate::model::{JobId, MachineIx};
+use crate::model::{JobId, NodeIx};
 
 /// Findings for the names in the schedule that do not exist.
 pub(super) fn unknown_names(
@@ -18,24 +18,24 @@ pub(super) fn unknown_names(
         return vec![Rule::ReportJobs.finding(detail)];
     }
     let mut findings = Vec::new();
-    let mut look = |job: &JobId, machine: &MachineIx| {
+    let mut look = |job: &JobId, node: &NodeIx| {
         if !places.contains_key(job) {
             findings.push(Rule::UnknownName.finding(format!("there is no job {job}")));
         }
-        if machine.0 >= snapshot.machines.len() {
-            findings.push(Rule::UnknownName.finding(format!("there is no machine {}", machine.0)));
+        if node.0 >= snapshot.nodes.len() {
+            findings.push(Rule::UnknownName.finding(format!("there is no machine {}", node.0)));
         }
     };
-    for Expansion { job, machine, .. } in &schedule.expansions {
-        look(job, machine);
+    for Expansion { job, node, .. } in &schedule.expansions {
+        look(job, node);
     }
-    for Promise { job, machine, .. } in &schedule.promises {
-        look(job, machine);
+    for Promise { job, node, .. } in &schedule.promises {
+        look(job, node);
     }
     for preemption in &schedule.preemptions {
-        look(&preemption.job, &preemption.machine);
+        look(&preemption.job, &preemption.node);
         if let Some(beneficiary) = &preemption.beneficiary {
-            look(beneficiary, &preemption.machine);
+            look(beneficiary, &preemption.node);
         }
     }
     for Preemption { job, share, .. } in &schedule.preemptions {

@@ -51,7 +51,7 @@ impl Owed {
             // Of equally small jobs, a job that holds a process comes first. Next is a job without
             // a node list, as it is easiest to place.
             let line = &ledger.jobs[place];
-            (line.order(), line.held == 0, line.job.machines.is_some(), place)
+            (line.order(), line.held == 0, line.job.nodes.is_some(), place)
         });
         let Some(smallest) = smallest else { return };
         let is_counted = |place: &usize| is_meant(*place) && 0 < ledger.jobs[*place].report.given.0;
@@ -77,11 +77,11 @@ impl Owed {
     fn capacity(&self, ledger: &Ledger<'_>, (tree, priority): Group) -> u64 {
         let topology = &ledger.snapshot.topology;
         let is_open = |ix| {
-            let machine = ledger.snapshot.machine(ix);
-            machine.state.is_schedulable() && topology.top_of(machine.pool) == tree
+            let node = ledger.snapshot.node(ix);
+            node.state.is_schedulable() && topology.top_of(node.pool) == tree
         };
-        let open = ledger.machines_with_ix().filter(|(ix, _)| is_open(*ix));
-        let rooms = open.map(|(_, machine)| machine.order.saturating_sub(machine.fixed));
+        let open = ledger.nodes_with_ix().filter(|(ix, _)| is_open(*ix));
+        let rooms = open.map(|(_, node)| node.order.saturating_sub(node.fixed));
         let better = ledger.jobs.iter().enumerate().filter(|(_, line)| {
             line.is_fair_share()
                 && line.class.priority < priority
@@ -139,15 +139,13 @@ pub(super) fn groups(ledger: &Ledger<'_>) -> BTreeMap<Group, Vec<usize>> {
 /// For each job, true if a process of it could start.
 fn startable(ledger: &Ledger<'_>) -> Vec<bool> {
     let is_large = |line: &JobLine<'_>| {
-        let mut machines = ledger.machines_with_ix();
-        machines.any(|(ix, machine)| {
-            line.order() <= machine.order && ledger.would_take(line, ix).is_some()
-        })
+        let mut nodes = ledger.nodes_with_ix();
+        nodes.any(|(ix, node)| line.order() <= node.order && ledger.would_take(line, ix).is_some())
     };
     // A job without a node list may go where all jobs of its class and size may.
     let mut known: BTreeMap<(ClassIx, u64), bool> = BTreeMap::new();
     let mut is_placeable = |line: &JobLine<'_>| {
-        if line.job.machines.is_some() {
+        if line.job.nodes.is_some() {
             return is_large(line);
         }
         *known.entry((line.job.class, line.order())).or_insert_with(|| is_large(line))

@@ -8,13 +8,13 @@ use super::finding::{Finding, Rule};
 use super::ledger::Ledger;
 use super::lines::JobLine;
 use crate::engine::{Expansion, Promise};
-use crate::model::{JobId, MachineIx, Mebibytes, Order, UserIx};
+use crate::model::{JobId, Mebibytes, NodeIx, Order, UserIx};
 
 /// A new share or a promise.
 struct Gain {
     what: &'static str,
     job: JobId,
-    machine: MachineIx,
+    node: NodeIx,
     order: Order,
 }
 
@@ -22,14 +22,14 @@ struct Gain {
 /// stay, terminating shares, and limbo (I01). A node that shrank may be too full; nothing is added
 /// to it.
 pub(super) fn check_commitment(ledger: &Ledger<'_>, findings: &mut Vec<Finding>) {
-    for (ix, machine) in ledger.machines_with_ix() {
-        let used = machine.staying + machine.leaving;
-        if machine.expanded > 0 && used > machine.order {
+    for (ix, node) in ledger.nodes_with_ix() {
+        let used = node.staying + node.leaving;
+        if node.expanded > 0 && used > node.order {
             let detail = format!(
                 "{} has {} qshares; with {} new ones {used} are in use",
                 ledger.name(ix),
-                machine.order,
-                machine.expanded,
+                node.order,
+                node.expanded,
             );
             findings.push(Rule::OverCommitted.finding(detail));
         }
@@ -38,14 +38,14 @@ pub(super) fn check_commitment(ledger: &Ledger<'_>, findings: &mut Vec<Finding>)
 
 /// The promises on a node fit beside the shares that stay there.
 pub(super) fn check_promised_room(ledger: &Ledger<'_>, findings: &mut Vec<Finding>) {
-    for (ix, machine) in ledger.machines_with_ix() {
-        if machine.promised > 0 && machine.slack() < 0 {
+    for (ix, node) in ledger.nodes_with_ix() {
+        if node.promised > 0 && node.slack() < 0 {
             let detail = format!(
                 "{} has {} qshares, {} of them stay in use, and {} are promised",
                 ledger.name(ix),
-                machine.order,
-                machine.staying,
-                machine.promised,
+                node.order,
+                node.staying,
+                node.promised,
             );
             findings.push(Rule::OverPromised.finding(detail));
         }
@@ -53,24 +53,24 @@ pub(super) fn check_promised_room(ledger: &Ledger<'_>, findings: &mut Vec<Findin
 }
 
 /// Only nodes in scheduling get new shares and promises.
-pub(super) fn check_machines(ledger: &Ledger<'_>, findings: &mut Vec<Finding>) {
-    for Gain { what, job, machine, .. } in gains(ledger) {
-        let state = ledger.snapshot.machine(machine).state;
+pub(super) fn check_nodes(ledger: &Ledger<'_>, findings: &mut Vec<Finding>) {
+    for Gain { what, job, node, .. } in gains(ledger) {
+        let state = ledger.snapshot.node(node).state;
         if !state.is_schedulable() {
             let words = state.words().join(", ");
-            let name = ledger.name(machine);
+            let name = ledger.name(node);
             let detail = format!("{what} for job {job} on {name}, which is {words}");
-            findings.push(Rule::UnschedulableMachine.finding(detail));
+            findings.push(Rule::UnschedulableNode.finding(detail));
         }
     }
 }
 
 /// Fair-share work goes to its class's pool and the pools in it (I08).
 pub(super) fn check_pools(ledger: &Ledger<'_>, findings: &mut Vec<Finding>) {
-    for Gain { what, job, machine, .. } in gains(ledger) {
+    for Gain { what, job, node, .. } in gains(ledger) {
         let line = ledger.line(job);
-        if line.is_fair_share() && !ledger.is_in_pool(line, machine) {
-            let (name, class) = (ledger.name(machine), &line.class.name);
+        if line.is_fair_share() && !ledger.is_in_pool(line, node) {
+            let (name, class) = (ledger.name(node), &line.class.name);
             let detail = format!("{what} for job {job} on {name}, outside the pools of {class}");
             findings.push(Rule::WrongPool.finding(detail));
         }
@@ -83,29 +83,29 @@ pub(super) fn check_pools(ledger: &Ledger<'_>, findings: &mut Vec<Finding>) {
 /// very reason (D12).
 pub(super) fn check_squatters(ledger: &Ledger<'_>, findings: &mut Vec<Finding>) {
     for line in ledger.jobs.iter().filter(|line| !line.is_fair_share()) {
-        let is_open = |ix: MachineIx| ledger.snapshot.machine(ix).state.is_schedulable();
-        let old = line.job.held().map(|share| share.machine).filter(|&ix| is_open(ix));
+        let is_open = |ix: NodeIx| ledger.snapshot.node(ix).state.is_schedulable();
+        let old = line.job.held().map(|share| share.node).filter(|&ix| is_open(ix));
         for ix in old.filter(|&ix| !ledger.is_in_pool(line, ix)) {
             let detail = format!("job {} sits on {}", line.job.id, ledger.name(ix));
             findings.push(Rule::Squatter.finding(detail));
         }
     }
-    for Gain { what, job, machine, .. } in gains(ledger) {
+    for Gain { what, job, node, .. } in gains(ledger) {
         let line = ledger.line(job);
-        if !line.is_fair_share() && !ledger.is_in_pool(line, machine) {
-            let detail = format!("{what} for job {job} on {}", ledger.name(machine));
+        if !line.is_fair_share() && !ledger.is_in_pool(line, node) {
+            let detail = format!("{what} for job {job} on {}", ledger.name(node));
             findings.push(Rule::Squatter.finding(detail));
         }
     }
 }
 
 /// A job with a node list uses no other nodes.
-pub(super) fn check_machine_lists(ledger: &Ledger<'_>, findings: &mut Vec<Finding>) {
-    for Gain { what, job, machine, .. } in gains(ledger) {
-        if !ledger.line(job).job.may_use(machine) {
-            let name = ledger.name(machine);
+pub(super) fn check_node_lists(ledger: &Ledger<'_>, findings: &mut Vec<Finding>) {
+    for Gain { what, job, node, .. } in gains(ledger) {
+        if !ledger.line(job).job.may_use(node) {
+            let name = ledger.name(node);
             let detail = format!("{what} for job {job} on {name}, which is not in its list");
-            findings.push(Rule::MachineList.finding(detail));
+            findings.push(Rule::NodeList.finding(detail));
         }
     }
 }
@@ -113,10 +113,10 @@ pub(super) fn check_machine_lists(ledger: &Ledger<'_>, findings: &mut Vec<Findin
 /// Every share has the order that its job asks for. A reservation has a whole node of the requested
 /// size, or larger by at most the overage (I02, I10).
 pub(super) fn check_orders(ledger: &Ledger<'_>, findings: &mut Vec<Finding>) {
-    for Gain { what, job, machine, order } in gains(ledger) {
+    for Gain { what, job, node, order } in gains(ledger) {
         let line = ledger.line(job);
-        if ledger.size_on(line, machine) != Some(order.qshares().0) {
-            let (asked, name) = (line.job.order, ledger.name(machine));
+        if ledger.size_on(line, node) != Some(order.qshares().0) {
+            let (asked, name) = (line.job.order, ledger.name(node));
             let detail =
                 format!("{what} of order {order} on {name} for job {job} of order {asked}");
             findings.push(Rule::WrongOrder.finding(detail));
@@ -176,16 +176,16 @@ pub(super) fn check_allotments(ledger: &Ledger<'_>, findings: &mut Vec<Finding>)
 }
 
 fn gains(ledger: &Ledger<'_>) -> impl Iterator<Item = Gain> {
-    let shares = ledger.schedule.expansions.iter().map(|&Expansion { job, machine, order }| Gain {
+    let shares = ledger.schedule.expansions.iter().map(|&Expansion { job, node, order }| Gain {
         what: "a share",
         job,
-        machine,
+        node,
         order,
     });
-    let promises = ledger.schedule.promises.iter().map(|&Promise { job, machine, order }| Gain {
+    let promises = ledger.schedule.promises.iter().map(|&Promise { job, node, order }| Gain {
         what: "a promise",
         job,
-        machine,
+        node,
         order,
     });
     shares.chain(promises)

@@ -11,18 +11,18 @@ use super::finding::{Finding, Rule};
 use super::ledger::Ledger;
 use super::lines::{Entity, ReceiptedShare};
 use crate::engine::VictimRule;
-use crate::model::{MachineIx, ProcessLimit, ceil_div};
+use crate::model::{NodeIx, ProcessLimit, ceil_div};
 
 /// The shares preempted on a node for a beneficiary.
-pub(super) type PreemptionPlans<'v, 'a> = BTreeMap<(MachineIx, usize), Vec<&'v ReceiptedShare<'a>>>;
+pub(super) type PreemptionPlans<'v, 'a> = BTreeMap<(NodeIx, usize), Vec<&'v ReceiptedShare<'a>>>;
 
 /// Amount that an entity lost to another entity.
 #[derive(Default)]
-struct Toll {
+struct LossSum {
     /// Size of the largest share.
     largest: u64,
     /// Amount on each node, for each beneficiary.
-    taken: BTreeMap<(MachineIx, usize), u64>,
+    taken: BTreeMap<(NodeIx, usize), u64>,
 }
 
 /// A share is preempted once, and only if it was not terminating already (I04).
@@ -41,7 +41,7 @@ pub(super) fn check_receipts(ledger: &Ledger<'_>, findings: &mut Vec<Finding>) {
         let loss = share.facts.investment.saturating_add(share.facts.initialization);
         let needs_none = receipt.rule == VictimRule::NoLongerAllowed;
         let lies = [
-            (receipt.machine != share.machine, "the machine is another"),
+            (receipt.node != share.node, "the machine is another"),
             (receipt.loss != loss, "the loss is another"),
             (needs_none == receipt.beneficiary.is_some(), "rule and beneficiary do not agree"),
         ];
@@ -70,7 +70,7 @@ pub(super) fn check_limits(ledger: &Ledger<'_>, findings: &mut Vec<Finding>) {
     let mut tolls: BTreeMap<usize, (u64, u64)> = BTreeMap::new();
     for victim in &ledger.victims {
         if victim.receipt.rule == VictimRule::NoLongerAllowed {
-            let (line, ix) = (&ledger.jobs[victim.donor], victim.share.machine);
+            let (line, ix) = (&ledger.jobs[victim.donor], victim.share.node);
             let (misplaced, others) = tolls.entry(victim.donor).or_default();
             let may_be = ledger.is_in_pool(line, ix) && line.job.may_use(ix);
             *(if may_be { others } else { misplaced }) += 1;
@@ -139,11 +139,10 @@ pub(super) fn check_superfluous(ledger: &Ledger<'_>, findings: &mut Vec<Finding>
     let plans = plans(ledger);
     let paid = plans.iter().filter(|((ix, beneficiary), _)| is_paid(ledger, *beneficiary, *ix));
     for (&(ix, beneficiary), victims) in paid {
-        let others =
-            plans.iter().filter(|((machine, other), _)| *machine == ix && *other != beneficiary);
+        let others = plans.iter().filter(|((node, other), _)| *node == ix && *other != beneficiary);
         let added: u64 =
             others.map(|((_, other), theirs)| overshoot(ledger, *other, ix, theirs)).sum();
-        let left_over = ledger.machines[ix.0].slack() - i128::from(added);
+        let left_over = ledger.nodes[ix.0].slack() - i128::from(added);
         let orders = victims.iter().map(|victim| victim.share.order);
         let spare =
             if promises_of(ledger, beneficiary, ix) > 1 { orders.max() } else { orders.min() };
@@ -187,7 +186,7 @@ pub(super) fn check_pairs(ledger: &Ledger<'_>, findings: &mut Vec<Finding>) {
     }
 }
 
-impl Toll {
+impl LossSum {
     /// Leaves out shares that may have been preempted for first processes. For each job that had
     /// nothing, this is at most a single plan on a single node. Space made elsewhere for jobs in
     /// its way is left out, too.
@@ -198,7 +197,7 @@ impl Toll {
         let mut may_be_first: BTreeMap<usize, bool> = BTreeMap::new();
         for (&(ix, taker), &taken) in &self.taken {
             let line = &ledger.jobs[taker];
-            let most = line.order() + self.largest - 1 + overhang(ledger, ix);
+            let most = line.order() + self.largest - 1 + excess_over_target(ledger, ix);
             let promises = promises_of(ledger, taker, ix);
             let is_one_plan = promises <= 1 || taken <= most;
             let known = may_be_first.insert(taker, line.floor() == 0 && is_one_plan);
@@ -217,14 +216,14 @@ impl Toll {
 /// plus the smallest of its victims. So the amount taken on a node gives a lower bound of the
 /// number of plans. Each plan but the last was paid before the last began. If the node had shrunk
 /// below its use, the first plan had to make up for that, too.
-fn gained_before_last(ledger: &Ledger<'_>, toll: &Toll) -> u64 {
+fn gained_before_last(ledger: &Ledger<'_>, toll: &LossSum) -> u64 {
     let (mut gained, mut last) = (0, 0);
     // On a node where jobs were moved for it, the beneficiary was promised nothing itself.
     let own = toll.taken.iter().filter(|((ix, place), _)| is_placed(ledger, *place, *ix));
     for (&(ix, beneficiary), &taken) in own {
         let order = ledger.jobs[beneficiary].job.order.qshares().0;
         let most_of_one = NonZeroU64::new(order + toll.largest - 1).unwrap_or(NonZeroU64::MIN);
-        let for_room = taken.saturating_sub(overhang(ledger, ix));
+        let for_room = taken.saturating_sub(excess_over_target(ledger, ix));
         let nshares = ceil_div(for_room, most_of_one).min(promises_of(ledger, beneficiary, ix));
         gained += nshares.max(1) * order;
         last = order.max(last);
@@ -234,17 +233,17 @@ fn gained_before_last(ledger: &Ledger<'_>, toll: &Toll) -> u64 {
 
 /// Amount by which node `ix` was smaller, before shares were preempted, than the shares that stayed
 /// on it.
-pub(super) fn overhang(ledger: &Ledger<'_>, ix: MachineIx) -> u64 {
-    let machine = &ledger.machines[ix.0];
-    let lost = ledger.victims.iter().filter(|victim| victim.share.machine == ix);
+pub(super) fn excess_over_target(ledger: &Ledger<'_>, ix: NodeIx) -> u64 {
+    let node = &ledger.nodes[ix.0];
+    let lost = ledger.victims.iter().filter(|victim| victim.share.node == ix);
     let lost: u64 = lost.map(|victim| victim.share.order.qshares().0).sum();
-    (machine.staying - machine.expanded + lost).saturating_sub(machine.order)
+    (node.staying - node.expanded + lost).saturating_sub(node.order)
 }
 
 /// Amounts that entities lost to other entities of the same priority. A job that takes from itself
 /// is reported at once.
-fn tolls(ledger: &Ledger<'_>, findings: &mut Vec<Finding>) -> BTreeMap<(Entity, Entity), Toll> {
-    let mut tolls: BTreeMap<(Entity, Entity), Toll> = BTreeMap::new();
+fn tolls(ledger: &Ledger<'_>, findings: &mut Vec<Finding>) -> BTreeMap<(Entity, Entity), LossSum> {
+    let mut tolls: BTreeMap<(Entity, Entity), LossSum> = BTreeMap::new();
     for (victim, beneficiary) in takings(ledger) {
         let line = &ledger.jobs[beneficiary];
         let Some(pair) = ledger.dividing(victim.donor, beneficiary) else {
@@ -257,7 +256,7 @@ fn tolls(ledger: &Ledger<'_>, findings: &mut Vec<Finding>) -> BTreeMap<(Entity, 
             let order = victim.share.order.qshares().0;
             let toll = tolls.entry(pair).or_default();
             toll.largest = toll.largest.max(order);
-            *toll.taken.entry((victim.share.machine, beneficiary)).or_default() += order;
+            *toll.taken.entry((victim.share.node, beneficiary)).or_default() += order;
         }
     }
     tolls
@@ -309,7 +308,7 @@ pub(super) fn plans<'l, 'a>(ledger: &'l Ledger<'a>) -> PreemptionPlans<'l, 'a> {
     let mut plans = PreemptionPlans::new();
     for victim in &ledger.victims {
         if let Some(beneficiary) = victim.beneficiary {
-            plans.entry((victim.share.machine, beneficiary)).or_default().push(victim);
+            plans.entry((victim.share.node, beneficiary)).or_default().push(victim);
         }
     }
     plans
@@ -317,27 +316,27 @@ pub(super) fn plans<'l, 'a>(ledger: &'l Ledger<'a>) -> PreemptionPlans<'l, 'a> {
 
 /// True if the job at `place`, or a job that is moved for it, has a promise or a new share on node
 /// `ix`.
-fn is_paid(ledger: &Ledger<'_>, place: usize, ix: MachineIx) -> bool {
+fn is_paid(ledger: &Ledger<'_>, place: usize, ix: NodeIx) -> bool {
     let mut moved = ledger.victims.iter().filter(|victim| {
         victim.receipt.rule == VictimRule::Relocation
             && victim.beneficiary == Some(place)
-            && victim.share.machine != ix
+            && victim.share.node != ix
     });
     is_placed(ledger, place, ix) || moved.any(|victim| is_placed(ledger, victim.donor, ix))
 }
 
 /// True if the job at `place` has a promise or a new share on node `ix`.
-fn is_placed(ledger: &Ledger<'_>, place: usize, ix: MachineIx) -> bool {
+fn is_placed(ledger: &Ledger<'_>, place: usize, ix: NodeIx) -> bool {
     let id = ledger.jobs[place].job.id;
     let mut new = ledger.schedule.expansions.iter();
-    promises_of(ledger, place, ix) > 0 || new.any(|new| new.job == id && new.machine == ix)
+    promises_of(ledger, place, ix) > 0 || new.any(|new| new.job == id && new.node == ix)
 }
 
 /// Number of nshares promised to the job at `place` on node `ix`.
-pub(super) fn promises_of(ledger: &Ledger<'_>, place: usize, ix: MachineIx) -> u64 {
+pub(super) fn promises_of(ledger: &Ledger<'_>, place: usize, ix: NodeIx) -> u64 {
     let id = ledger.jobs[place].job.id;
     let promises = ledger.schedule.promises.iter();
-    promises.filter(|promise| promise.job == id && promise.machine == ix).map(|_| 1).sum()
+    promises.filter(|promise| promise.job == id && promise.node == ix).map(|_| 1).sum()
 }
 
 /// Most that the plans for the job at `place` on node `ix` can have left over together. A plan
@@ -346,7 +345,7 @@ pub(super) fn promises_of(ledger: &Ledger<'_>, place: usize, ix: MachineIx) -> u
 fn overshoot(
     ledger: &Ledger<'_>,
     place: usize,
-    ix: MachineIx,
+    ix: NodeIx,
     victims: &[&ReceiptedShare<'_>],
 ) -> u64 {
     let plans = usize::try_from(promises_of(ledger, place, ix).max(1)).unwrap_or(usize::MAX);

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use super::finding::{Finding, Rule};
 use super::ledger::Ledger;
 use super::lines::{JobLine, ReceiptedShare};
-use super::preemption::{overhang, plans, promises_of};
-use crate::model::{MachineIx, Millis};
+use super::preemption::{excess_over_target, plans, promises_of};
+use crate::model::{Millis, NodeIx};
 
 /// Nshares below which a job has credit, and the credit in thread time.
 const CREDIT: (u64, Millis) = (8, 300_000);
@@ -19,7 +19,7 @@ const CREDIT: (u64, Millis) = (8, 300_000);
 /// Several processes on a node are judged together, and the first is taken to be the most
 /// expensive.
 pub(super) fn check_prices(ledger: &Ledger<'_>, findings: &mut Vec<Finding>) {
-    let mut by_job: BTreeMap<usize, Vec<(MachineIx, Vec<&ReceiptedShare<'_>>)>> = BTreeMap::new();
+    let mut by_job: BTreeMap<usize, Vec<(NodeIx, Vec<&ReceiptedShare<'_>>)>> = BTreeMap::new();
     for ((ix, taker), victims) in plans(ledger) {
         by_job.entry(taker).or_default().push((ix, victims));
     }
@@ -43,7 +43,7 @@ pub(super) fn check_prices(ledger: &Ledger<'_>, findings: &mut Vec<Finding>) {
                 continue;
             }
             let paid = loss.saturating_sub(if has_free {
-                first(line, &victims, overhang(ledger, ix))
+                first(line, &victims, excess_over_target(ledger, ix))
             } else {
                 0
             });
@@ -70,13 +70,13 @@ pub(super) fn is_first_free(ledger: &Ledger<'_>, place: usize) -> bool {
 /// Most that can have been lost for a first process of `line`'s job. The process needs every
 /// victim. So all victims but the smallest are together smaller than the process plus the node's
 /// overhang.
-fn first(line: &JobLine<'_>, victims: &[&ReceiptedShare<'_>], overhang: u64) -> Millis {
+fn first(line: &JobLine<'_>, victims: &[&ReceiptedShare<'_>], excess_over_target: u64) -> Millis {
     let mut orders: Vec<u64> =
         victims.iter().map(|victim| victim.share.order.qshares().0).collect();
     orders.sort_unstable();
     let mut sum = 0;
     let needed = orders.into_iter().take_while(|order| {
-        let is_needed = sum < line.order() + overhang;
+        let is_needed = sum < line.order() + excess_over_target;
         sum += order;
         is_needed
     });

@@ -83,7 +83,7 @@ pub enum LocalRights {
 }
 
 /// Knows the tokens, the sessions and the rates.
-pub struct Gatekeeper {
+pub struct Authenticator {
     settings: Access,
     limits: Limits,
     own_uid: u32,
@@ -111,19 +111,19 @@ impl fmt::Debug for Credential<'_> {
     }
 }
 
-impl fmt::Debug for Gatekeeper {
+impl fmt::Debug for Authenticator {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Gatekeeper").field("settings", &self.settings).finish_non_exhaustive()
     }
 }
 
-impl Gatekeeper {
+impl Authenticator {
     /// Reads the configured files.
     ///
     /// # Errors
     ///
     /// If a file cannot be read, is wrong, or is readable by other users.
-    pub fn open(settings: &Access, limits: &Limits) -> Result<Gatekeeper, AccessError> {
+    pub fn open(settings: &Access, limits: &Limits) -> Result<Authenticator, AccessError> {
         let tokens = match &settings.tokens {
             Some(path) => Some((path.clone(), ArcSwap::from_pointee(read_tokens(path)?))),
             None => None,
@@ -132,7 +132,7 @@ impl Gatekeeper {
             Some((certificate, key)) => Some(Tls::open(certificate, key)?),
             None => None,
         };
-        Ok(Gatekeeper {
+        Ok(Authenticator {
             settings: settings.clone(),
             limits: *limits,
             own_uid: rustix::process::geteuid().as_raw(),
@@ -151,7 +151,7 @@ impl Gatekeeper {
     /// # Errors
     ///
     /// If the file holds a token of the role orchestrator; the error names its line.
-    pub fn publishing_itself(mut self) -> Result<Gatekeeper, AccessError> {
+    pub fn publishing_itself(mut self) -> Result<Authenticator, AccessError> {
         self.publishes_itself = true;
         if let Some((path, tokens)) = &self.tokens {
             no_other_publisher(path, &tokens.load())?;
@@ -404,10 +404,10 @@ fn told(error: &dyn std::error::Error) -> String {
 mod tests {
     use super::*;
 
-    fn gatekeeper(change: impl FnOnce(&mut Access)) -> Gatekeeper {
+    fn gatekeeper(change: impl FnOnce(&mut Access)) -> Authenticator {
         let mut settings = Access::default();
         change(&mut settings);
-        let mut gatekeeper = Gatekeeper::open(&settings, &Limits::default()).unwrap();
+        let mut gatekeeper = Authenticator::open(&settings, &Limits::default()).unwrap();
         gatekeeper.own_uid = 500;
         gatekeeper
     }
@@ -418,7 +418,7 @@ mod tests {
             settings.operators = vec![1000];
             settings.operator_groups = vec![27];
         });
-        let role = |gatekeeper: &Gatekeeper, uid, gid| {
+        let role = |gatekeeper: &Authenticator, uid, gid| {
             let peer = Peer::Local { uid, gid, pid: None };
             gatekeeper.identify(peer, Credential::Nothing).ok().and_then(|identity| identity.role)
         };

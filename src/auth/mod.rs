@@ -21,7 +21,7 @@ pub(crate) mod sessions;
 pub(crate) mod tls;
 pub(crate) mod token;
 
-pub use gatekeeper::{AccessError, AccessRefusal, Credential, Gatekeeper, Reread};
+pub use gatekeeper::{AccessError, AccessRefusal, Authenticator, Credential, Reread};
 pub use identity::{Actor, Identity, NodeScope, Peer};
 pub use rates::{Rate, Rates};
 pub use role::{Permission, READ, Role, has_route, rule};

@@ -17,7 +17,7 @@ const PASSES: usize = 101;
 
 /// Fields of a machine that a pass reads.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct BareMachine {
+struct BareNode {
     order: usize,
     free: u64,
 }
@@ -33,7 +33,7 @@ struct BareJob {
 /// The records of a snapshot.
 #[derive(Clone, Debug)]
 struct Tables {
-    machines: Vec<BareMachine>,
+    nodes: Vec<BareNode>,
     jobs: Vec<BareJob>,
 }
 
@@ -60,8 +60,8 @@ pub(super) fn pass(snapshot: &Snapshot, clock: Clock<'_>) -> Duration {
 }
 
 fn add_up(tables: &Tables, sums: &mut [OrderSum]) {
-    for machine in &tables.machines {
-        sums[machine.order].free += machine.free;
+    for node in &tables.nodes {
+        sums[node.order].free += node.free;
     }
     for job in &tables.jobs {
         let sum = &mut sums[job.order];
@@ -72,25 +72,25 @@ fn add_up(tables: &Tables, sums: &mut [OrderSum]) {
 
 impl Tables {
     fn of(snapshot: &Snapshot) -> Tables {
-        let mut used = vec![QShares(0); snapshot.machines.len()];
+        let mut used = vec![QShares(0); snapshot.nodes.len()];
         for share in snapshot.jobs.iter().flat_map(|job| &job.shares) {
-            used[share.machine.0] += share.order.qshares();
+            used[share.node.0] += share.order.qshares();
         }
-        let machines = snapshot.machines.iter().zip(used).map(|(machine, used)| BareMachine {
-            order: position(machine.order),
-            free: machine.order.saturating_sub(used).0,
+        let nodes = snapshot.nodes.iter().zip(used).map(|(node, used)| BareNode {
+            order: position(node.order),
+            free: node.order.saturating_sub(used).0,
         });
         let jobs = snapshot.jobs.iter().map(|job| BareJob {
             order: position(Order::qshares(job.order)),
             held: job.nshares_held().0,
             wanted: job.facts.useful_processes(job.threads),
         });
-        Tables { machines: machines.collect(), jobs: jobs.collect() }
+        Tables { nodes: nodes.collect(), jobs: jobs.collect() }
     }
 
     /// Length of a table by order.
     fn orders(&self) -> usize {
-        let orders = self.machines.iter().map(|machine| machine.order);
+        let orders = self.nodes.iter().map(|node| node.order);
         orders.chain(self.jobs.iter().map(|job| job.order)).max().map_or(0, |most| most + 1)
     }
 }
@@ -115,7 +115,7 @@ mod tests {
         let tables = Tables::of(&view.planned.as_ref().unwrap().snapshot);
         let mut sums = vec![OrderSum::default(); tables.orders()];
         add_up(&tables, &mut sums);
-        assert_eq!((tables.machines.len(), tables.jobs.len(), sums.len()), (3, 8, 18));
+        assert_eq!((tables.nodes.len(), tables.jobs.len(), sums.len()), (3, 8, 18));
         let held: u64 = sums.iter().map(|sum| sum.held).sum();
         assert_eq!(held, view.jobs.iter().map(|job| job.held().0).sum::<u64>());
         let free: u64 = sums.iter().map(|sum| sum.free).sum();

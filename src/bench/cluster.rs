@@ -224,7 +224,7 @@ pub fn blocked_jobs(shape: &ClusterShape) -> impl Iterator<Item = JobSpec> {
         if chance.between([1, LISTING]) == 1 {
             let listed = chance.between([1, LISTED]);
             let mut node = || node_name(chance.between([0, nodes - 1]));
-            spec.machines = (0..listed).map(|_| node()).collect();
+            spec.nodes = (0..listed).map(|_| node()).collect();
         }
         spec
     })
@@ -234,7 +234,7 @@ pub fn blocked_jobs(shape: &ClusterShape) -> impl Iterator<Item = JobSpec> {
 /// in the class of [`topology_with_filling`].
 pub fn filling(shape: &ClusterShape) -> impl Iterator<Item = JobSpec> {
     let ClusterShape { nodes: count, quantum, .. } = *shape;
-    let orders = nodes(count).map(move |node| quantum.order_of_machine(node.memory));
+    let orders = nodes(count).map(move |node| quantum.order_of_node(node.memory));
     let orders = orders.filter(|order| QShares(0) < *order);
     orders.zip(FIRST_FILLING..).map(move |(order, id)| {
         let memory = quantum.memory_of(order);
@@ -254,7 +254,7 @@ fn spec(id: u64, user: String, class: String, memory: Mebibytes, limit: ProcessL
         memory,
         threads: 1,
         submitted: FIRST_SUBMISSION + 1_000 * id,
-        machines: Vec::new(),
+        nodes: Vec::new(),
         service: 0,
         facts: JobFacts {
             remaining: WORK_ITEMS,
@@ -354,9 +354,9 @@ mod tests {
 
     #[test]
     fn blocked_jobs_are_of_many_shapes() {
-        let shape_of = |job: JobSpec| (job.class, job.memory, job.machines);
+        let shape_of = |job: JobSpec| (job.class, job.memory, job.nodes);
         let shapes: BTreeSet<_> = blocked_jobs(&shape(1)).map(shape_of).collect();
         assert!(shapes.len() > 250, "{}", shapes.len());
-        assert!(shapes.iter().any(|(_, _, machines)| !machines.is_empty()));
+        assert!(shapes.iter().any(|(_, _, nodes)| !nodes.is_empty()));
     }
 }

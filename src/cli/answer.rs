@@ -10,7 +10,7 @@ use super::client::DaemonClient;
 use super::failure::Failure;
 use super::formats;
 use super::output::{OutputReader, say};
-use super::questions::{Asking, Format};
+use super::questions::{Format, QueryFlags};
 use super::table::plain;
 use super::text::{TextStyle, narrowed};
 use crate::api::wire::EventPage;
@@ -72,7 +72,7 @@ impl<T: ShownAnswer<Entry = T>> ShownAnswer for Several<T> {
 ///
 /// If the daemon cannot be reached or refuses.
 pub(super) async fn answer<A: ShownAnswer>(
-    asking: &Asking,
+    asking: &QueryFlags,
     ask: impl AsyncFn(&DaemonClient) -> Result<A, Failure>,
 ) -> Result<(), Failure> {
     let client = DaemonClient::new(&asking.remote)?;
@@ -126,7 +126,7 @@ fn is_for_programs(format: Format) -> bool {
 }
 
 /// Shows `answer` once.
-fn show<A: ShownAnswer>(answer: &A, asking: &Asking) -> io::Result<OutputReader> {
+fn show<A: ShownAnswer>(answer: &A, asking: &QueryFlags) -> io::Result<OutputReader> {
     let width = width();
     let look =
         TextStyle { is_wide: false, no_header: asking.no_header, width, has_colour: has_colour() };

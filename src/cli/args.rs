@@ -402,7 +402,7 @@ mod tests {
     }
 
     #[test]
-    fn the_demo_listens_only_to_its_own_machine() {
+    fn the_demo_listens_only_to_its_own_node() {
         for (address, will_do) in [
             ("127.0.0.1:7070", true),
             ("[::1]:0", true),

@@ -9,7 +9,7 @@ use serde::Serialize;
 use super::failure::{Failure, FailureKind};
 use super::output::show;
 use super::table::{Column, table};
-use crate::store::{Archive, AuditCheck, AuditEntry, AuditFault, AuditHead};
+use crate::store::{AuditCheck, AuditEntry, AuditFault, AuditHead, ReadOnlyStore};
 
 /// Rows of a read: few enough to keep memory small.
 const CHUNK: u32 = 1000;
@@ -125,7 +125,7 @@ pub async fn run(action: &AuditAction) -> Result<(), Failure> {
 }
 
 async fn shown(args: &AuditShowArgs) -> Result<(), Failure> {
-    let mut archive = Archive::open(&args.store).await?;
+    let mut archive = ReadOnlyStore::open(&args.store).await?;
     let end = archive.audit_head().await?.id;
     let mut after = if args.last == 0 { 0 } else { end.saturating_sub(args.last) };
     let mut rows = Vec::new();
@@ -163,7 +163,7 @@ fn rendered(rows: Vec<AuditLine>) -> String {
 }
 
 async fn verified(args: &Verify) -> Result<(), Failure> {
-    let mut archive = Archive::open(&args.store).await?;
+    let mut archive = ReadOnlyStore::open(&args.store).await?;
     // Before the rows: what is added meanwhile has to be judged by the end that it has then.
     let head = archive.audit_head().await?;
     let mut check = AuditCheck::against(args.noted.clone());

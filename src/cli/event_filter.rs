@@ -6,7 +6,7 @@ use super::args::{EventKind, Events as Args};
 use super::client::DaemonClient;
 use super::failure::Failure;
 use super::node_names;
-use crate::api::wire::{Event, Happening, NodeList};
+use crate::api::wire::{Event, FeedEvent, NodeList};
 
 /// Subjects that an event must have. An empty filter passes all events.
 pub(super) struct EventFilter {
@@ -37,30 +37,30 @@ impl EventFilter {
             return None;
         }
         let what = match event.what {
-            Happening::Added { mut shares } => {
+            FeedEvent::Added { mut shares } => {
                 shares.retain(|share| self.has_job(&[share.job]) && self.has_node(&share.node));
-                (!shares.is_empty()).then_some(Happening::Added { shares })
+                (!shares.is_empty()).then_some(FeedEvent::Added { shares })
             }
-            Happening::Removed { mut shares } => {
+            FeedEvent::Removed { mut shares } => {
                 shares.retain(|share| {
                     let jobs = [Some(share.job), share.beneficiary];
                     let jobs: Vec<u64> = jobs.into_iter().flatten().collect();
                     self.has_job(&jobs) && self.has_node(&share.node)
                 });
-                (!shares.is_empty()).then_some(Happening::Removed { shares })
+                (!shares.is_empty()).then_some(FeedEvent::Removed { shares })
             }
-            Happening::Refused { mut work } => {
+            FeedEvent::Refused { mut work } => {
                 work.retain(|work| self.nodes.is_empty() && self.has_job(&[work.job]));
-                (!work.is_empty()).then_some(Happening::Refused { work })
+                (!work.is_empty()).then_some(FeedEvent::Refused { work })
             }
-            Happening::Nodes { mut nodes } => {
+            FeedEvent::Nodes { mut nodes } => {
                 nodes.retain(|node| self.jobs.is_empty() && self.has_node(&node.node));
-                (!nodes.is_empty()).then_some(Happening::Nodes { nodes })
+                (!nodes.is_empty()).then_some(FeedEvent::Nodes { nodes })
             }
-            Happening::Administration { action, nodes, reason } => {
+            FeedEvent::Administration { action, nodes, reason } => {
                 let is_about =
                     self.nodes.is_empty() || nodes.iter().any(|node| self.has_node(node));
-                let act = Happening::Administration { action, nodes, reason };
+                let act = FeedEvent::Administration { action, nodes, reason };
                 (self.jobs.is_empty() && is_about).then_some(act)
             }
         };
@@ -76,13 +76,13 @@ impl EventFilter {
     }
 }
 
-fn kind_of(what: &Happening) -> EventKind {
+fn kind_of(what: &FeedEvent) -> EventKind {
     match what {
-        Happening::Added { .. } => EventKind::Added,
-        Happening::Removed { .. } => EventKind::Removed,
-        Happening::Refused { .. } => EventKind::Refused,
-        Happening::Nodes { .. } => EventKind::Nodes,
-        Happening::Administration { .. } => EventKind::Administration,
+        FeedEvent::Added { .. } => EventKind::Added,
+        FeedEvent::Removed { .. } => EventKind::Removed,
+        FeedEvent::Refused { .. } => EventKind::Refused,
+        FeedEvent::Nodes { .. } => EventKind::Nodes,
+        FeedEvent::Administration { .. } => EventKind::Administration,
     }
 }
 
@@ -105,7 +105,7 @@ mod tests {
             let nodes = nodes.iter().map(ToString::to_string).collect();
             let filter = EventFilter { kinds: kinds.to_vec(), jobs: jobs.to_vec(), nodes };
             let left = filter.only(event.clone()).map(|event| event.what);
-            if let Some(Happening::Added { shares }) = left { shares.len() } else { 0 }
+            if let Some(FeedEvent::Added { shares }) = left { shares.len() } else { 0 }
         };
         assert_eq!(left(&[], &[], &[]), 3);
         assert_eq!(left(&[], &[1], &[]), 2);

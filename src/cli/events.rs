@@ -11,7 +11,7 @@ use super::jobs::removal;
 use super::output::{OutputReader, complain, say};
 use super::table::plain;
 use crate::api::wire::{
-    AddedShare, ChangedNode, Event, EventPage, Happening, NodeState, RemovedShare,
+    AddedShare, ChangedNode, Event, EventPage, FeedEvent, NodeState, RemovedShare,
 };
 use crate::model::fold_hostlist;
 
@@ -206,16 +206,16 @@ pub(super) fn lines(event: &Event, is_wide: bool) -> Vec<String> {
 }
 
 /// Returns a sentence for each job, node or act of an event.
-fn sentences(what: &Happening) -> Vec<String> {
+fn sentences(what: &FeedEvent) -> Vec<String> {
     match what {
-        Happening::Added { shares } => added(shares),
-        Happening::Removed { shares } => removed(shares),
-        Happening::Refused { work } => work
+        FeedEvent::Added { shares } => added(shares),
+        FeedEvent::Removed { shares } => removed(shares),
+        FeedEvent::Refused { work } => work
             .iter()
             .map(|work| format!("refused   job {}: {}", work.job, work.reason.sentence))
             .collect(),
-        Happening::Nodes { nodes } => changed(nodes),
-        Happening::Administration { action, nodes, reason } => {
+        FeedEvent::Nodes { nodes } => changed(nodes),
+        FeedEvent::Administration { action, nodes, reason } => {
             let nodes = fold_hostlist(nodes.iter().map(String::as_str));
             let reason = reason.as_ref().map(|reason| format!(" ({reason})")).unwrap_or_default();
             vec![format!("admin     {action} {nodes}{reason}")]

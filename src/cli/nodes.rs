@@ -94,7 +94,7 @@ async fn some(
 
 /// Returns the way in which each node enforces limits, as far as an orchestrator of campaigns
 /// knows.
-async fn limits(asking: &questions::Asking) -> BTreeMap<String, &'static str> {
+async fn limits(asking: &questions::QueryFlags) -> BTreeMap<String, &'static str> {
     let Remote { url, json, trust } = asking.remote.clone();
     let named = std::env::var("APPORTION_ORCHESTRATOR").ok();
     let orchestrator = named.and_then(|named| named.parse().ok());

@@ -14,7 +14,7 @@ use super::values::parse_job;
 
 /// A question to the daemon, and how to show its answer.
 #[derive(Clone, Debug, Args)]
-pub struct Asking {
+pub struct QueryFlags {
     /// The daemon to ask.
     #[command(flatten)]
     pub remote: Remote,
@@ -29,7 +29,7 @@ pub struct Asking {
     pub watch: bool,
 }
 
-impl Asking {
+impl QueryFlags {
     /// Returns the form of the answer, from either flag.
     pub fn format(&self) -> Format {
         match self.output {
@@ -98,7 +98,7 @@ pub struct NodeListArgs {
     pub limit: Option<usize>,
     /// The daemon to ask, and the form of the answer.
     #[command(flatten)]
-    pub asking: Asking,
+    pub asking: QueryFlags,
 }
 
 /// A state that nodes are asked for by.
@@ -154,7 +154,7 @@ pub struct NodeShow {
     pub nodes: Vec<String>,
     /// The daemon to ask, and the form of the answer.
     #[command(flatten)]
-    pub asking: Asking,
+    pub asking: QueryFlags,
 }
 
 /// Lists work.
@@ -168,7 +168,7 @@ pub struct QueueArgs {
     pub summary: bool,
     /// The daemon to ask, and the form of the answer.
     #[command(flatten)]
-    pub asking: Asking,
+    pub asking: QueryFlags,
 }
 
 pub(super) const QUEUE_EXAMPLES: &str = "\
@@ -207,7 +207,7 @@ pub struct JobShow {
     pub jobs: Vec<u64>,
     /// The daemon to ask, and the form of the answer.
     #[command(flatten)]
-    pub asking: Asking,
+    pub asking: QueryFlags,
 }
 
 /// Explains jobs.
@@ -227,7 +227,7 @@ pub struct WhyArgs {
     pub nodes: bool,
     /// The daemon to ask, and the form of the answer.
     #[command(flatten)]
-    pub asking: Asking,
+    pub asking: QueryFlags,
 }
 
 pub(super) const WHY_EXAMPLES: &str = "\
@@ -265,7 +265,7 @@ Examples:
 pub struct ClassListArgs {
     /// The daemon to ask, and the form of the answer.
     #[command(flatten)]
-    pub asking: Asking,
+    pub asking: QueryFlags,
 }
 
 /// Shows a class.
@@ -276,7 +276,7 @@ pub struct ClassShow {
     pub class: String,
     /// The daemon to ask, and the form of the answer.
     #[command(flatten)]
-    pub asking: Asking,
+    pub asking: QueryFlags,
 }
 
 /// An action on users.
@@ -304,7 +304,7 @@ Examples:
 pub struct UserListArgs {
     /// The daemon to ask, and the form of the answer.
     #[command(flatten)]
-    pub asking: Asking,
+    pub asking: QueryFlags,
 }
 
 /// Shows a user.
@@ -315,7 +315,7 @@ pub struct UserShow {
     pub user: String,
     /// The daemon to ask, and the form of the answer.
     #[command(flatten)]
-    pub asking: Asking,
+    pub asking: QueryFlags,
 }
 
 pub(super) const LOAD_EXAMPLES: &str = "\
@@ -328,7 +328,7 @@ Examples:
 pub struct LoadArgs {
     /// The daemon to ask, and the form of the answer.
     #[command(flatten)]
-    pub asking: Asking,
+    pub asking: QueryFlags,
 }
 
 pub(super) const OCCUPANCY_EXAMPLES: &str = "\
@@ -344,7 +344,7 @@ pub struct OccupancyArgs {
     pub nodes: Vec<String>,
     /// The daemon to ask, and the form of the answer.
     #[command(flatten)]
-    pub asking: Asking,
+    pub asking: QueryFlags,
 }
 
 pub(super) const DIAG_EXAMPLES: &str = "\
@@ -357,7 +357,7 @@ Examples:
 pub struct Diag {
     /// The daemon to ask, and the form of the answer.
     #[command(flatten)]
-    pub asking: Asking,
+    pub asking: QueryFlags,
 }
 
 pub(super) const TOP_EXAMPLES: &str = "\

@@ -11,10 +11,10 @@ use super::output::show;
 use super::text::TextStyle;
 use super::why;
 use crate::api::{self, wire};
-use crate::journal::{Digest, Excerpt, Replay, Trouble};
+use crate::journal::{Digest, Excerpt, Replay, ReplayError};
 use crate::model::JobId;
 use crate::scheduler::View;
-use crate::store::{Archive, PastCycle};
+use crate::store::{PastCycle, ReadOnlyStore};
 
 /// Cycles of a read: few enough to keep memory small.
 const CHUNK: u32 = 256;
@@ -47,14 +47,14 @@ struct Replayed {
 ///
 /// If the record cannot be read, does not reach back so far, or a cycle is not what it was.
 pub async fn run(args: &Args) -> Result<(), Failure> {
-    let mut archive = Archive::open(&args.store).await?;
+    let mut archive = ReadOnlyStore::open(&args.store).await?;
     let (from, to) = asked(args, archive.range().await?)?;
     let mut course =
         ReplayRun::begin(&mut archive, from, args.export.is_some(), &args.store).await?;
     while course.at < to {
         let cycles = archive.cycles_after(course.at, CHUNK).await?;
         if cycles.is_empty() {
-            return Err(Trouble::Missing { cycle: course.at + 1 }.into());
+            return Err(ReplayError::Missing { cycle: course.at + 1 }.into());
         }
         for cycle in cycles.into_iter().take_while(|cycle| cycle.cycle <= to) {
             course.step(cycle)?;
@@ -108,7 +108,7 @@ struct ReplayRun {
 
 impl ReplayRun {
     async fn begin(
-        archive: &mut Archive,
+        archive: &mut ReadOnlyStore,
         from: u64,
         is_exported: bool,
         store: &Path,
@@ -130,7 +130,7 @@ impl ReplayRun {
         })
     }
 
-    fn step(&mut self, past: PastCycle) -> Result<(), Trouble> {
+    fn step(&mut self, past: PastCycle) -> Result<(), ReplayError> {
         let PastCycle { cycle, at_ms, beginning, batches, digest } = past;
         if let Some(books) = beginning {
             // The daemon took over from a publication, so the replayed state does not lead to this

@@ -257,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn a_token_leaves_this_machine_only_encrypted() {
+    fn a_token_leaves_this_node_only_encrypted() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("token");
         fs::write(&file, "secret\n").unwrap();

@@ -46,8 +46,8 @@ impl Default for Access {
 
 pub(super) fn read_access(mut section: Section<'_>) -> Access {
     let defaults = Access::default();
-    let certificate = section.usually("certificate", &optional_path(), &None);
-    let key = section.usually("key", &optional_path(), &None);
+    let certificate = section.default_to("certificate", &optional_path(), &None);
+    let key = section.default_to("key", &optional_path(), &None);
     let path = |setting: &Setting<Option<PathBuf>>| setting.clone().or(None);
     let mut access = Access {
         tokens: section.or("tokens", &optional_path(), None),

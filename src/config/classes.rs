@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use super::descent::{index_by_name, line_of_descent, ring_text, rings};
+use super::descent::{ancestors_of, cycle_text, index_by_name, inheritance_cycles};
 use super::file::{ClassEntry, Growth};
 use super::problem::{Code, ConfigProblem, Problems, ValuePlace, suggest};
 use super::value::PolicyName;
@@ -32,7 +32,7 @@ pub(super) fn check(
 
     let mut resolved = Vec::new();
     for (index, entry) in entries.iter().enumerate().filter(|(_, entry)| !entry.is_abstract) {
-        let line = line_of_descent(index, &parents);
+        let line = ancestors_of(index, &parents);
         let ancestors = line.iter().skip(1).map(|ancestor| &entries[*ancestor]);
         let class = ancestors.fold(entry.clone(), |heir, ancestor| heir.inheriting(ancestor));
         // If the line of ancestors breaks off or forms a cycle, that is the only problem reported.
@@ -77,9 +77,9 @@ fn parents(entries: &[ClassEntry], problems: &mut Problems) -> Vec<Option<usize>
         }
         parents.push(index);
     }
-    for ring in rings(&parents) {
+    for ring in inheritance_cycles(&parents) {
         let entry = &entries[ring[0]];
-        let text = ring_text(&ring, |class| &entries[class].name.value);
+        let text = cycle_text(&ring, |class| &entries[class].name.value);
         let place = entry.inherit.place().unwrap_or(&entry.name.place);
         let message = format!("class `{}` inherits from itself: {text}", entry.name.value);
         let problem =

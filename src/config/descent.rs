@@ -29,9 +29,9 @@ pub(super) fn index_by_name<'a>(
 }
 
 /// The rings in a forest that should be none: each list of nodes leads back to its own start.
-pub(super) fn rings(parents: &[Option<usize>]) -> Vec<Vec<usize>> {
+pub(super) fn inheritance_cycles(parents: &[Option<usize>]) -> Vec<Vec<usize>> {
     let mut is_seen = vec![false; parents.len()];
-    let mut rings = Vec::new();
+    let mut inheritance_cycles = Vec::new();
     for start in 0..parents.len() {
         let mut trail = Vec::new();
         let mut next = Some(start);
@@ -44,19 +44,19 @@ pub(super) fn rings(parents: &[Option<usize>]) -> Vec<Vec<usize>> {
         }
         // The walk ended at a root, at a node of an earlier walk, or at a node of its own.
         if let Some(at) = trail.iter().position(|node| Some(*node) == next) {
-            rings.push(trail.split_off(at));
+            inheritance_cycles.push(trail.split_off(at));
         }
     }
-    rings
+    inheritance_cycles
 }
 
 /// `a -> b -> a`.
-pub(super) fn ring_text<'a>(ring: &[usize], name_of: impl Fn(usize) -> &'a str) -> String {
+pub(super) fn cycle_text<'a>(ring: &[usize], name_of: impl Fn(usize) -> &'a str) -> String {
     let closed = ring.iter().chain(ring.first());
     closed.map(|node| name_of(*node)).collect::<Vec<_>>().join(" -> ")
 }
 
 /// `start` and everything above it, nearest first. Ends rather than going round a ring twice.
-pub(super) fn line_of_descent(start: usize, parents: &[Option<usize>]) -> Vec<usize> {
+pub(super) fn ancestors_of(start: usize, parents: &[Option<usize>]) -> Vec<usize> {
     std::iter::successors(Some(start), |node| parents[*node]).take(parents.len()).collect()
 }

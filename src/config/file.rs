@@ -209,7 +209,7 @@ pub(super) fn read(document: &DeTable<'_>, reading: &mut Reading) -> File {
 fn read_daemon(mut section: Section<'_>) -> DaemonSettings {
     let defaults = DaemonSettings::default();
     let interval = duration(SHORTEST..=HOUR);
-    let listen = section.usually("listen", &address(), &defaults.listen);
+    let listen = section.default_to("listen", &address(), &defaults.listen);
     let daemon = DaemonSettings {
         listen: listen.clone().or(defaults.listen),
         state: section.or("state", &path(), defaults.state),
@@ -338,23 +338,23 @@ fn read_growth(section: &mut Section<'_>, defaults: Option<CapRules>) -> Growth 
     };
     let span = Duration::from_millis;
     Growth {
-        initialization_cap: section.usually(
+        initialization_cap: section.default_to(
             "initialization_cap",
             &cap,
             &defaults.initialization_cap,
         ),
-        expand_by_doubling: section.usually(
+        expand_by_doubling: section.default_to(
             "expand_by_doubling",
             &flag(),
             &defaults.expand_by_doubling,
         ),
-        prediction: section.usually("prediction", &flag(), &defaults.prediction),
-        prediction_fudge: section.usually(
+        prediction: section.default_to("prediction", &flag(), &defaults.prediction),
+        prediction_fudge: section.default_to(
             "prediction_fudge",
             &fudge,
             &span(defaults.prediction_fudge),
         ),
-        loss_limit: section.usually("loss_limit", &loss, &span(defaults.loss_limit)),
+        loss_limit: section.default_to("loss_limit", &loss, &span(defaults.loss_limit)),
     }
 }
 
@@ -364,7 +364,7 @@ fn read_pool(section: &mut Section<'_>) -> PoolEntry {
         name: section.name(),
         path: section.path().to_owned(),
         parent: section.setting("parent", &name()),
-        search_order: section.usually("search_order", &number(0..=MILLION), &100),
+        search_order: section.default_to("search_order", &number(0..=MILLION), &100),
         quantum: section.setting("quantum", &quantum),
         nodes: section.list("nodes", &hosts().coded(Code::Nodes)),
     }
@@ -380,7 +380,7 @@ fn read_class(section: &mut Section<'_>) -> ClassEntry {
         nodepool: section.setting("nodepool", &name()),
         priority: section.setting("priority", &number(0..=MILLION)),
         weight: section.setting("weight", &number(1..=MILLION).coded(Code::Weight)),
-        default: section.usually("default", &flag(), &false),
+        default: section.default_to("default", &flag(), &false),
         users: section.list("users", &name()),
         growth: read_growth(section, None),
     }

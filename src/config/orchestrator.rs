@@ -102,9 +102,9 @@ pub(super) fn read_orchestrator(mut section: Section<'_>) -> OrchestratorSetting
 
 fn read_retention(section: &mut Section<'_>, defaults: CampaignRetention) -> CampaignRetention {
     let days = number(1..=MAX_DAYS);
-    let tasks = section.usually("retention_days", &days, &defaults.days);
+    let tasks = section.default_to("retention_days", &days, &defaults.days);
     let rows = section.or("retention_rows", &number(0..=MAX_ROWS), defaults.rows);
-    let campaigns = section.usually("campaign_retention_days", &days, &defaults.campaign_days);
+    let campaigns = section.default_to("campaign_retention_days", &days, &defaults.campaign_days);
     let place = campaigns.place().or(tasks.place()).cloned();
     let (days, campaign_days) = (tasks.or(defaults.days), campaigns.or(defaults.campaign_days));
     let retention = CampaignRetention { days, rows, campaign_days };

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::descent::{index_by_name, line_of_descent, ring_text, rings};
+use super::descent::{ancestors_of, cycle_text, index_by_name, inheritance_cycles};
 use super::file::PoolEntry;
 use super::problem::{Code, ConfigProblem, Problems, ValuePlace, suggest};
 use crate::model::{Nodepool, PoolIx, Quantum, fold_hostlist};
@@ -22,7 +22,7 @@ pub(super) fn check(
     nodes_are_within(entries, max_nodes, problems);
 
     let lines: Vec<Vec<usize>> =
-        (0..entries.len()).map(|pool| line_of_descent(pool, &parents)).collect();
+        (0..entries.len()).map(|pool| ancestors_of(pool, &parents)).collect();
     let mut order: Vec<usize> = (0..entries.len()).collect();
     order.sort_by_key(|pool| lines[*pool].len());
     let position = |pool: usize| order.iter().position(|ordered| *ordered == pool).map(PoolIx);
@@ -68,9 +68,9 @@ fn parents(entries: &[PoolEntry], problems: &mut Problems) -> Vec<Option<usize>>
         }
         parents.push(index);
     }
-    for ring in rings(&parents) {
+    for ring in inheritance_cycles(&parents) {
         let entry = &entries[ring[0]];
-        let text = ring_text(&ring, |pool| &entries[pool].name.value);
+        let text = cycle_text(&ring, |pool| &entries[pool].name.value);
         let place = entry.parent.place().unwrap_or(&entry.name.place);
         let message = format!("nodepool `{}` is part of itself: {text}", entry.name.value);
         let problem = ConfigProblem::new(Code::PoolCycle, &entry.key("parent"), place, message);

@@ -169,7 +169,7 @@ impl<'r> Section<'r> {
 
     /// The setting under `key`. If it is absent, `default` holds, and the result still says that it
     /// is absent.
-    pub(super) fn usually<T>(
+    pub(super) fn default_to<T>(
         &mut self,
         key: &'static str,
         kind: &ValueKind<T>,

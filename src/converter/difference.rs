@@ -175,7 +175,7 @@ mod tests {
             memory: Mebibytes(1),
             threads: 1,
             submitted: 0,
-            machines: Vec::new(),
+            nodes: Vec::new(),
             service: 0,
             facts,
         };

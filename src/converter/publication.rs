@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use crate::model::{JobId, JobSpec, Mebibytes, Name, ShareFacts, ShareId};
-use crate::scheduler::books::{self, Books};
+use crate::scheduler::checkpoint::{self, SchedulerState};
 
 /// All that the orchestrator knows, in full: an absent job has ended.
 ///
@@ -21,7 +21,7 @@ pub struct CheckedPublication {
 impl CheckedPublication {
     /// Rebuilds the publication that led to `books`, for comparison with the next. Jobs that the
     /// scheduler never took in are missing, and so are ended processes. Neither leads to an event.
-    pub fn of_books(books: &Books) -> CheckedPublication {
+    pub fn of_books(books: &SchedulerState) -> CheckedPublication {
         let work = books.jobs.iter().map(|job| (job.spec.id, PublishedJob::of_book(job)));
         let limbo = books.limbo.iter().map(|share| {
             let (node, memory) = (share.node.clone(), share.memory);
@@ -52,7 +52,7 @@ pub struct PublishedJob {
 }
 
 impl PublishedJob {
-    fn of_book(job: &books::JobRecord) -> PublishedJob {
+    fn of_book(job: &checkpoint::JobRecord) -> PublishedJob {
         let shown = job.shares.iter().chain(&job.purged).filter(|share| share.is_seen);
         let processes = shown.map(|share| {
             let (node, facts) = (share.node.clone(), share.facts);
@@ -77,7 +77,7 @@ impl PublishedJob {
             ("memory_mb", old.memory == new.memory),
             ("threads", old.threads == new.threads),
             ("submitted_ms", old.submitted == new.submitted),
-            ("nodes", old.machines == new.machines),
+            ("nodes", old.nodes == new.nodes),
             ("service_id", old.service == new.service),
         ];
         is_same.iter().find(|(_, is_same)| !is_same).map(|(field, _)| *field)

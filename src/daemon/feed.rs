@@ -4,10 +4,10 @@ use std::path::PathBuf;
 
 use tokio::sync::Mutex;
 
-use crate::api::wire::Happening;
+use crate::api::wire::FeedEvent;
 use crate::api::{self, PastEvent, PastEvents, PastEventsRead};
 use crate::scheduler::View;
-use crate::store::{AdminRow, Archive, FeedRow, StoreError};
+use crate::store::{AdminRow, FeedRow, ReadOnlyStore, StoreError};
 
 /// Builds the events of a cycle: acts of administrators, and the differences between `before` and
 /// `now`. The first event has the number after `last`.
@@ -16,12 +16,12 @@ use crate::store::{AdminRow, Archive, FeedRow, StoreError};
 ///
 /// If a plain struct does not become JSON.
 pub fn rows(before: &View, now: &View, acts: &[AdminRow], last: u64, at_ms: i64) -> Vec<FeedRow> {
-    let acts = acts.iter().map(|act| Happening::Administration {
+    let acts = acts.iter().map(|act| FeedEvent::Administration {
         action: act.action.clone(),
         nodes: act.nodes.clone(),
         reason: act.reason.clone(),
     });
-    let all = acts.chain(api::happenings(before, now));
+    let all = acts.chain(api::diff_events(before, now));
     let rows = all.zip(last + 1..).map(|(what, seq)| FeedRow {
         seq,
         cycle: now.cycle,
@@ -37,7 +37,7 @@ pub fn rows(before: &View, now: &View, acts: &[AdminRow], last: u64, at_ms: i64)
 pub struct Feed {
     path: PathBuf,
     /// Opened when first asked for, and again after a failure.
-    archive: Mutex<Option<Archive>>,
+    archive: Mutex<Option<ReadOnlyStore>>,
 }
 
 impl Feed {
@@ -50,7 +50,7 @@ impl Feed {
         let mut archive = self.archive.lock().await;
         let mut open = match archive.take() {
             Some(open) => open,
-            None => Archive::open(&self.path).await?,
+            None => ReadOnlyStore::open(&self.path).await?,
         };
         let rows = open.feed_since(since, limit).await?;
         *archive = Some(open);

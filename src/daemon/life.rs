@@ -11,7 +11,7 @@ use std::thread;
 use std::time::Duration;
 
 use super::notify;
-use crate::api::Board;
+use crate::api::ViewPublisher;
 use crate::model::Steps;
 
 /// Phase of the daemon's run.
@@ -20,9 +20,9 @@ enum DaemonPhase {
     /// The daemon opens the store: a start may take long while it makes progress.
     Starts,
     /// The daemon answers requests.
-    Runs(Arc<Board>),
+    Runs(Arc<ViewPublisher>),
     /// The daemon ends, which may take long too.
-    Ends(Arc<Board>),
+    Ends(Arc<ViewPublisher>),
 }
 
 /// The thread that shows signs of life, as long as this is kept.
@@ -44,14 +44,14 @@ impl LifeSigns {
     }
 
     /// Reports that the daemon has started; from now on `board` shows that it is alive.
-    pub fn runs(&self, board: &Arc<Board>) {
+    pub fn runs(&self, board: &Arc<ViewPublisher>) {
         notify::started();
         // A failed send means that the thread has ended; then no receiver is left.
         let _ = self.0.send(DaemonPhase::Runs(Arc::clone(board)));
     }
 
     /// Reports that the daemon ends.
-    pub fn ends(&self, board: &Arc<Board>) {
+    pub fn ends(&self, board: &Arc<ViewPublisher>) {
         notify::stopping();
         let _ = self.0.send(DaemonPhase::Ends(Arc::clone(board)));
     }
@@ -85,11 +85,11 @@ fn show(phase: &DaemonPhase) {
     match phase {
         DaemonPhase::Starts => notify::give_time(),
         DaemonPhase::Runs(board) => {
-            board.note_life();
+            board.mark_alive();
             notify::alive();
         }
         DaemonPhase::Ends(board) => {
-            board.note_life();
+            board.mark_alive();
             notify::alive();
             notify::give_time();
         }

@@ -73,7 +73,7 @@ impl LiveConfig {
     }
 
     /// Takes out the row to store with the next cycle.
-    pub fn take_new(&mut self) -> Option<ConfigurationRow> {
+    pub fn take_unsaved(&mut self) -> Option<ConfigurationRow> {
         self.new.take()
     }
 

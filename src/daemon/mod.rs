@@ -16,18 +16,18 @@
 //! `apportion serve`, `apportion demo` and the tests all run [`serve`].
 
 mod audited;
-mod books;
+mod checkpoint_policy;
 mod clock;
 mod configure;
 mod decisions;
 mod error;
 mod feed;
+mod heartbeat_timer;
 mod life;
 mod live;
 mod notify;
 mod owner;
 mod past_cycles;
-mod pulse;
 mod record;
 mod refused;
 mod resume;
@@ -46,13 +46,13 @@ use tokio::runtime::Handle;
 use tokio::sync::{Notify, mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 
-use crate::api::{self, ApiState, Board, ConfigAsk, Publisher, Request};
-use crate::auth::{AccessError, Actor, Gatekeeper};
+use crate::api::{self, ApiState, ConfigAsk, Publisher, Request, ViewPublisher};
+use crate::auth::{AccessError, Actor, Authenticator};
 use crate::config::{Config, DaemonSettings, Journal, Sources};
 use crate::dashboard::{Dashboard, Site, for_people};
 use crate::model::Steps;
 use crate::net::{self, Listeners, LocalSocket};
-use crate::store::{Glance, PublisherRow, Retention, Store};
+use crate::store::{PublisherRow, Retention, StartupPeek, Store};
 
 use feed::Feed;
 use life::LifeSigns;
@@ -147,7 +147,7 @@ pub async fn serve_beside(
     tracing::info!(cycle = glance.cycle, "the record is open");
     say_if_lost(&glance, store.path());
     let (requests, inbox) = mpsc::channel(QUEUE);
-    let board = Arc::new(Board::new(owner::first_picture(&config, &glance)));
+    let board = Arc::new(ViewPublisher::new(owner::initial_view(&config, &glance)));
     let record = record_at(store.path(), &stop);
     let state = ApiState::new(
         Arc::clone(&board),
@@ -191,9 +191,9 @@ pub async fn serve_beside(
     served
 }
 
-fn gatekeeper_of(config: &Config) -> Result<Gatekeeper, AccessError> {
+fn gatekeeper_of(config: &Config) -> Result<Authenticator, AccessError> {
     let DaemonSettings { limits, access, .. } = &config.daemon;
-    let gatekeeper = Gatekeeper::open(access, limits)?;
+    let gatekeeper = Authenticator::open(access, limits)?;
     if config.orchestrator.enabled { gatekeeper.publishing_itself() } else { Ok(gatekeeper) }
 }
 
@@ -219,7 +219,7 @@ async fn publisher_in(store: &mut Store) -> Result<Option<Publisher>, DaemonErro
 }
 
 /// Logs an error if the store ends before the cycle in its mark.
-fn say_if_lost(glance: &Glance, file: &Path) {
+fn say_if_lost(glance: &StartupPeek, file: &Path) {
     let Some(on_record) = glance.lost_after else { return };
     let was = glance.cycle;
     tracing::error!(

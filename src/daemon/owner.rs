@@ -10,29 +10,31 @@ use tokio::time::{Interval, MissedTickBehavior, interval};
 use tokio_util::sync::CancellationToken;
 
 use super::audited;
-use super::books::BooksKeeper;
+use super::checkpoint_policy::CheckpointPolicy;
 use super::clock::now_ms;
 use super::decisions;
 use super::error::DaemonError;
 use super::feed;
+use super::heartbeat_timer::{Ended, HeartbeatTimer};
 use super::live::LiveConfig;
 use super::notify;
-use super::pulse::{Ended, Pulse};
 use super::record;
 use super::resume::{Resumed, resume};
 use super::watch::Watch;
-use crate::api::{AbsentSums, Board, CycleSpans, HeartbeatInbox, Published, Request, ScheduleText};
+use crate::api::{
+    AbsentSums, CycleSpans, HeartbeatInbox, Published, Request, ScheduleText, ViewPublisher,
+};
 use crate::audit;
 use crate::auth::Actor;
 use crate::config::Config;
 use crate::engine::Effort;
-use crate::journal::{Clerk, open};
+use crate::journal::{JournalingScheduler, open};
 use crate::model::{Name, ShareId, Steps, count};
 use crate::scheduler::{
     AdminCommand, CommandError, CommandOutcome, Scheduler, SchedulerEvent, View,
 };
 use crate::store::{
-    AdminRow, AuditRow, BatchRow, CycleRecord, Glance, PublisherRow, ShareRow, Store,
+    AdminRow, AuditRow, BatchRow, CycleRecord, PublisherRow, ShareRow, StartupPeek, Store,
 };
 
 /// Minimum time between two deliveries of heartbeats to the scheduler.
@@ -44,10 +46,10 @@ type CommandReply = oneshot::Sender<Result<CommandOutcome, CommandError>>;
 #[derive(Debug)]
 pub struct SchedulerTask {
     pub(super) scheduler: Scheduler,
-    pub(super) clerk: Clerk,
-    books: BooksKeeper,
+    pub(super) clerk: JournalingScheduler,
+    books: CheckpointPolicy,
     pub(super) store: Store,
-    pub(super) board: Arc<Board>,
+    pub(super) board: Arc<ViewPublisher>,
     /// The configuration in effect.
     pub(super) live: LiveConfig,
     /// Heartbeats received from nodes.
@@ -57,12 +59,12 @@ pub struct SchedulerTask {
     heartbeat_interval: Duration,
     audit_every: u64,
     /// True if the timers still run with other periods than the two above.
-    has_new_pace: bool,
+    timers_changed: bool,
     /// Heartbeat intervals to go before the first cycle.
     settling: u32,
     /// Shares that an earlier run left. They stay stored as they were until a publication decides
     /// about them.
-    left_behind: Vec<ShareRow>,
+    shares_from_last_run: Vec<ShareRow>,
     /// Sequence number of the last applied publication. `None` until a publication came since the
     /// start.
     publication: Option<u64>,
@@ -70,9 +72,9 @@ pub struct SchedulerTask {
     absent: AbsentSums,
     /// True if the scheduler knows the running jobs: its state from before the start was restored,
     /// or a publication came since.
-    knows_work: bool,
+    has_recovered: bool,
     /// True if news since the last cycle requires a new cycle.
-    is_stale: bool,
+    needs_cycle: bool,
     /// Rows for the audit log, to be written with the next cycle.
     pub(super) audit: Vec<AuditRow>,
     watch: Watch,
@@ -82,7 +84,7 @@ pub struct SchedulerTask {
 }
 
 /// Builds the view for the time before recovery: the last schedule, if it is stored.
-pub fn first_picture(config: &Config, glance: &Glance) -> Published {
+pub fn initial_view(config: &Config, glance: &StartupPeek) -> Published {
     let view = Scheduler::new(config.topology.clone(), ShareId(glance.next_share)).view();
     // A store from before the journal has no checkpoint, and its schedules have no sum.
     let held = glance.schedule.as_ref().filter(|(_, sealed)| sealed.version != 0);
@@ -122,25 +124,25 @@ impl SchedulerTask {
     pub async fn resumed(
         mut live: LiveConfig,
         mut store: Store,
-        board: Arc<Board>,
+        board: Arc<ViewPublisher>,
         hearing: Arc<HeartbeatInbox>,
         inbox: mpsc::Receiver<Request>,
         stop: CancellationToken,
     ) -> Result<SchedulerTask, DaemonError> {
         let steps = store.steps().clone();
         let recovered = store.recover().await.map_err(DaemonError::NoRecord)?;
-        if let Some(row) = live.take_new() {
+        if let Some(row) = live.take_unsaved() {
             store.add_configuration(&row).await?;
         }
         store.add_audit(&[audited::start(&live)]).await?;
-        let Resumed { scheduler, clerk, taken_over, left_behind, beginning, replayed } =
+        let Resumed { scheduler, clerk, taken_over, shares_from_last_run, beginning, replayed } =
             resume(&live.config, recovered, &steps);
         let settings = &live.config.daemon;
-        let knows_work = taken_over.is_some();
+        let has_recovered = taken_over.is_some();
         let before = board.latest();
         board.publish(Published {
             view: scheduler.view(),
-            is_ready: before.is_ready && knows_work,
+            is_ready: before.is_ready && has_recovered,
             is_resuming: false,
             taken_over,
             generation: live.generation,
@@ -149,7 +151,7 @@ impl SchedulerTask {
         Ok(SchedulerTask {
             scheduler,
             clerk,
-            books: BooksKeeper::new(settings.journal.books_every, beginning, replayed),
+            books: CheckpointPolicy::new(settings.journal.books_every, beginning, replayed),
             store,
             board,
             hearing,
@@ -157,14 +159,14 @@ impl SchedulerTask {
             cycle_period: settings.cycle_period,
             heartbeat_interval: settings.heartbeat_interval,
             audit_every: settings.audit_every,
-            has_new_pace: false,
+            timers_changed: false,
             settling: settings.init_stability,
-            left_behind,
+            shares_from_last_run,
             publication: None,
             absent: AbsentSums::default(),
-            knows_work,
+            has_recovered,
             // The restart itself requires a cycle.
-            is_stale: knows_work,
+            needs_cycle: has_recovered,
             audit: Vec::new(),
             watch: Watch::default(),
             steps,
@@ -181,7 +183,7 @@ impl SchedulerTask {
     /// If the store fails.
     pub async fn run(mut self) -> Result<(), DaemonError> {
         let mut cycles = ticks(self.cycle_period);
-        let mut pulse = Pulse::new(self.heartbeat_interval);
+        let mut pulse = HeartbeatTimer::new(self.heartbeat_interval);
         let mut signs = notify::signs();
         let mut beats = ticks(HEARING_PERIOD);
         let hearing = Arc::clone(&self.hearing);
@@ -191,7 +193,7 @@ impl SchedulerTask {
                 biased;
                 () = self.stop.cancelled() => break,
                 ended = pulse.end() => self.end_interval(ended).await?,
-                _ = cycles.tick(), if self.is_stale => {
+                _ = cycles.tick(), if self.needs_cycle => {
                     self.hear();
                     self.cycle(Vec::new()).await?;
                 }
@@ -203,9 +205,9 @@ impl SchedulerTask {
                     None => break,
                 },
             }
-            if std::mem::take(&mut self.has_new_pace) {
+            if std::mem::take(&mut self.timers_changed) {
                 cycles = ticks(self.cycle_period);
-                pulse = Pulse::new(self.heartbeat_interval);
+                pulse = HeartbeatTimer::new(self.heartbeat_interval);
             }
         }
         self.store.close().await?;
@@ -231,15 +233,15 @@ impl SchedulerTask {
                     ?late,
                     "the daemon could not receive heartbeats for a while; missed heartbeats count from zero"
                 );
-                self.forget_misses();
+                self.reset_missed();
             }
         }
         self.settling = self.settling.saturating_sub(1);
-        self.is_stale = true;
+        self.needs_cycle = true;
         Ok(())
     }
 
-    fn forget_misses(&mut self) {
+    fn reset_missed(&mut self) {
         let nodes = self.scheduler.view().nodes;
         for node in nodes.iter().filter(|node| 0 < node.missed && !node.state.is_dead) {
             let node = node.name.clone();
@@ -256,8 +258,8 @@ impl SchedulerTask {
             Request::Publication { sequence, events, absent } => {
                 self.publication = Some(sequence);
                 self.absent = absent;
-                self.knows_work = true;
-                self.is_stale = true;
+                self.has_recovered = true;
+                self.needs_cycle = true;
                 self.record_all(events);
             }
             Request::Publisher { publisher, note, reply } => {
@@ -289,7 +291,7 @@ impl SchedulerTask {
     /// Takes over how often things happen.
     pub(super) fn set_pace(&mut self, config: &Config) {
         let settings = &config.daemon;
-        self.has_new_pace = (self.cycle_period, self.heartbeat_interval)
+        self.timers_changed = (self.cycle_period, self.heartbeat_interval)
             != (settings.cycle_period, settings.heartbeat_interval);
         self.cycle_period = settings.cycle_period;
         self.heartbeat_interval = settings.heartbeat_interval;
@@ -306,7 +308,7 @@ impl SchedulerTask {
     fn record_all(&mut self, events: impl IntoIterator<Item = SchedulerEvent>) {
         for event in events {
             self.steps.take();
-            self.is_stale |= self.clerk.record(&mut self.scheduler, event);
+            self.needs_cycle |= self.clerk.record(&mut self.scheduler, event);
         }
     }
 
@@ -321,7 +323,7 @@ impl SchedulerTask {
         let (action, reason) = described(&command);
         let asked = audited::asked(&command);
         let outcome = self.clerk.command(&mut self.scheduler, command);
-        self.is_stale |= outcome.is_ok();
+        self.needs_cycle |= outcome.is_ok();
         match &outcome {
             Ok(CommandOutcome { changed }) if !changed.is_empty() => {
                 tracing::info!(action, nodes = ?changed, reason, "an administrator acted");
@@ -349,7 +351,7 @@ impl SchedulerTask {
     /// running jobs.
     pub(super) async fn cycle(&mut self, admin: Vec<AdminRow>) -> Result<(), DaemonError> {
         let before = self.board.latest();
-        let is_planned = self.knows_work && self.settling == 0;
+        let is_planned = self.has_recovered && self.settling == 0;
         let started = Instant::now();
         // Before anything else: it takes a quarter of the text that it is made of.
         let batch = self.batch();
@@ -371,7 +373,7 @@ impl SchedulerTask {
         self.steps.take();
         let feed = feed::rows(&before.view, &view, &admin, before.last_event, at_ms);
         let last_event = feed.last().map_or(before.last_event, |event| event.seq);
-        let configuration = self.live.take_new();
+        let configuration = self.live.take_unsaved();
         let audit = std::mem::take(&mut self.audit);
         let record = CycleRecord {
             at_ms,
@@ -409,7 +411,7 @@ impl SchedulerTask {
             times: if is_planned { before.times.and(planned_in, stored_in) } else { before.times },
         });
         self.steps.take();
-        self.is_stale = false;
+        self.needs_cycle = false;
         notify::status(&self.board.latest().view, planned_in + prepared_in + stored_in);
         if is_planned {
             self.books.note(&self.scheduler, planned_in);
@@ -449,8 +451,8 @@ impl SchedulerTask {
         let is_published = is_planned || self.board.latest().is_ready;
         let schedule = is_published.then_some(schedule);
         let mut record = record::of_cycle(view, schedule, self.publication, admin);
-        if !self.knows_work {
-            record.shares.clone_from(&self.left_behind);
+        if !self.has_recovered {
+            record.shares.clone_from(&self.shares_from_last_run);
         }
         record.books = self.books.take();
         let planned = view.planned.as_ref().filter(|_| is_planned);

@@ -18,9 +18,9 @@ use tokio_util::sync::CancellationToken;
 
 use super::resume::digest_of;
 use crate::api::{self, CyclesOnRecord, FromRecord, NoPastCycle, PastCycles};
-use crate::journal::{Replay, Trouble};
+use crate::journal::{Replay, ReplayError};
 use crate::scheduler::View;
-use crate::store::{Archive, PastCycle, StoreError};
+use crate::store::{PastCycle, ReadOnlyStore, StoreError};
 
 /// Views in the cache: a slider goes back and forth over few cycles.
 const KEPT: usize = 4;
@@ -69,14 +69,14 @@ struct Shared {
 /// The ends of the record, as they were when they were last read.
 #[derive(Debug, Default)]
 struct Range {
-    archive: Option<Archive>,
+    archive: Option<ReadOnlyStore>,
     read: Option<(Instant, Option<CyclesOnRecord>)>,
 }
 
 /// A replay on its way.
 #[derive(Debug, Default)]
 struct Way {
-    archive: Option<Archive>,
+    archive: Option<ReadOnlyStore>,
     /// The replay, and when its last cycle ran.
     at: Option<(Replay, i64)>,
 }
@@ -97,8 +97,8 @@ impl From<StoreError> for Stuck {
     }
 }
 
-impl From<Trouble> for Stuck {
-    fn from(trouble: Trouble) -> Stuck {
+impl From<ReplayError> for Stuck {
+    fn from(trouble: ReplayError) -> Stuck {
         Stuck::Unreadable(trouble.to_string())
     }
 }
@@ -163,7 +163,7 @@ impl PastCycles for Replays {
         let (views, all) = mpsc::channel(1);
         let (path, stop, here) = (self.shared.path.clone(), self.stop.clone(), Handle::current());
         spawn_blocking(move || {
-            let course = Course { path, stop, views, worked: Duration::ZERO };
+            let course = Trend { path, stop, views, worked: Duration::ZERO };
             if let Err(Stuck::Unreadable(why)) = here.block_on(course.run()) {
                 tracing::warn!(why, "charts begin anew: the record cannot be computed again");
             }
@@ -205,7 +205,7 @@ impl Range {
     async fn read_anew(&mut self, path: &Path) -> Result<Option<CyclesOnRecord>, StoreError> {
         let mut archive = match self.archive.take() {
             Some(archive) => archive,
-            None => Archive::open(path).await?,
+            None => ReadOnlyStore::open(path).await?,
         };
         let range = archive.range().await?;
         self.archive = Some(archive);
@@ -220,7 +220,7 @@ impl Way {
         let (archive, at) = (self.archive.take(), self.at.take());
         let mut archive = match archive {
             Some(archive) => archive,
-            None => Archive::open(&shared.path).await?,
+            None => ReadOnlyStore::open(&shared.path).await?,
         };
         let books = archive.books_before(cycle).await?.ok_or(Stuck::NotOnRecord)?;
         let is_on_the_way = |(replay, _): &(Replay, i64)| {
@@ -260,7 +260,7 @@ impl Way {
 /// The next cycle. What was written by another version may be more than a message can say.
 fn computed(mut replay: Replay, past: PastCycle) -> Result<(Replay, View), Stuck> {
     let PastCycle { cycle, beginning, batches, digest, .. } = past;
-    let outcome = catch_unwind(AssertUnwindSafe(|| -> Result<(Replay, View), Trouble> {
+    let outcome = catch_unwind(AssertUnwindSafe(|| -> Result<(Replay, View), ReplayError> {
         if let Some(books) = beginning {
             // What came before does not lead here: the daemon took over from a publication.
             replay = Replay::from(cycle - 1, &books)?;
@@ -275,7 +275,7 @@ fn computed(mut replay: Replay, past: PastCycle) -> Result<(Replay, View), Stuck
 }
 
 /// The way through all that is on record, for charts.
-struct Course {
+struct Trend {
     path: PathBuf,
     stop: CancellationToken,
     views: mpsc::Sender<api::PastView>,
@@ -283,9 +283,9 @@ struct Course {
     worked: Duration,
 }
 
-impl Course {
+impl Trend {
     async fn run(mut self) -> Result<(), Stuck> {
-        let mut archive = Archive::open(&self.path).await?;
+        let mut archive = ReadOnlyStore::open(&self.path).await?;
         let Some((_, newest)) = archive.range().await? else { return Ok(()) };
         let mut until = newest;
         for start in archive.books_at().await? {
@@ -301,7 +301,7 @@ impl Course {
     /// already. Returns whether there is more to do.
     async fn segment(
         &mut self,
-        archive: &mut Archive,
+        archive: &mut ReadOnlyStore,
         start: u64,
         until: u64,
     ) -> Result<bool, Stuck> {

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use crate::config::Config;
 use crate::converter::CheckedPublication;
-use crate::journal::{Clerk, Digest, Replay, Trouble, seal_books};
+use crate::journal::{Digest, JournalingScheduler, Replay, ReplayError, seal_books};
 use crate::model::{ShareId, SharePhase, Steps};
 use crate::scheduler::{AdminCommand, Scheduler};
 use crate::store::{BooksRow, Past, Recovered, ShareRow};
@@ -18,12 +18,12 @@ pub struct Resumed {
     /// Restored scheduler.
     pub scheduler: Scheduler,
     /// Recorder with the inputs since the store's last cycle.
-    pub clerk: Clerk,
+    pub clerk: JournalingScheduler,
     /// The work in them, as the orchestrator had shown it. `None`: they have none, and wait for a
     /// publication.
     pub taken_over: Option<Arc<CheckedPublication>>,
     /// Shares that an earlier run left, if the scheduler does not know them.
-    pub left_behind: Vec<ShareRow>,
+    pub shares_from_last_run: Vec<ShareRow>,
     /// First checkpoint, if no stored input leads to it.
     pub beginning: Option<BooksRow>,
     /// Number of cycles computed again, and the time that it took.
@@ -66,7 +66,7 @@ fn replayed(past: &Past, steps: &Steps) -> Result<Scheduler, String> {
     }));
     match outcome {
         Ok(Ok(scheduler)) => Ok(scheduler),
-        Ok(Err(trouble)) => Err(Trouble::to_string(&trouble)),
+        Ok(Err(trouble)) => Err(ReplayError::to_string(&trouble)),
         Err(panic) => {
             Err(format!("the replay panicked: {}", super::error::message_of(panic.as_ref())))
         }
@@ -82,7 +82,7 @@ pub fn digest_of(recorded: Option<&[u8]>) -> Digest {
 /// written meanwhile takes effect.
 fn go_on(config: &Config, mut scheduler: Scheduler, replayed: (u64, Duration)) -> Resumed {
     let taken_over = Arc::new(CheckedPublication::of_books(&scheduler.books()));
-    let mut clerk = Clerk::default();
+    let mut clerk = JournalingScheduler::default();
     clerk.restart(&mut scheduler);
     if **scheduler.topology() != config.topology {
         tracing::info!("the configuration has changed since the last run");
@@ -93,7 +93,7 @@ fn go_on(config: &Config, mut scheduler: Scheduler, replayed: (u64, Duration)) -
         scheduler,
         clerk,
         taken_over: Some(taken_over),
-        left_behind: Vec::new(),
+        shares_from_last_run: Vec::new(),
         beginning: None,
         replayed,
     }
@@ -115,9 +115,9 @@ fn begin(config: &Config, recovered: Recovered) -> Resumed {
     };
     Resumed {
         scheduler,
-        clerk: Clerk::default(),
+        clerk: JournalingScheduler::default(),
         taken_over: None,
-        left_behind: recovered.shares,
+        shares_from_last_run: recovered.shares,
         beginning: Some(beginning),
         replayed: (0, Duration::ZERO),
     }

@@ -15,7 +15,7 @@ impl Watch {
     /// Logs changed conditions after a cycle.
     pub fn look(&mut self, view: &View) {
         self.look_at_losses(view);
-        self.look_at_net(view);
+        self.log_preemption_stop(view);
     }
 
     fn look_at_losses(&mut self, view: &View) {
@@ -32,7 +32,7 @@ impl Watch {
         }
     }
 
-    fn look_at_net(&mut self, view: &View) {
+    fn log_preemption_stop(&mut self, view: &View) {
         let (cycle, jobs) = (view.cycle, view.net_strikes());
         let was_striking = std::mem::replace(&mut self.is_net_striking, 0 < jobs);
         match (was_striking, self.is_net_striking) {

@@ -7,7 +7,7 @@ use serde::Deserialize;
 
 use super::Dashboard;
 use super::frame::{Ask, Page, PageError, PageQuery, address_of};
-use super::tell::{KINDS, Told, told};
+use super::tell::{EventText, KINDS, told};
 use crate::api;
 
 /// Events on a page: as many as a read of the store returns.
@@ -32,7 +32,7 @@ struct EventsHead<'a> {
 #[derive(Template)]
 #[template(path = "events.html")]
 struct LiveEvents {
-    events: Vec<Told>,
+    events: Vec<EventText>,
     empty: String,
     older: Option<String>,
     is_latest: bool,
@@ -45,7 +45,7 @@ pub(super) async fn page(
     ask: Ask,
 ) -> Result<Response, PageError> {
     let last = dashboard.api.latest().last_event;
-    let mut events: Vec<Told> = match params.before {
+    let mut events: Vec<EventText> = match params.before {
         Some(before) => {
             let since = before.min(last + 1).saturating_sub(SHOWN + 1);
             let page = api::events_since(&dashboard.api, since).await?;

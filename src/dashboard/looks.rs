@@ -75,14 +75,14 @@ impl Maps {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::{MachineState, Name};
+    use crate::model::{Name, NodeCondition};
 
     fn map(words: &[&str], chosen: &str) -> Looks {
         let spot = |(number, words): (usize, &&str)| Spot {
             name: Name::from(format!("n{number}")),
             pool: Name::from("main"),
             memory_mb: 1_024,
-            state: MachineState::default(),
+            state: NodeCondition::default(),
             is_found: false,
             fills: Vec::new(),
             words: (*words).to_owned(),

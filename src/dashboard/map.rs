@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt::Write;
 
 use crate::api::wire::WorkKind;
-use crate::model::{MachineState, Name, expand_hostlist, fold_hostlist};
+use crate::model::{Name, NodeCondition, expand_hostlist, fold_hostlist};
 
 /// The width of a map's page in its units, which are pixels on a large screen.
 const WIDTH: u64 = 1_160;
@@ -98,7 +98,7 @@ pub(super) struct Spot {
     /// Memory of the node in MiB.
     pub memory_mb: u64,
     /// State of the node: in scheduling, or the reason why not.
-    pub state: MachineState,
+    pub state: NodeCondition,
     /// True if the search selects the node.
     pub is_found: bool,
     /// Look and memory in MiB of each area of the node.
@@ -354,20 +354,20 @@ fn paths(spot: &Spot, (x, y): (u64, u64), side: u64) -> Vec<(u8, Path)> {
 }
 
 /// The worst that holds of a node.
-pub(super) fn state_class(state: MachineState) -> &'static str {
+pub(super) fn state_class(state: NodeCondition) -> &'static str {
     match state {
-        MachineState { is_dead: true, .. } => "dead",
-        MachineState { is_varied_off: true, .. } => "off",
-        MachineState { is_blacklisted: true, .. } => "blacklisted",
-        MachineState { is_quiesced: true, .. } => "quiesced",
-        MachineState { is_awaited: true, .. } => "awaited",
+        NodeCondition { is_dead: true, .. } => "dead",
+        NodeCondition { is_varied_off: true, .. } => "off",
+        NodeCondition { is_blacklisted: true, .. } => "blacklisted",
+        NodeCondition { is_quiesced: true, .. } => "quiesced",
+        NodeCondition { is_awaited: true, .. } => "awaited",
         _ => "up",
     }
 }
 
 /// The mark of a state: a cross for dead, a bar for off, a full square for blacklisted, two bars
 /// for quiesced, a ring for awaited.
-pub(super) fn mark(state: MachineState, (x, y): (u64, u64), side: u64) -> String {
+pub(super) fn mark(state: NodeCondition, (x, y): (u64, u64), side: u64) -> String {
     let inset = (side >> 2).max(1);
     let (left, top) = (x + inset, y + inset);
     let long = side.saturating_sub(2 * inset);
@@ -406,7 +406,7 @@ mod tests {
             name: Name::from(format!("n{number}")),
             pool: Name::from("main"),
             memory_mb,
-            state: MachineState::default(),
+            state: NodeCondition::default(),
             is_found: false,
             fills: fills.iter().map(fill).collect(),
             words: String::new(),
@@ -478,14 +478,14 @@ mod tests {
 
     #[test]
     fn every_state_has_a_mark_of_its_own() {
-        let up = MachineState::default();
+        let up = NodeCondition::default();
         let states = [
             up,
-            MachineState { is_dead: true, ..up },
-            MachineState { is_varied_off: true, ..up },
-            MachineState { is_blacklisted: true, ..up },
-            MachineState { is_quiesced: true, ..up },
-            MachineState { is_awaited: true, ..up },
+            NodeCondition { is_dead: true, ..up },
+            NodeCondition { is_varied_off: true, ..up },
+            NodeCondition { is_blacklisted: true, ..up },
+            NodeCondition { is_quiesced: true, ..up },
+            NodeCondition { is_awaited: true, ..up },
         ];
         let marks: BTreeSet<String> =
             states.into_iter().map(|state| mark(state, (0, 0), 16)).collect();

@@ -7,7 +7,7 @@ use axum::response::Response;
 use super::Dashboard;
 use super::frame::{Ask, Nothing, Page, PageError, link};
 use super::nodes::{NodePageRow, row};
-use super::tell::Told;
+use super::tell::EventText;
 use super::words::memory;
 use crate::api::http::extract::PathPart;
 use crate::api::wire::WorkKind;
@@ -25,7 +25,7 @@ struct LiveNode {
     is_off: bool,
     may_act: bool,
     shares: Vec<ShareLine>,
-    events: Vec<Told>,
+    events: Vec<EventText>,
     /// Address of the node's slots in the pages of the orchestrator; `None` without an
     /// orchestrator.
     slots: Option<String>,
@@ -81,7 +81,7 @@ pub(super) async fn page(
     }
     let notes = dashboard.past.notes();
     let until_ms = ask.until_ms();
-    let is_here = |told: &&Told| told.at_ms <= until_ms && told.nodes.contains(&name);
+    let is_here = |told: &&EventText| told.at_ms <= until_ms && told.nodes.contains(&name);
     let events = notes.events.iter().rev().filter(is_here).take(EVENTS).cloned().collect();
     drop(notes);
     let live = LiveNode {

@@ -12,7 +12,7 @@ use super::account;
 use super::frame::{Ask, Nothing, Page, PageError};
 use super::rows::Bar;
 use super::samples::ShareFigures;
-use super::tell::Told;
+use super::tell::EventText;
 use super::words::{counted, memory, number, percent};
 use crate::api::wire::from_view;
 use crate::api::{queries, wire};
@@ -34,7 +34,7 @@ struct LiveOverview {
     classes: Vec<AccountRow>,
     users: Vec<AccountRow>,
     users_more: usize,
-    events: Vec<Told>,
+    events: Vec<EventText>,
     has_nodes: bool,
     has_jobs: bool,
 }

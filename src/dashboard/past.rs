@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use super::looks::Maps;
 use super::palette::Palette;
 use super::samples::Samples;
-use super::tell::Told;
+use super::tell::EventText;
 use crate::model::{JobId, Name};
 use crate::scheduler::View;
 
@@ -60,7 +60,7 @@ pub(super) struct PastNotes {
     /// Figures over time.
     pub samples: Samples,
     /// The latest events, the oldest first.
-    pub events: VecDeque<Told>,
+    pub events: VecDeque<EventText>,
     /// Fingerprints of large maps.
     pub maps: Maps,
     courses: BTreeMap<JobId, JobCourse>,
@@ -126,7 +126,7 @@ impl PastNotes {
     }
 
     /// Notes an event.
-    pub fn tell(&mut self, told: Told) {
+    pub fn tell(&mut self, told: EventText) {
         self.events.push_back(told);
         if EVENTS_MAX < self.events.len() {
             self.events.pop_front();

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use super::past::SharedNotes;
 use super::samples::ChartSample;
 use super::watcher::sample;
-use crate::api::wire::{Happening, RemovalReason};
+use crate::api::wire::{FeedEvent, RemovalReason};
 use crate::api::{ApiState, PastEvent};
 
 /// Events in a read.
@@ -71,11 +71,11 @@ fn preempted_in(event: &PastEvent) -> u64 {
         return 0;
     }
     // An unreadable event counts as 0 here; the reader of the feed logs it.
-    Happening::read(&event.kind, &event.body).map_or(0, |what| preempted_by(&what))
+    FeedEvent::read(&event.kind, &event.body).map_or(0, |what| preempted_by(&what))
 }
 
 /// Counts the processes that an event preempts.
-pub(super) fn preempted_by(what: &Happening) -> u64 {
-    let Happening::Removed { shares } = what else { return 0 };
+pub(super) fn preempted_by(what: &FeedEvent) -> u64 {
+    let FeedEvent::Removed { shares } = what else { return 0 };
     crate::model::count(shares.iter().filter(|share| share.reason == RemovalReason::Preempted))
 }

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::refill::preempted_by;
 use super::words::{self, counted};
-use crate::api::wire::{AddedShare, ChangedNode, Event, Happening, RemovalReason, RemovedShare};
+use crate::api::wire::{AddedShare, ChangedNode, Event, FeedEvent, RemovalReason, RemovedShare};
 use crate::model::fold_hostlist;
 
 /// Jobs and nodes of an event listed by name; the rest are counted.
@@ -15,7 +15,7 @@ const NODES_MAX: usize = 64;
 
 /// An event, as it is shown.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Told {
+pub(super) struct EventText {
     /// Sequence number of the event.
     pub sequence: u64,
     /// The cycle.
@@ -38,11 +38,11 @@ pub(super) struct Told {
 pub(super) const KINDS: [&str; 5] = ["start", "take-back", "refuse", "node", "admin"];
 
 /// Describes `event` in a sentence.
-pub(super) fn told(event: &Event) -> Told {
+pub(super) fn told(event: &Event) -> EventText {
     let (kind, sentence) = match &event.what {
-        Happening::Added { shares } => ("start", added(shares)),
-        Happening::Removed { shares } => ("take-back", removed(shares)),
-        Happening::Refused { work } => {
+        FeedEvent::Added { shares } => ("start", added(shares)),
+        FeedEvent::Removed { shares } => ("take-back", removed(shares)),
+        FeedEvent::Refused { work } => {
             let first = work.first().map(|work| work.reason.sentence.clone()).unwrap_or_default();
             let sentence = match work.as_slice() {
                 [one] => format!("job {} is refused: {first}", one.job),
@@ -54,8 +54,8 @@ pub(super) fn told(event: &Event) -> Told {
             };
             ("refuse", sentence)
         }
-        Happening::Nodes { nodes } => ("node", changed(nodes)),
-        Happening::Administration { action, nodes, reason } => {
+        FeedEvent::Nodes { nodes } => ("node", changed(nodes)),
+        FeedEvent::Administration { action, nodes, reason } => {
             let reason = reason.as_ref().map(|reason| format!(": “{reason}”")).unwrap_or_default();
             let nodes = match nodes.as_slice() {
                 [] => String::new(),
@@ -64,7 +64,7 @@ pub(super) fn told(event: &Event) -> Told {
             ("admin", format!("{action}{nodes}{reason}"))
         }
     };
-    Told {
+    EventText {
         sequence: event.sequence,
         cycle: event.cycle,
         at_ms: event.at_ms,
@@ -76,23 +76,23 @@ pub(super) fn told(event: &Event) -> Told {
     }
 }
 
-fn jobs_of(what: &Happening) -> Vec<u64> {
+fn jobs_of(what: &FeedEvent) -> Vec<u64> {
     let jobs: BTreeSet<u64> = match what {
-        Happening::Added { shares } => shares.iter().map(|share| share.job).collect(),
-        Happening::Removed { shares } => shares.iter().map(|share| share.job).collect(),
-        Happening::Refused { work } => work.iter().map(|work| work.job).collect(),
-        Happening::Nodes { .. } | Happening::Administration { .. } => BTreeSet::new(),
+        FeedEvent::Added { shares } => shares.iter().map(|share| share.job).collect(),
+        FeedEvent::Removed { shares } => shares.iter().map(|share| share.job).collect(),
+        FeedEvent::Refused { work } => work.iter().map(|work| work.job).collect(),
+        FeedEvent::Nodes { .. } | FeedEvent::Administration { .. } => BTreeSet::new(),
     };
     jobs.into_iter().take(NAMED).collect()
 }
 
-fn nodes_of(what: &Happening) -> Vec<String> {
+fn nodes_of(what: &FeedEvent) -> Vec<String> {
     let nodes: BTreeSet<&String> = match what {
-        Happening::Added { shares } => shares.iter().map(|share| &share.node).collect(),
-        Happening::Removed { shares } => shares.iter().map(|share| &share.node).collect(),
-        Happening::Nodes { nodes } => nodes.iter().map(|node| &node.node).collect(),
-        Happening::Administration { nodes, .. } => nodes.iter().collect(),
-        Happening::Refused { .. } => BTreeSet::new(),
+        FeedEvent::Added { shares } => shares.iter().map(|share| &share.node).collect(),
+        FeedEvent::Removed { shares } => shares.iter().map(|share| &share.node).collect(),
+        FeedEvent::Nodes { nodes } => nodes.iter().map(|node| &node.node).collect(),
+        FeedEvent::Administration { nodes, .. } => nodes.iter().collect(),
+        FeedEvent::Refused { .. } => BTreeSet::new(),
     };
     nodes.into_iter().take(NODES_MAX).cloned().collect()
 }
@@ -180,7 +180,7 @@ mod tests {
     use super::*;
     use crate::api::wire::{NodeState, PreemptionRule};
 
-    fn event(what: Happening) -> Told {
+    fn event(what: FeedEvent) -> EventText {
         told(&Event { sequence: 1, cycle: 2, at_ms: 3, what })
     }
 
@@ -189,7 +189,7 @@ mod tests {
         let share =
             |job, node: &str| AddedShare { job, share: 1, node: node.to_owned(), memory_mb: 1 };
         let shares = vec![share(7, "n1"), share(7, "n2"), share(9, "n2")];
-        let started = event(Happening::Added { shares });
+        let started = event(FeedEvent::Added { shares });
         assert_eq!(started.sentence, "3 processes start on n[1-2]: 2 of job 7, 1 of job 9");
         assert_eq!((started.jobs, started.nodes.len()), (vec![7, 9], 2));
 
@@ -203,7 +203,7 @@ mod tests {
             beneficiary,
         };
         let shares = vec![gone(7, Some(PreemptionRule::FairShare), Some(9))];
-        let went = event(Happening::Removed { shares });
+        let went = event(FeedEvent::Removed { shares });
         assert_eq!(went.sentence, "1 process goes: 1 of job 7 for job 9 (fair share)");
 
         let node = |name: &str, before| ChangedNode {
@@ -214,7 +214,7 @@ mod tests {
         };
         let up = Some(vec![NodeState::Up]);
         let nodes = vec![node("n1", up.clone()), node("n2", up), node("n3", None)];
-        let silent = event(Happening::Nodes { nodes });
+        let silent = event(FeedEvent::Nodes { nodes });
         assert_eq!(silent.sentence, "n3 new, dead, 31 GB; n[1-2] up → dead");
     }
 

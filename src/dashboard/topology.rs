@@ -15,7 +15,7 @@ use super::map::{self, Look, MapGroup, Paint, Spot, Tile};
 use super::palette::{OTHERS, Palette};
 use super::words::{self, counted};
 use crate::api::wire::WorkKind;
-use crate::model::{JobId, MachineState, Name, SharePhase, expand_hostlist};
+use crate::model::{JobId, Name, NodeCondition, SharePhase, expand_hostlist};
 use crate::scheduler::{JobView, NodeView, View};
 
 /// Meaning of the colours of a map.
@@ -366,14 +366,14 @@ fn kind_legend(counts: [u64; 4]) -> Vec<(&'static str, &'static str, u64)> {
 }
 
 fn mark_legend(nodes: &[&NodeView]) -> Vec<LegendMark> {
-    let up = MachineState::default();
+    let up = NodeCondition::default();
     let states = [
         (up, "up", "gets work"),
-        (MachineState { is_varied_off: true, ..up }, "varied-off", "taken out by hand"),
-        (MachineState { is_dead: true, ..up }, "dead", "silent"),
-        (MachineState { is_blacklisted: true, ..up }, "blacklisted", "holds what is not allowed"),
-        (MachineState { is_quiesced: true, ..up }, "quiesced", "wants no new work"),
-        (MachineState { is_awaited: true, ..up }, "awaited", "not heard of yet"),
+        (NodeCondition { is_varied_off: true, ..up }, "varied-off", "taken out by hand"),
+        (NodeCondition { is_dead: true, ..up }, "dead", "silent"),
+        (NodeCondition { is_blacklisted: true, ..up }, "blacklisted", "holds what is not allowed"),
+        (NodeCondition { is_quiesced: true, ..up }, "quiesced", "wants no new work"),
+        (NodeCondition { is_awaited: true, ..up }, "awaited", "not heard of yet"),
     ];
     let legend = states.into_iter().map(|(state, word, meaning)| {
         let class = map::state_class(state);

@@ -11,10 +11,10 @@ use tokio::time::timeout;
 use super::account;
 use super::past::{JobMoment, SharedNotes};
 use super::samples::ChartSample;
-use super::tell::{Told, told};
+use super::tell::{EventText, told};
 use crate::api::{self, ApiState, Published, queries};
 use crate::converter::code_of;
-use crate::scheduler::{JobView, Pictures, View};
+use crate::scheduler::{JobView, SharedList, View};
 
 /// Wait before the next look at a view that came too soon after a sample.
 const AGAIN: Duration = Duration::from_secs(1);
@@ -27,7 +27,7 @@ const NEVER: Duration = Duration::from_hours(24 * 365);
 /// `began_at` is the last event before the start: only later events are counted here.
 pub(super) async fn watch(api: &ApiState, past: &SharedNotes, began_at: u64) {
     let mut changes = api.board.changes();
-    let mut jobs_before: Arc<Pictures<JobView>> = Arc::default();
+    let mut jobs_before: Arc<SharedList<JobView>> = Arc::default();
     let mut last_event = None;
     let mut is_sampled = true;
     loop {
@@ -60,7 +60,7 @@ pub(super) async fn watch(api: &ApiState, past: &SharedNotes, began_at: u64) {
 }
 
 /// Returns the events since the last call; at first, the latest in the store.
-async fn events(api: &ApiState, published: &Published, last: &mut Option<u64>) -> Vec<Told> {
+async fn events(api: &ApiState, published: &Published, last: &mut Option<u64>) -> Vec<EventText> {
     let first = published.last_event.saturating_sub(EVENTS_AT_START);
     let mut since = last.unwrap_or(first);
     let mut events = Vec::new();
@@ -78,17 +78,17 @@ async fn events(api: &ApiState, published: &Published, last: &mut Option<u64>) -
 const EVENTS_AT_START: u64 = 64;
 
 /// Notes the changes of jobs since the view before. Views share their unchanged parts.
-fn note_jobs(past: &SharedNotes, before: &Arc<Pictures<JobView>>, view: &View, at_ms: i64) {
+fn note_jobs(past: &SharedNotes, before: &Arc<SharedList<JobView>>, view: &View, at_ms: i64) {
     if Arc::ptr_eq(before, &view.jobs) {
         return;
     }
-    let drawn = view.jobs.drawn_since(before, |job| (job.submitted, job.id));
+    let drawn = view.jobs.changed_since(before, |job| (job.submitted, job.id));
     let is_news = |(job, old): &(&JobView, Option<&JobView>)| {
         old.is_none_or(|old| (old.held(), code(old)) != (job.held(), code(job)))
     };
     let news: Vec<(&JobView, JobMoment)> =
         drawn.filter(is_news).map(|(job, _)| (job, moment(job, view.cycle, at_ms))).collect();
-    let ended = before.drawn_since(&view.jobs, |job| (job.submitted, job.id));
+    let ended = before.changed_since(&view.jobs, |job| (job.submitted, job.id));
     let ended = ended.filter(|(_, now)| now.is_none());
     let mut notes = past.notes();
     // Ended jobs first: a job that was submitted anew is among both.

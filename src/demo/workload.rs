@@ -147,7 +147,7 @@ impl DemoSubmission {
                 class: self.class.clone(),
                 memory: Mebibytes::from_gib(self.memory_gb),
                 threads: self.threads,
-                machines: self.max_processes.or((self.kind != WorkKind::Job).then_some(1)),
+                nodes: self.max_processes.or((self.kind != WorkKind::Job).then_some(1)),
                 submitted: self.at + nth * self.every,
                 items: (0..items).map(|_| draw(self.item_time)).collect(),
             },

@@ -7,31 +7,31 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 
-use super::cap::{self, Demand};
+use super::capacity::{DemandByOrder, Pools, SpaceIndex};
+use super::demand::{self, Demand};
 use super::effort::Effort;
-use super::entities::{Amounts, Entities};
-use super::how_much::orders_that_suit;
-use super::nodepool::{OrdersWanted, Pools, Rooms};
+use super::fairness_tree::{Amounts, FairnessTree};
 use super::preempt::Takings;
 use super::report::{CapBound, Declined};
 use super::schedule::{Alternatives, Expansion, Preemption, VictimRule};
-use super::serve::{Seat, Service, Turn, Walk};
-use super::shares::{Holding, ShareTable};
+use super::share_table::{ShareIx, ShareTable};
 use super::snapshot::{Job, Promise, Share, Snapshot};
+use super::target::orders_that_suit;
+use super::water_filling::{Participant, Service, Turn, WaterFill};
 use crate::model::{
-    ClassPolicy, JobId, JobKind, MachineIx, NShares, Order, PoolIx, QShares, ResourceClass,
+    ClassPolicy, JobId, JobKind, NShares, NodeIx, Order, PoolIx, QShares, ResourceClass,
 };
 
 /// Jobs fetched from memory at a time.
-const SIDE_BY_SIDE: usize = 16;
+const PREFETCH_JOBS: usize = 16;
 
 /// Working state of a cycle.
 #[derive(Debug)]
 pub(super) struct Draft<'a> {
     pub snapshot: &'a Snapshot,
     pub pools: Pools,
-    pub entities: Arc<Entities>,
-    pub rooms: Rooms,
+    pub entities: Arc<FairnessTree>,
+    pub spaces: SpaceIndex,
     pub shares: ShareTable,
     /// State of each job, in the order of the snapshot.
     pub jobs: Vec<JobDraft>,
@@ -43,7 +43,7 @@ pub(super) struct Draft<'a> {
     pub preemptions: Vec<Preemption>,
     pub promises: Vec<Promise>,
     /// The nodes that hold fixed-share processes, by the service of the job.
-    pub services: BTreeMap<u64, BTreeSet<MachineIx>>,
+    pub services: BTreeMap<u64, BTreeSet<NodeIx>>,
     /// Preemptions by donor and beneficiary, both recent and of this cycle.
     pub takings: Takings,
     /// The jobs that list the only nodes they may use, oldest first.
@@ -66,7 +66,7 @@ pub(super) struct JobDraft {
     /// Kind of the job.
     pub kind: JobKind,
     /// True if the job lists the only nodes that it may use.
-    pub is_confined: bool,
+    pub is_restricted: bool,
     pub demand: Demand,
     /// Most nshares that the job may keep. Shares beyond its declared maximum are preempted.
     pub may_keep: u64,
@@ -81,7 +81,7 @@ pub(super) struct JobDraft {
     /// Fair share before bonus shares, in qshares.
     pub pure_fair_share: u64,
     /// Largest node that a reservation may have under its user's allotment.
-    pub largest_machine: u64,
+    pub largest_node: u64,
     /// Reason why the target is below the cap, if fairness is not the reason.
     pub refusal: Option<CountRefusal>,
     /// Reason why the job preempts nothing, though some plan would be legal.
@@ -106,32 +106,32 @@ impl<'a> Draft<'a> {
 
     /// Builds the state at the start of a cycle.
     pub(super) fn with(snapshot: &'a Snapshot, effort: &Effort) -> Draft<'a> {
-        let promised = cap::promised(snapshot);
+        let promised = demand::promised(snapshot);
         let mut shares = ShareTable::with_room_for(&snapshot.jobs);
         let mut jobs: Vec<JobDraft> = Vec::with_capacity(snapshot.jobs.len());
-        let mut services: BTreeMap<u64, BTreeSet<MachineIx>> = BTreeMap::new();
+        let mut services: BTreeMap<u64, BTreeSet<NodeIx>> = BTreeMap::new();
         let mut belongs = Vec::with_capacity(snapshot.jobs.len());
         let mut confined = Vec::new();
         // Jobs and their shares are scattered in memory. Counting the shares of a few jobs first
         // loads them in parallel, before they are read job by job.
-        for few in snapshot.jobs.chunks(SIDE_BY_SIDE) {
+        for few in snapshot.jobs.chunks(PREFETCH_JOBS) {
             effort.step();
             let held: Vec<u64> = few.iter().map(|job| job.nshares_held().0).collect();
             for (job, held) in few.iter().zip(held) {
                 shares.enter(job);
                 belongs.push((job.class, job.user));
                 if snapshot.class_of(job).policy == ClassPolicy::FixedShare {
-                    let machines = job.shares.iter().map(|share| share.machine);
-                    services.entry(job.service).or_default().extend(machines);
+                    let nodes = job.shares.iter().map(|share| share.node);
+                    services.entry(job.service).or_default().extend(nodes);
                 }
-                if job.machines.is_some() {
+                if job.nodes.is_some() {
                     confined.push(jobs.len());
                 }
                 let promised = promised.get(&job.id).copied().unwrap_or(0);
                 jobs.push(JobDraft::new(snapshot, job, held, promised));
             }
         }
-        let entities = Arc::new(Entities::new(snapshot, belongs));
+        let entities = Arc::new(FairnessTree::new(snapshot, belongs));
         let mut held = entities.no_amounts();
         for ix in 0..jobs.len() {
             let qshares = shares.held_by(ix).map(|(_, share)| share.order.qshares().0).sum();
@@ -145,7 +145,7 @@ impl<'a> Draft<'a> {
             takings: Takings::new(&entities, &snapshot.calm.takings, place_of),
             snapshot,
             pools: Pools::new(&snapshot.topology),
-            rooms: Rooms::new(snapshot, &entities, &mut shares),
+            spaces: SpaceIndex::new(snapshot, &entities, &mut shares),
             shares,
             jobs,
             given: entities.no_amounts(),
@@ -204,9 +204,9 @@ impl<'a> Draft<'a> {
         &self.snapshot.topology.classes[self.entities.class_of(ix).0]
     }
 
-    /// True if the node list of the job at `ix`, if any, contains `machine`.
-    pub(super) fn may_use(&self, ix: usize, machine: MachineIx) -> bool {
-        !self.jobs[ix].is_confined || self.job(ix).may_use(machine)
+    /// True if the node list of the job at `ix`, if any, contains `node`.
+    pub(super) fn may_use(&self, ix: usize, node: NodeIx) -> bool {
+        !self.jobs[ix].is_restricted || self.job(ix).may_use(node)
     }
 
     /// The pools that the job at `ix` may be placed in, in search order. A job that is not
@@ -220,13 +220,13 @@ impl<'a> Draft<'a> {
     }
 
     /// The orders of the nodes that the reservation `ix` may have now.
-    pub(super) fn machines_within_reach(&self, ix: usize) -> RangeInclusive<u64> {
+    pub(super) fn nodes_within_reach(&self, ix: usize) -> RangeInclusive<u64> {
         let suitable = orders_that_suit(self, ix);
-        *suitable.start()..=self.jobs[ix].largest_machine.min(*suitable.end())
+        *suitable.start()..=self.jobs[ix].largest_node.min(*suitable.end())
     }
 
     /// The share that `holding` names.
-    pub(super) fn share(&self, holding: Holding) -> &'a Share {
+    pub(super) fn share(&self, holding: ShareIx) -> &'a Share {
         &self.snapshot.jobs[holding.job].shares[holding.share]
     }
 
@@ -264,11 +264,11 @@ impl<'a> Draft<'a> {
 
     /// True if some space is free, becoming free, or held by a share that may be preempted. If
     /// false, no waiting job can get any space in this cycle.
-    pub(super) fn is_room_to_be_had(&self) -> bool {
+    pub(super) fn has_space_to_free(&self) -> bool {
         let mut classes = self.snapshot.topology.classes.iter().zip(&self.held.classes);
         let mut pools = (0..self.snapshot.topology.pools.len()).map(PoolIx);
         classes.any(|(class, held)| class.policy.is_preemptable() && 0 < *held)
-            || pools.any(|pool| self.rooms.has_any(pool))
+            || pools.any(|pool| self.spaces.has_any(pool))
     }
 
     /// Nshares that `job` may get until it has `nshares`. A job that is ending gets none, not even
@@ -314,28 +314,28 @@ impl<'a> Draft<'a> {
         nshares < self.jobs[job].given && self.would_be_needy_with(job, nshares)
     }
 
-    /// Gives `job` a new share on `machine`.
-    pub(super) fn expand(&mut self, job: usize, machine: MachineIx, order: Order) {
-        self.rooms.occupy(machine, order.qshares());
+    /// Gives `job` a new share on `node`.
+    pub(super) fn expand(&mut self, job: usize, node: NodeIx, order: Order) {
+        self.spaces.occupy(node, order.qshares());
         self.jobs[job].held += 1;
         self.entities.add(&mut self.held, job, order.qshares().0);
         if self.class_of(job).policy == ClassPolicy::FixedShare {
-            self.services.entry(self.job(job).service).or_default().insert(machine);
+            self.services.entry(self.job(job).service).or_default().insert(node);
         }
-        self.expansions.push(Expansion { job: self.jobs[job].id, machine, order });
+        self.expansions.push(Expansion { job: self.jobs[job].id, node, order });
     }
 
-    /// Promises space on `machine` to `job`: a single nshare, which counts as held from now on.
-    pub(super) fn promise(&mut self, job: usize, machine: MachineIx, order: Order) {
-        self.rooms.promise(machine, order.qshares());
+    /// Promises space on `node` to `job`: a single nshare, which counts as held from now on.
+    pub(super) fn promise(&mut self, job: usize, node: NodeIx, order: Order) {
+        self.spaces.promise(node, order.qshares());
         self.jobs[job].promised += 1;
         self.entities.add(&mut self.held, job, order.qshares().0);
-        self.promises.push(Promise { job: self.jobs[job].id, machine, order });
+        self.promises.push(Promise { job: self.jobs[job].id, node, order });
     }
 
     /// Frees the space of a promise.
     pub(super) fn withdraw(&mut self, job: usize, promise: Promise) {
-        self.rooms.withdraw_promise(promise.machine, promise.order.qshares());
+        self.spaces.withdraw_promise(promise.node, promise.order.qshares());
         self.jobs[job].promised -= 1;
         self.entities.remove(&mut self.held, job, promise.order.qshares().0);
         self.promises.retain({
@@ -352,7 +352,7 @@ impl<'a> Draft<'a> {
     /// examined.
     pub(super) fn preempt(
         &mut self,
-        holding: Holding,
+        holding: ShareIx,
         rule: VictimRule,
         beneficiary: Option<(usize, Alternatives)>,
     ) {
@@ -360,14 +360,14 @@ impl<'a> Draft<'a> {
         if let Some((taker, _)) = beneficiary.filter(|_| rule.is_taking()) {
             self.takings.note(&self.entities, holding.job, taker);
         }
-        self.rooms.leave(share.machine, holding, share.order.qshares());
+        self.spaces.leave(share.node, holding, share.order.qshares());
         self.shares.leave(holding);
         self.jobs[holding.job].held -= 1;
         self.entities.remove(&mut self.held, holding.job, share.order.qshares().0);
         self.preemptions.push(Preemption {
             share: share.id,
             job: self.jobs[holding.job].id,
-            machine: share.machine,
+            node: share.node,
             beneficiary: beneficiary.map(|(job, _)| self.jobs[job].id),
             rule,
             loss: share.loss(),
@@ -378,19 +378,19 @@ impl<'a> Draft<'a> {
 
     /// Serves `jobs` by their holdings, the least served first, each by at most the nshares that
     /// `growth` returns.
-    pub(super) fn serve_by_holdings(
+    pub(super) fn water_fill_by_holdings(
         &mut self,
         jobs: &[usize],
         turn: Turn,
         growth: impl Fn(&Draft<'a>, usize) -> u64,
-        mut serve: impl FnMut(&mut Draft<'a>, usize, &OrdersWanted) -> Service,
+        mut serve: impl FnMut(&mut Draft<'a>, usize, &DemandByOrder) -> Service,
     ) {
-        let seats = jobs.iter().map(|&job| Seat {
+        let seats = jobs.iter().map(|&job| Participant {
             job,
             order: self.jobs[job].order,
             room_to_grow: growth(self, job),
         });
-        let mut walk = Walk::new(&self.entities, turn, seats, &self.held, &self.held);
+        let mut walk = WaterFill::new(&self.entities, turn, seats, &self.held, &self.held);
         walk.serve_least_first(|seat, wanted| {
             self.effort.step();
             serve(self, seat.job, wanted)
@@ -406,15 +406,15 @@ impl JobDraft {
             id: job.id,
             order: job.order,
             kind: job.kind,
-            is_confined: job.machines.is_some(),
-            demand: cap::demand(snapshot, job, held, promised),
-            may_keep: cap::maximum(job).unwrap_or(u64::MAX),
+            is_restricted: job.nodes.is_some(),
+            demand: demand::demand(snapshot, job, held, promised),
+            may_keep: demand::maximum(job).unwrap_or(u64::MAX),
             given: 0,
             held,
             promised: 0,
             is_owed: false,
             pure_fair_share: 0,
-            largest_machine: 0,
+            largest_node: 0,
             refusal: None,
             held_back: None,
         }
@@ -451,7 +451,7 @@ mod tests {
             scene.job(BOB, FAIR, 1, 2);
             let draft = Draft::new(&scene.snapshot);
             assert!(draft.has_unmet_demand(), "Bob has nothing");
-            assert_eq!(draft.is_room_to_be_had(), is_to_be_had, "{class:?} {processes}");
+            assert_eq!(draft.has_space_to_free(), is_to_be_had, "{class:?} {processes}");
         }
     }
 

@@ -4,22 +4,22 @@
 //! touches storage or fails; work that it could not do is a line in the schedule's report.
 #![doc = include_str!("README.md")]
 
-mod cap;
+mod capacity;
+mod csr;
+mod demand;
 mod draft;
 mod effort;
-mod entities;
-mod how_much;
-mod nodepool;
+mod fairness_tree;
 mod phases;
+mod place;
 mod preempt;
 mod reasons;
 mod report;
-mod rows;
 mod schedule;
-mod serve;
-mod shares;
+mod share_table;
 mod snapshot;
-mod what_of;
+mod target;
+mod water_filling;
 
 pub use effort::Effort;
 pub use phases::{IdealCluster, Planning};
@@ -28,7 +28,7 @@ pub use report::{
     Cap, CapBound, Declined, JobAccount, JobReport, Report, UserAccount, WaitReason, exactly,
 };
 pub use schedule::{Alternatives, CycleSchedule, Expansion, NextBest, Preemption, VictimRule};
-pub use snapshot::{Job, Machine, Promise, Quiescence, Share, Snapshot, Taking};
+pub use snapshot::{Job, Node, Promise, Quiescence, Share, Snapshot, Taking};
 
 /// Plans a cycle.
 ///

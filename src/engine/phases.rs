@@ -1,15 +1,15 @@
 //! A cycle, phase by phase. [`plan`](super::plan) runs all phases; a benchmark runs them up to the
 //! phase that it times.
 
+use super::capacity::{DemandByOrder, EmptyCluster};
 use super::draft::Draft;
 use super::effort::Effort;
-use super::how_much::how_much;
-use super::nodepool::{CountSpace, OrdersWanted};
+use super::place::{fill, place_shares};
 use super::preempt::{make_room, shed_beyond_maximum};
 use super::reasons;
 use super::schedule::CycleSchedule;
 use super::snapshot::Snapshot;
-use super::what_of::{fill, what_of};
+use super::target::set_targets;
 use crate::model::{Order, PoolIx, count};
 
 /// A cycle that is being planned. Call the phases in the order of these methods.
@@ -20,9 +20,9 @@ pub struct Planning<'a>(Draft<'a>);
 #[derive(Debug)]
 pub struct IdealCluster<'p, 'a> {
     planning: &'p Planning<'a>,
-    space: CountSpace,
+    space: EmptyCluster,
     /// The requested orders, with the number of jobs that request each.
-    asked: OrdersWanted,
+    asked: DemandByOrder,
 }
 
 impl<'a> Planning<'a> {
@@ -38,21 +38,21 @@ impl<'a> Planning<'a> {
 
     /// How Much: computes the target of each job.
     pub fn count(&mut self) {
-        how_much(&mut self.0);
+        set_targets(&mut self.0);
     }
 
     /// What Of: preempts processes beyond the declared maximum of their jobs, and places what fits
     /// now.
     pub fn place(&mut self) {
         shed_beyond_maximum(&mut self.0);
-        what_of(&mut self.0);
+        place_shares(&mut self.0);
     }
 
     /// Makes space for jobs that still lack some, if there is any to free, and uses the free space
     /// that is left.
     pub fn make_room(&mut self) {
         let draft = &mut self.0;
-        if draft.has_unmet_demand() && draft.is_room_to_be_had() {
+        if draft.has_unmet_demand() && draft.has_space_to_free() {
             make_room(draft);
             fill(draft);
         }
@@ -67,11 +67,11 @@ impl<'a> Planning<'a> {
 
     /// The ideal cluster at the start of counting.
     pub fn ideal_cluster(&self) -> IdealCluster<'_, 'a> {
-        let mut asked = OrdersWanted::default();
+        let mut asked = DemandByOrder::default();
         for job in &self.0.jobs {
             asked.add(job.order.qshares().0);
         }
-        IdealCluster { planning: self, space: CountSpace::new(&self.0.rooms), asked }
+        IdealCluster { planning: self, space: EmptyCluster::new(&self.0.spaces), asked }
     }
 }
 

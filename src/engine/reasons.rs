@@ -10,15 +10,13 @@
 use std::collections::BTreeMap;
 
 use super::draft::{CountRefusal, Draft, JobDraft};
-use super::entities::Amounts;
-use super::how_much::orders_that_suit;
+use super::fairness_tree::Amounts;
 use super::report::{
     Cap, CapBound, Declined, JobAccount, JobReport, Report, UserAccount, WaitReason,
 };
-use super::snapshot::Machine;
-use crate::model::{
-    ClassIx, ClassPolicy, JobKind, MachineIx, NShares, Order, PoolIx, QShares, count,
-};
+use super::snapshot::Node;
+use super::target::orders_that_suit;
+use crate::model::{ClassIx, ClassPolicy, JobKind, NShares, NodeIx, Order, PoolIx, QShares, count};
 
 /// The report of a finished cycle.
 pub(super) fn report(draft: &Draft<'_>) -> Report {
@@ -63,23 +61,23 @@ fn promised_amounts(draft: &Draft<'_>) -> Amounts {
 #[derive(Default)]
 struct Verdicts {
     /// Reason why no node could hold a process, by class, kind and order.
-    no_machine: BTreeMap<(ClassIx, JobKind, Order), Option<WaitReason>>,
+    no_node: BTreeMap<(ClassIx, JobKind, Order), Option<WaitReason>>,
     /// Usable space for jobs of a class: in all, and the most on a single node.
     usable: BTreeMap<ClassIx, (QShares, QShares)>,
 }
 
 impl Verdicts {
-    fn no_machine(&mut self, draft: &Draft<'_>, ix: usize) -> Option<WaitReason> {
-        let JobDraft { kind, order, is_confined, .. } = draft.jobs[ix];
-        if is_confined {
-            return no_machine(draft, ix);
+    fn no_node(&mut self, draft: &Draft<'_>, ix: usize) -> Option<WaitReason> {
+        let JobDraft { kind, order, is_restricted, .. } = draft.jobs[ix];
+        if is_restricted {
+            return no_node(draft, ix);
         }
         let alike = (draft.entities.class_of(ix), kind, order);
-        *self.no_machine.entry(alike).or_insert_with(|| no_machine(draft, ix))
+        *self.no_node.entry(alike).or_insert_with(|| no_node(draft, ix))
     }
 
     fn usable(&mut self, draft: &Draft<'_>, ix: usize) -> (QShares, QShares) {
-        if draft.jobs[ix].is_confined {
+        if draft.jobs[ix].is_restricted {
             return usable_for(draft, ix);
         }
         *self.usable.entry(draft.entities.class_of(ix)).or_insert_with(|| usable_for(draft, ix))
@@ -124,7 +122,7 @@ fn reason(draft: &Draft<'_>, verdicts: &mut Verdicts, ix: usize) -> WaitReason {
     if matches!(cap.bound, CapBound::Spent | CapBound::Completing) {
         return WaitReason::Capped { bound: cap.bound, cap: cap.nshares };
     }
-    if let Some(reason) = verdicts.no_machine(draft, ix) {
+    if let Some(reason) = verdicts.no_node(draft, ix) {
         return reason;
     }
     if promised > 0 {
@@ -155,34 +153,34 @@ fn reason(draft: &Draft<'_>, verdicts: &mut Verdicts, ix: usize) -> WaitReason {
 
 /// Usable space on the nodes that the job at `ix` may use: in all, and the most on a single node.
 fn usable_for(draft: &Draft<'_>, ix: usize) -> (QShares, QShares) {
-    if draft.jobs[ix].is_confined {
-        let rooms = || machines_for(draft, ix).filter(|(_, room)| room.state.is_schedulable());
-        let usable = || rooms().map(|(ix, _)| draft.rooms.usable(ix));
+    if draft.jobs[ix].is_restricted {
+        let spaces = || nodes_for(draft, ix).filter(|(_, room)| room.state.is_schedulable());
+        let usable = || spaces().map(|(ix, _)| draft.spaces.usable(ix));
         return (usable().sum(), usable().max().unwrap_or_default());
     }
     let pools = draft.pools_for(ix);
-    let usable = || pools.iter().map(|&pool| draft.rooms.usable_in(pool));
+    let usable = || pools.iter().map(|&pool| draft.spaces.usable_in(pool));
     let largest = usable().map(|(_, largest)| largest).max();
     (usable().map(|(all, _)| all).sum(), largest.unwrap_or_default())
 }
 
 /// Returns the reason why no node could hold a process of the job at `ix`; `None` if some node
 /// could.
-fn no_machine(draft: &Draft<'_>, ix: usize) -> Option<WaitReason> {
+fn no_node(draft: &Draft<'_>, ix: usize) -> Option<WaitReason> {
     let asks = draft.jobs[ix].order;
-    let suits = |machine: &Machine| match draft.class_of(ix).policy {
-        ClassPolicy::FairShare { .. } | ClassPolicy::FixedShare => asks.qshares() <= machine.order,
-        ClassPolicy::Reserve => orders_that_suit(draft, ix).contains(&machine.order.0),
+    let suits = |node: &Node| match draft.class_of(ix).policy {
+        ClassPolicy::FairShare { .. } | ClassPolicy::FixedShare => asks.qshares() <= node.order,
+        ClassPolicy::Reserve => orders_that_suit(draft, ix).contains(&node.order.0),
     };
     // The size of a node that has not reported yet is unknown.
-    let may_suit = |machine: &Machine| machine.state.is_awaited || suits(machine);
-    let suitable = || machines_for(draft, ix).filter(|(_, machine)| may_suit(machine));
-    if suitable().any(|(_, machine)| machine.state.is_schedulable()) {
+    let may_suit = |node: &Node| node.state.is_awaited || suits(node);
+    let suitable = || nodes_for(draft, ix).filter(|(_, node)| may_suit(node));
+    if suitable().any(|(_, node)| node.state.is_schedulable()) {
         return None;
     }
     match count(suitable()) {
         0 => {
-            let largest = machines_for(draft, ix).map(|(_, machine)| machine.order).max();
+            let largest = nodes_for(draft, ix).map(|(_, node)| node.order).max();
             let largest = largest.unwrap_or_default();
             Some(match draft.class_of(ix).policy {
                 ClassPolicy::FairShare { .. } | ClassPolicy::FixedShare => {
@@ -194,26 +192,23 @@ fn no_machine(draft: &Draft<'_>, ix: usize) -> Option<WaitReason> {
                 }
             })
         }
-        suitable => Some(WaitReason::NoMachineUp { asks, suitable }),
+        suitable => Some(WaitReason::NoNodeUp { asks, suitable }),
     }
 }
 
 /// The nodes that the job at `ix` may use, up or not, occupied or not.
-fn machines_for<'d>(
-    draft: &'d Draft<'_>,
-    ix: usize,
-) -> impl Iterator<Item = (MachineIx, &'d Machine)> {
+fn nodes_for<'d>(draft: &'d Draft<'_>, ix: usize) -> impl Iterator<Item = (NodeIx, &'d Node)> {
     let class = draft.class_of(ix);
     let may_spill = class.policy.is_preemptable();
     let is_legal = move |pool: PoolIx| {
         if may_spill { draft.pools.is_within(pool, class.pool) } else { pool == class.pool }
     };
     // A list is short, and the nodes are many.
-    let list = draft.jobs[ix].is_confined.then(|| draft.job(ix).machines.iter().flatten());
-    let all = 0..list.as_ref().map_or(draft.snapshot.machines.len(), |_| 0);
+    let list = draft.jobs[ix].is_restricted.then(|| draft.job(ix).nodes.iter().flatten());
+    let all = 0..list.as_ref().map_or(draft.snapshot.nodes.len(), |_| 0);
     let listed = list.into_iter().flatten().copied();
-    let machines = listed.chain(all.map(MachineIx)).map(|ix| (ix, draft.snapshot.machine(ix)));
-    machines.filter(move |(_, machine)| is_legal(machine.pool))
+    let nodes = listed.chain(all.map(NodeIx)).map(|ix| (ix, draft.snapshot.node(ix)));
+    nodes.filter(move |(_, node)| is_legal(node.pool))
 }
 
 #[cfg(test)]

@@ -152,7 +152,7 @@ pub enum WaitReason {
         largest: QShares,
     },
     /// Nodes large enough exist, but none of them is up.
-    NoMachineUp {
+    NoNodeUp {
         /// Size of a process.
         asks: Order,
         /// Number of nodes that are large enough.
@@ -216,7 +216,7 @@ impl WaitReason {
     pub fn code(&self) -> &'static str {
         match self {
             WaitReason::Impossible { .. } | WaitReason::NoSuchSize { .. } => "impossible",
-            WaitReason::NoMachineUp { .. } => "no_machine_up",
+            WaitReason::NoNodeUp { .. } => "no_machine_up",
             WaitReason::OverAllotment { .. } => "over_allotment",
             WaitReason::Capped { bound, .. } => bound.code(),
             WaitReason::FairShareUsed { .. } => "fair_share_used",
@@ -325,7 +325,7 @@ impl WaitReason {
                 exactly(quantum, *asks, *most),
                 text(*largest)
             ),
-            WaitReason::NoMachineUp { asks, suitable } => {
+            WaitReason::NoNodeUp { asks, suitable } => {
                 format!("no node with {} is up; {suitable} would do", text(asks.qshares()))
             }
             WaitReason::OverAllotment { allotment, held, asks } => format!(
@@ -398,7 +398,7 @@ mod tests {
                 "impossible",
                 ["7 qshares to 8 qshares", "9"],
             ),
-            (WaitReason::NoMachineUp { asks, suitable: 3 }, "no_machine_up", ["7", "3"]),
+            (WaitReason::NoNodeUp { asks, suitable: 3 }, "no_machine_up", ["7", "3"]),
             (
                 WaitReason::OverAllotment { allotment: q(40), held: q(39), asks: q(7) },
                 "over_allotment",

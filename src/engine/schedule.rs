@@ -2,7 +2,7 @@
 
 use super::report::Report;
 use super::snapshot::Promise;
-use crate::model::{JobId, MachineIx, Millis, Order, ShareId};
+use crate::model::{JobId, Millis, NodeIx, Order, ShareId};
 
 /// The outcome of a cycle: shares that begin, shares that end, promises, and the reasons.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -25,7 +25,7 @@ pub struct Expansion {
     /// Job of the share.
     pub job: JobId,
     /// Node of the share.
-    pub machine: MachineIx,
+    pub node: NodeIx,
     /// Size of the share: the job's order, or for a reservation the order of the whole node.
     pub order: Order,
 }
@@ -38,7 +38,7 @@ pub struct Preemption {
     /// Job that held the share.
     pub job: JobId,
     /// Node that the share occupies until its exit is confirmed.
-    pub machine: MachineIx,
+    pub node: NodeIx,
     /// Job that the space is for; `None` if the share's job may not hold it any more.
     pub beneficiary: Option<JobId>,
     /// Rule of the preemption.
@@ -54,7 +54,7 @@ pub struct Preemption {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Alternatives {
     /// Nodes that the beneficiary may use and that are large enough.
-    pub machines: u64,
+    pub nodes: u64,
     /// Nodes for which a plan was made, the chosen node included. Only nodes with the cheapest
     /// shares get a plan, and only as long as it may be among the best two.
     pub plans: u64,
@@ -66,7 +66,7 @@ pub struct Alternatives {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NextBest {
     /// Node of the plan.
-    pub machine: MachineIx,
+    pub node: NodeIx,
     /// Number of shares that would have been preempted.
     pub victims: u64,
     /// Work that would have been lost.

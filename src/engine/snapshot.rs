@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use crate::model::{
-    ClassIx, JobFacts, JobId, JobKind, MachineIx, MachineState, Millis, NShares, Name, Order,
-    PoolIx, QShares, ResourceClass, ShareFacts, ShareId, SharePhase, Topology, UserIx,
+    ClassIx, JobFacts, JobId, JobKind, Millis, NShares, Name, NodeCondition, NodeIx, Order, PoolIx,
+    QShares, ResourceClass, ShareFacts, ShareId, SharePhase, Topology, UserIx,
 };
 
 /// The cluster as the scheduler knows it when a cycle begins.
@@ -19,7 +19,7 @@ pub struct Snapshot {
     /// Configured classes, pools and settings.
     pub topology: Arc<Topology>,
     /// Every node ever seen, by name.
-    pub machines: Arc<Vec<Machine>>,
+    pub nodes: Arc<Vec<Node>>,
     /// Names of all users with jobs, in order.
     pub users: Arc<Vec<Name>>,
     /// All jobs that are not refused, oldest first, then by number.
@@ -70,7 +70,7 @@ pub struct Taking {
 
 /// A node.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Machine {
+pub struct Node {
     /// Name of the node.
     pub name: Name,
     /// Size that the scheduler uses. Zero if the node is smaller than a quantum.
@@ -78,7 +78,7 @@ pub struct Machine {
     /// Pool of the node.
     pub pool: PoolIx,
     /// State of the node: it may get processes, or the reason why not.
-    pub state: MachineState,
+    pub state: NodeCondition,
     /// Space of shares whose class no longer exists. Treated as occupied.
     pub limbo: QShares,
 }
@@ -103,7 +103,7 @@ pub struct Job {
     /// Service that the job is an instance of; 0 if none.
     pub service: u64,
     /// The only nodes the job may use, ascending; `None` means any.
-    pub machines: Option<Vec<MachineIx>>,
+    pub nodes: Option<Vec<NodeIx>>,
     /// Facts that change while the job runs.
     pub facts: JobFacts,
     /// Cycle since which the job has been below its target and has got nothing. `None` if it is not
@@ -121,7 +121,7 @@ pub struct Share {
     /// Share number.
     pub id: ShareId,
     /// Node of the share.
-    pub machine: MachineIx,
+    pub node: NodeIx,
     /// Size of the share. Equal to its job's order, except after a change of the quantum.
     pub order: Order,
     /// Held or terminating.
@@ -138,7 +138,7 @@ pub struct Promise {
     /// Job that will get the space.
     pub job: JobId,
     /// Node of the space.
-    pub machine: MachineIx,
+    pub node: NodeIx,
     /// Amount of space.
     pub order: Order,
 }
@@ -155,13 +155,13 @@ impl Snapshot {
     }
 
     /// The node at `ix`.
-    pub fn machine(&self, ix: MachineIx) -> &Machine {
-        &self.machines[ix.0]
+    pub fn node(&self, ix: NodeIx) -> &Node {
+        &self.nodes[ix.0]
     }
 
     /// Every node with its place.
-    pub fn machines_with_ix(&self) -> impl Iterator<Item = (MachineIx, &Machine)> {
-        self.machines.iter().enumerate().map(|(ix, machine)| (MachineIx(ix), machine))
+    pub fn nodes_with_ix(&self) -> impl Iterator<Item = (NodeIx, &Node)> {
+        self.nodes.iter().enumerate().map(|(ix, node)| (NodeIx(ix), node))
     }
 }
 
@@ -184,7 +184,7 @@ impl Job {
     }
 
     /// True if the job's node list, if any, contains node `ix`.
-    pub fn may_use(&self, ix: MachineIx) -> bool {
-        self.machines.as_ref().is_none_or(|list| list.binary_search(&ix).is_ok())
+    pub fn may_use(&self, ix: NodeIx) -> bool {
+        self.nodes.as_ref().is_none_or(|list| list.binary_search(&ix).is_ok())
     }
 }

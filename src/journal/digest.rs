@@ -13,7 +13,7 @@ use sha2::{Digest as _, Sha256};
 use crate::engine::{
     Cap, CycleSchedule, Declined, JobAccount, Preemption, Report, Snapshot, WaitReason,
 };
-use crate::model::{MachineIx, SharePhase};
+use crate::model::{NodeIx, SharePhase};
 use crate::scheduler::Planned;
 
 /// The first line of the text.
@@ -52,7 +52,7 @@ impl Digests {
 fn is_taken_over(last: &Planned, next: &Planned) -> bool {
     Arc::ptr_eq(&last.schedule, &next.schedule)
         && Arc::ptr_eq(&last.snapshot.jobs, &next.snapshot.jobs)
-        && Arc::ptr_eq(&last.snapshot.machines, &next.snapshot.machines)
+        && Arc::ptr_eq(&last.snapshot.nodes, &next.snapshot.nodes)
 }
 
 /// The digest of what a cycle saw and decided.
@@ -84,9 +84,9 @@ fn write_all(text: &mut impl Write, planned: &Planned) -> fmt::Result {
 
 /// Writes the nodes and their shares: the engine's input.
 fn write_seen(text: &mut impl Write, snapshot: &Snapshot) -> fmt::Result {
-    for machine in snapshot.machines.iter() {
-        let state = machine.state.words().join(",");
-        writeln!(text, "machine {} {} {} {state}", machine.name, machine.order, machine.limbo)?;
+    for node in snapshot.nodes.iter() {
+        let state = node.state.words().join(",");
+        writeln!(text, "machine {} {} {} {state}", node.name, node.order, node.limbo)?;
     }
     for job in snapshot.jobs.iter() {
         writeln!(text, "job {} {} {}", job.id, job.order, job.facts.remaining)?;
@@ -95,8 +95,8 @@ fn write_seen(text: &mut impl Write, snapshot: &Snapshot) -> fmt::Result {
                 SharePhase::Held => "held",
                 SharePhase::Leaving => "leaving",
             };
-            let machine = &snapshot.machine(share.machine).name;
-            writeln!(text, "share {} {machine} {} {state}", share.id, share.order)?;
+            let node = &snapshot.node(share.node).name;
+            writeln!(text, "share {} {node} {} {state}", share.id, share.order)?;
         }
     }
     Ok(())
@@ -107,22 +107,22 @@ fn write_decided(
     snapshot: &Snapshot,
     schedule: &CycleSchedule,
 ) -> fmt::Result {
-    let name = |machine: MachineIx| &snapshot.machine(machine).name;
+    let name = |node: NodeIx| &snapshot.node(node).name;
     for new in &schedule.expansions {
-        writeln!(text, "expand {} {} {}", new.job, name(new.machine), new.order)?;
+        writeln!(text, "expand {} {} {}", new.job, name(new.node), new.order)?;
     }
     for taken in &schedule.preemptions {
-        let Preemption { share, job, machine, beneficiary, rule, loss, considered } = taken;
+        let Preemption { share, job, node, beneficiary, rule, loss, considered } = taken;
         let for_whom = Optional(beneficiary.map(|job| job.0));
-        write!(text, "preempt {share} {job} {} {for_whom} {}", name(*machine), rule.code())?;
-        write!(text, " {loss} {} {}", considered.machines, considered.plans)?;
+        write!(text, "preempt {share} {job} {} {for_whom} {}", name(*node), rule.code())?;
+        write!(text, " {loss} {} {}", considered.nodes, considered.plans)?;
         if let Some(other) = considered.runner_up {
-            write!(text, " {} {} {}", name(other.machine), other.victims, other.loss)?;
+            write!(text, " {} {} {}", name(other.node), other.victims, other.loss)?;
         }
         writeln!(text)?;
     }
     for promise in &schedule.promises {
-        writeln!(text, "promise {} {} {}", promise.job, name(promise.machine), promise.order)?;
+        writeln!(text, "promise {} {} {}", promise.job, name(promise.node), promise.order)?;
     }
     for job in &schedule.put_off {
         writeln!(text, "put off {job}")?;
@@ -177,7 +177,7 @@ fn write_reason(text: &mut impl Write, reason: &WaitReason) -> fmt::Result {
         | WaitReason::NoSuchSize { asks, most: _, largest } => {
             write!(text, " {asks} {largest}")
         }
-        WaitReason::NoMachineUp { asks, suitable } => write!(text, " {asks} {suitable}"),
+        WaitReason::NoNodeUp { asks, suitable } => write!(text, " {asks} {suitable}"),
         WaitReason::OverAllotment { allotment, held, asks } => {
             write!(text, " {allotment} {held} {asks}")
         }

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use crate::model::Name;
-use crate::scheduler::books::Hearing;
+use crate::scheduler::checkpoint::Hearing;
 use crate::scheduler::{AdminCommand, CommandError, Scheduler, SchedulerEvent};
 
 /// An input as the journal records it and a replay applies it again.
@@ -25,7 +25,7 @@ impl JournalEntry {
     /// Returns the entry for `event`, which the caller is about to record in `scheduler`. `None` if
     /// the event changes nothing.
     pub fn of(scheduler: &Scheduler, event: &SchedulerEvent) -> Option<JournalEntry> {
-        if scheduler.says_nothing(event) {
+        if scheduler.is_no_change(event) {
             return None;
         }
         Some(if *event == SchedulerEvent::HeartbeatIntervalPassed {

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use super::entry::JournalEntry;
 use super::seal::VERSION;
 use super::text::{self, Line};
-use crate::scheduler::books::Books;
+use crate::scheduler::checkpoint::SchedulerState;
 
 /// A checkpoint and the inputs after it.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -34,7 +34,7 @@ struct Cycle {
 
 impl Excerpt {
     /// An excerpt that begins with the checkpoint `books`.
-    pub fn new(name: String, books: &Books) -> Excerpt {
+    pub fn new(name: String, books: &SchedulerState) -> Excerpt {
         let part = Part { form: VERSION, books: books.into(), cycles: Vec::new() };
         Excerpt { name, journal: part }
     }
@@ -51,7 +51,7 @@ impl Excerpt {
     }
 
     /// Returns the checkpoint, and each cycle with the inputs before it.
-    pub fn into_parts(self) -> (Books, Vec<(u64, Vec<JournalEntry>)>) {
+    pub fn into_parts(self) -> (SchedulerState, Vec<(u64, Vec<JournalEntry>)>) {
         let entries = |lines: Vec<Line>| lines.into_iter().map(Into::into).collect();
         let cycles = self.journal.cycles.into_iter();
         let cycles = cycles.map(|cycle| (cycle.cycle, entries(cycle.entries)));

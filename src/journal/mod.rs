@@ -15,19 +15,19 @@
 //!
 //! The module is pure: its caller stores the batches and the checkpoints.
 
-mod clerk;
 mod digest;
 mod entry;
 mod excerpt;
+mod journaling_scheduler;
 mod replay;
 mod seal;
 mod text;
 
-pub use clerk::Clerk;
 pub use digest::{Digest, Digests, digest};
 pub use entry::JournalEntry;
 pub use excerpt::Excerpt;
-pub use replay::{Replay, Trouble};
+pub use journaling_scheduler::JournalingScheduler;
+pub use replay::{Replay, ReplayError};
 pub use seal::{Batch, Unreadable, open, open_books, seal, seal_books};
 
 #[cfg(test)]

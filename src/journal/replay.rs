@@ -18,9 +18,9 @@ pub struct Replay {
 /// Reason for which a cycle cannot be computed again, or differs.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[expect(missing_docs, reason = "the messages say it")]
-pub enum Trouble {
+pub enum ReplayError {
     #[error("the checkpoint after cycle {cycle} cannot be read: {why}")]
-    Books { cycle: u64, why: Unreadable },
+    SchedulerState { cycle: u64, why: Unreadable },
     #[error("the inputs before cycle {cycle} cannot be read: {why}")]
     Events { cycle: u64, why: Unreadable },
     #[error("before cycle {cycle} a command was carried out that is refused now: {why}")]
@@ -40,8 +40,8 @@ impl Replay {
     /// # Errors
     ///
     /// If they cannot be read.
-    pub fn from(cycle: u64, books: &Sealed) -> Result<Replay, Trouble> {
-        let books = open_books(books).map_err(|why| Trouble::Books { cycle, why })?;
+    pub fn from(cycle: u64, books: &Sealed) -> Result<Replay, ReplayError> {
+        let books = open_books(books).map_err(|why| ReplayError::SchedulerState { cycle, why })?;
         let (scheduler, digests) = (Scheduler::from_books(books), Digests::default());
         Ok(Replay { scheduler, digests, steps: Steps::default() })
     }
@@ -57,10 +57,10 @@ impl Replay {
     /// # Errors
     ///
     /// If it cannot be read.
-    pub fn entries(cycle: u64, batches: &[Sealed]) -> Result<Vec<JournalEntry>, Trouble> {
+    pub fn entries(cycle: u64, batches: &[Sealed]) -> Result<Vec<JournalEntry>, ReplayError> {
         let mut entries = Vec::new();
         for batch in batches {
-            entries.extend(Batch::open(batch).map_err(|why| Trouble::Events { cycle, why })?);
+            entries.extend(Batch::open(batch).map_err(|why| ReplayError::Events { cycle, why })?);
         }
         Ok(entries)
     }
@@ -70,11 +70,11 @@ impl Replay {
     /// # Errors
     ///
     /// If it cannot be read, or not be done.
-    pub fn redo(&mut self, batches: &[Sealed]) -> Result<(), Trouble> {
+    pub fn redo(&mut self, batches: &[Sealed]) -> Result<(), ReplayError> {
         let cycle = self.scheduler.cycle() + 1;
         for entry in Replay::entries(cycle, batches)? {
             self.steps.take();
-            entry.redo(&mut self.scheduler).map_err(|why| Trouble::Refused { cycle, why })?;
+            entry.redo(&mut self.scheduler).map_err(|why| ReplayError::Refused { cycle, why })?;
         }
         Ok(())
     }
@@ -89,10 +89,10 @@ impl Replay {
         cycle: u64,
         batches: &[Sealed],
         recorded: &Digest,
-    ) -> Result<View, Trouble> {
+    ) -> Result<View, ReplayError> {
         let next = self.scheduler.cycle() + 1;
         if cycle != next {
-            return Err(Trouble::Missing { cycle: next });
+            return Err(ReplayError::Missing { cycle: next });
         }
         self.redo(batches)?;
         let view = self.scheduler.schedule_with(&Effort::told(self.steps.clone()));
@@ -101,7 +101,7 @@ impl Replay {
         if again == *recorded {
             Ok(view)
         } else {
-            Err(Trouble::Differs { cycle, recorded: *recorded, again })
+            Err(ReplayError::Differs { cycle, recorded: *recorded, again })
         }
     }
 

@@ -9,7 +9,7 @@ use sha2::{Digest as _, Sha256};
 use super::entry::JournalEntry;
 use super::text;
 use crate::model::Sealed;
-use crate::scheduler::books::Books;
+use crate::scheduler::checkpoint::SchedulerState;
 
 /// Version of the written form of batches and checkpoints.
 pub(super) const VERSION: u32 = 1;
@@ -116,7 +116,7 @@ const LINE_SHOWN: usize = 200;
 /// # Panics
 ///
 /// If a plain struct does not become JSON.
-pub fn seal_books(books: &Books) -> Sealed {
+pub fn seal_books(books: &SchedulerState) -> Sealed {
     seal(&serde_json::to_vec(&text::BooksText::from(books)).expect("plain structs are JSON"))
 }
 
@@ -125,7 +125,7 @@ pub fn seal_books(books: &Books) -> Sealed {
 /// # Errors
 ///
 /// If they are not what was written, or in a form that is not known.
-pub fn open_books(sealed: &Sealed) -> Result<Books, Unreadable> {
+pub fn open_books(sealed: &Sealed) -> Result<SchedulerState, Unreadable> {
     let text: text::BooksText = serde_json::from_slice(&open(sealed)?)
         .map_err(|problem| Unreadable::BooksNonsense { problem: problem.to_string() })?;
     Ok(text.into())

@@ -13,8 +13,8 @@ use crate::model::{
     Order, PoolIx, ProcessLimit, Quantum, ResourceClass, Settings, ShareFacts, ShareId, SharePhase,
     Topology,
 };
-use crate::scheduler::books::{
-    Books, CalmRecord, Hearing, JobRecord, Limbo, Node, PromiseRecord, ShareRecord,
+use crate::scheduler::checkpoint::{
+    CalmRecord, Hearing, JobRecord, Limbo, Node, PromiseRecord, SchedulerState, ShareRecord,
 };
 use crate::scheduler::{AdminCommand, Removal, SchedulerEvent};
 
@@ -77,7 +77,7 @@ fn spec(id: u64, kind: JobKind) -> JobSpec {
         memory: Mebibytes(2000),
         threads: 2,
         submitted: 1_700_000,
-        machines: vec!["main01".to_owned()],
+        nodes: vec!["main01".to_owned()],
         service: 4,
         facts: facts(ProcessLimit::AtMost(5)),
     }
@@ -133,7 +133,7 @@ fn entries() -> Vec<JournalEntry> {
     events.into_iter().map(JournalEntry::Event).chain(others).collect()
 }
 
-fn books() -> Books {
+fn books() -> SchedulerState {
     let node = |name: &str| Node {
         report: NodeReport { name: name.into(), ..report() },
         missed: 2,
@@ -157,7 +157,7 @@ fn books() -> Books {
         facts: process(),
     };
     let leaving = |id, removal| share(id, SharePhase::Leaving, Some(removal));
-    Books {
+    SchedulerState {
         topology: Arc::new(topology()),
         cycle: 31,
         interval: 41,
@@ -215,6 +215,6 @@ fn books_are_read_as_they_were_written() {
 
 #[test]
 fn a_fresh_batch_is_empty() {
-    assert!(Clerk::default().take().is_none());
+    assert!(JournalingScheduler::default().take().is_none());
     assert_eq!(Batch::open(&Batch::default().seal()).unwrap(), []);
 }

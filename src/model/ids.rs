@@ -38,7 +38,7 @@ numbers! {
 
 positions! {
     /// Row of a node in the snapshot, which is sorted by name.
-    MachineIx,
+    NodeIx,
     /// A nodepool's place in the topology, in the order of configuration.
     PoolIx,
     /// A resource class's place in the topology, in the order of configuration.

@@ -36,7 +36,7 @@ pub struct JobSpec {
     /// Time of submission, in milliseconds since the epoch; decides the job's age among its peers.
     pub submitted: Millis,
     /// Names of the only nodes it may use. Empty means any.
-    pub machines: Vec<String>,
+    pub nodes: Vec<String>,
     /// Number of the service of which the job is an instance; 0 for no service. Instances of a
     /// service go to different nodes while there are any.
     pub service: u64,

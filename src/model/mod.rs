@@ -4,7 +4,7 @@
 //!
 //! | word | means |
 //! |---|---|
-//! | node | a computer whose memory is shared out; `machine` in older names of the engine |
+//! | node | a computer whose memory is shared out; `node` in older names of the engine |
 //! | nodepool, top-level, subpool | a disjoint set of nodes, in a tree |
 //! | class | the rules for a kind of work: policy, weight, priority (a lower number goes first) |
 //! | job | what a user submits: batch, service, process or reservation; `work` on the wire |
@@ -35,9 +35,9 @@ mod hidden;
 mod hostlist;
 mod ids;
 mod job;
-mod machine;
 mod memory_text;
 mod names;
+mod node;
 mod sealed;
 mod share;
 mod span;
@@ -48,11 +48,11 @@ mod units;
 pub use class::{CapRules, ClassPolicy, ResourceClass};
 pub use hidden::is_hidden;
 pub use hostlist::{HostListError, MAX_HOSTS, expand_hostlist, fold_hostlist};
-pub use ids::{ClassIx, JobId, MachineIx, PoolIx, ShareId, UserIx};
+pub use ids::{ClassIx, JobId, NodeIx, PoolIx, ShareId, UserIx};
 pub use job::{JobFacts, JobKind, JobSpec, ProcessLimit};
-pub use machine::{MachineState, NodeReport};
 pub use memory_text::{amount_text, memory_text, thousands};
 pub use names::{Name, nearest};
+pub use node::{NodeCondition, NodeReport};
 pub use sealed::Sealed;
 pub use share::{ShareFacts, SharePhase};
 pub use span::span;

@@ -59,7 +59,7 @@ impl Quantum {
 
     /// Order of a node that reports `memory`. Rounds down: a node never promises memory that it
     /// lacks. Zero if the node is smaller than a quantum.
-    pub fn order_of_machine(self, memory: Mebibytes) -> QShares {
+    pub fn order_of_node(self, memory: Mebibytes) -> QShares {
         QShares(floor_div(memory.0, self.0))
     }
 
@@ -215,19 +215,19 @@ mod tests {
     }
 
     #[test]
-    fn work_rounds_up_and_machines_round_down() {
+    fn work_rounds_up_and_nodes_round_down() {
         let quantum = Quantum::new(Mebibytes::from_gib(15)).unwrap();
         let cases =
             [(14, Some(1), 0), (15, Some(1), 1), (28, Some(2), 1), (30, Some(2), 2), (0, None, 0)];
-        for (gib, work, machine) in cases {
+        for (gib, work, node) in cases {
             let memory = Mebibytes::from_gib(gib);
             assert_eq!(quantum.order_of_work(memory).map(Order::get), work, "{gib} GB of work");
-            assert_eq!(quantum.order_of_machine(memory), QShares(machine), "a machine of {gib} GB");
+            assert_eq!(quantum.order_of_node(memory), QShares(node), "a machine of {gib} GB");
         }
     }
 
     #[test]
-    fn memory_beyond_any_machine_has_no_order() {
+    fn memory_beyond_any_node_has_no_order() {
         let quantum = Quantum::new(Mebibytes(1)).unwrap();
         assert_eq!(quantum.order_of_work(Mebibytes(u64::MAX)), None);
     }

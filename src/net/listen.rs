@@ -27,7 +27,7 @@ use tower_service::Service;
 use super::delay::Delay;
 use super::slow_peer::{PeerTimeouts, RequestInFlight, TimedStream};
 use super::wakeup_coalescing::Reporting;
-use crate::auth::gatekeeper::{Gatekeeper, LocalRights};
+use crate::auth::gatekeeper::{Authenticator, LocalRights};
 use crate::auth::identity::Peer;
 use crate::auth::places::{ConnectionLimits, ConnectionPlaces, LocalPlaces, network_of};
 
@@ -131,7 +131,7 @@ impl Drop for LocalSocket {
 pub async fn serve(
     listeners: Listeners,
     router: Router,
-    gatekeeper: Arc<Gatekeeper>,
+    gatekeeper: Arc<Authenticator>,
     delay: Delay,
     stop: CancellationToken,
 ) {
@@ -163,7 +163,7 @@ pub async fn serve(
 #[derive(Clone)]
 struct ConnectionServer {
     router: Router,
-    gatekeeper: Arc<Gatekeeper>,
+    gatekeeper: Arc<Authenticator>,
     delay: Delay,
     tracker: TaskTracker,
     stop: CancellationToken,
@@ -324,7 +324,7 @@ async fn pause_after(error: &io::Error) {
 
 /// Returns the configured limits, lowered to the number of files that the system permits. The soft
 /// limit of open files is raised to the hard limit first.
-fn caps(gatekeeper: &Gatekeeper) -> ConnectionLimits {
+fn caps(gatekeeper: &Authenticator) -> ConnectionLimits {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     let (all, per_peer) = gatekeeper.connections();
     let now = getrlimit(Resource::Nofile);

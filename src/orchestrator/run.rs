@@ -20,7 +20,7 @@ use super::retention::Sweeper;
 use super::rm::{Rm, RmError, RmOptions, publication};
 use super::serve::{OrchestratorPhase, ServeState, Sight};
 use super::store::{CampaignStore, DbError};
-use crate::auth::{AccessError, Gatekeeper};
+use crate::auth::{AccessError, Authenticator};
 use crate::config::{Access, CampaignRetention, Limits};
 use crate::net::{Delay, Listeners, LocalSocket, SocketError, serve};
 
@@ -117,7 +117,7 @@ pub struct Prepared {
 impl Prepared {
     /// Prepares an orchestrator. `gatekeeper` checks its routes; without a gatekeeper, a gate in
     /// front of them does.
-    pub fn new(options: OrchestratorOptions, gatekeeper: Option<Arc<Gatekeeper>>) -> Prepared {
+    pub fn new(options: OrchestratorOptions, gatekeeper: Option<Arc<Authenticator>>) -> Prepared {
         let (requests, inbox) = mpsc::channel(QUEUE);
         let (phase, seen) = watch::channel(OrchestratorPhase::Starting);
         let file = options.state.clone();
@@ -214,7 +214,7 @@ pub async fn serve_alone(
     let _ends_all = stop.clone().drop_guard();
     let limits =
         Limits { connections: CONNECTIONS, connections_per_peer: CONNECTIONS, ..Limits::default() };
-    let gatekeeper = Arc::new(Gatekeeper::open(&reach.access, &limits)?);
+    let gatekeeper = Arc::new(Authenticator::open(&reach.access, &limits)?);
     let listener = TcpListener::bind(reach.listen).await?;
     let address = listener.local_addr()?;
     let local = reach.access.socket.as_deref().map(LocalSocket::bind).transpose()?;

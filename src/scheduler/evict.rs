@@ -20,7 +20,7 @@ use super::Scheduler;
 use super::command::{CommandError, CommandOutcome};
 use super::jobs::JobBook;
 use super::jobs_order;
-use super::machines::{Machines, NodeIx};
+use super::nodes::{NodeKey, Nodes};
 use super::shares::ShareBook;
 use super::view::Removal;
 use crate::model::{
@@ -30,12 +30,12 @@ use crate::model::{
 
 impl Scheduler {
     /// Removes the shares of nodes that died, except reservations.
-    pub(super) fn purge_dead_nodes(&mut self) {
-        if !self.machines.has_silent() {
+    pub(super) fn lose_dead_nodes(&mut self) {
+        if !self.nodes.has_silent() {
             return;
         }
         let settings = &self.topology.settings;
-        let dead = self.machines.bury(settings.mass_loss_percent, settings.node_stability);
+        let dead = self.nodes.bury(settings.mass_loss_percent, settings.node_stability);
         if dead.is_empty() {
             return;
         }
@@ -53,7 +53,7 @@ impl Scheduler {
     /// Forgets names that most likely are no nodes: long dead, heard in at most a single interval,
     /// and unused.
     pub(super) fn forget_passing_names(&mut self) {
-        let passing = self.machines.passing_names(self.topology.settings.node_stability);
+        let passing = self.nodes.passing_names(self.topology.settings.node_stability);
         if passing.is_empty() {
             return;
         }
@@ -72,29 +72,29 @@ impl Scheduler {
         &mut self,
         nodes: &[String],
     ) -> Result<CommandOutcome, CommandError> {
-        self.machines.check_known(nodes)?;
-        self.machines.check_silent(nodes)?;
+        self.nodes.check_known(nodes)?;
+        self.nodes.check_silent(nodes)?;
         let in_use = self.nodes_in_use();
         let is_used =
-            |name: &&String| self.machines.find(name).is_some_and(|node| in_use.contains(&node));
+            |name: &&String| self.nodes.find(name).is_some_and(|node| in_use.contains(&node));
         let used: Vec<String> = nodes.iter().filter(is_used).cloned().collect();
         if !used.is_empty() {
             return Err(CommandError::StillInUse(used));
         }
         let distinct: BTreeSet<&String> = nodes.iter().collect();
         for name in distinct {
-            let node = self.machines.find(name).expect("checked above");
+            let node = self.nodes.find(name).expect("checked above");
             self.forget_node(node);
         }
         Ok(CommandOutcome { changed: nodes.to_vec() })
     }
 
-    fn forget_node(&mut self, node: NodeIx) {
-        let name = self.machines.forget_node(node);
+    fn forget_node(&mut self, node: NodeKey) {
+        let name = self.nodes.forget_node(node);
         self.crowded.remove(&node);
         self.forgotten.push(name);
         // Cached views and snapshots refer to the node by its row.
-        self.forget_pictures();
+        self.drop_cached_views();
     }
 
     /// The names of nodes that were forgotten since this was last asked.
@@ -103,7 +103,7 @@ impl Scheduler {
     }
 
     /// Nodes with shares, promises, or losses without confirmation.
-    fn nodes_in_use(&self) -> BTreeSet<NodeIx> {
+    fn nodes_in_use(&self) -> BTreeSet<NodeKey> {
         let jobs = self.jobs.values();
         let shares = jobs.flat_map(|job| job.shares.iter().chain(job.purged.iter()));
         let promised = self.promises.iter().map(|promise| promise.node);
@@ -125,12 +125,12 @@ impl Scheduler {
         for share in shares.filter(|share| self.crowded.contains(&share.node)) {
             *used.entry(share.node).or_default() += share.order.qshares();
         }
-        let mut over: BTreeMap<NodeIx, QShares> = BTreeMap::new();
+        let mut over: BTreeMap<NodeKey, QShares> = BTreeMap::new();
         for (node, used) in used {
-            let machine = &self.machines[node];
+            let book = &self.nodes[node];
             // Of a node that has yet to report nothing is known.
-            if machine.order < used && !machine.is_awaited {
-                over.insert(node, used - machine.order);
+            if book.order < used && !book.is_awaited {
+                over.insert(node, used - book.order);
             }
         }
         self.crowded = over.keys().copied().collect();
@@ -143,7 +143,7 @@ impl Scheduler {
             let its = its.filter(|share| over.contains_key(&share.node));
             its.map(|share| (share.id, job.spec.id, share.node, share.order, share.state))
         });
-        let mut unseen: Vec<(ShareId, JobId, NodeIx, Order, SharePhase)> = unseen.collect();
+        let mut unseen: Vec<(ShareId, JobId, NodeKey, Order, SharePhase)> = unseen.collect();
         unseen.sort_unstable_by_key(|(share, ..)| std::cmp::Reverse(*share));
         for (share, job, node, order, state) in unseen {
             let Some(over) = over.get_mut(&node).filter(|over| QShares(0) < **over) else {
@@ -160,7 +160,7 @@ impl Scheduler {
 
     /// Restores the purged shares of a node that is back. An unconfirmed process may still run
     /// there, and takes its space until the orchestrator confirms its end.
-    pub(super) fn recount_purged(&mut self, node: NodeIx) {
+    pub(super) fn recount_lost(&mut self, node: NodeKey) {
         for job in self.jobs.values_mut().filter(|job| !job.purged.is_empty()) {
             for share in job.purged.take(|share| share.node == node) {
                 job.shares.insert(share);
@@ -170,18 +170,16 @@ impl Scheduler {
 
     /// Evicts fair-share jobs from nodes that are varied off, and evictable kinds of jobs from
     /// blacklisted nodes.
-    pub(super) fn evict_what_may_not_stay(&mut self, blacklisted: &BTreeSet<NodeIx>) {
-        let (machines, topology) = (&self.machines, &self.topology);
-        if machines.varied_off().is_empty() && blacklisted.is_empty() {
+    pub(super) fn evict_what_may_not_stay(&mut self, blacklisted: &BTreeSet<NodeKey>) {
+        let (nodes, topology) = (&self.nodes, &self.topology);
+        if nodes.varied_off().is_empty() && blacklisted.is_empty() {
             return;
         }
         // Shares of a job unchanged since the last cycle were evicted then, or may stay.
-        let is_all_new = machines.have_changed() || !blacklisted.is_empty();
-        for job in self.jobs.values_mut().filter(|job| is_all_new || !job.is_as_frozen()) {
+        let is_all_new = nodes.have_changed() || !blacklisted.is_empty();
+        for job in self.jobs.values_mut().filter(|job| is_all_new || !job.is_unchanged()) {
             if job.policy(topology).is_some_and(ClassPolicy::is_preemptable) {
-                job.evict(Removal::VariedOff, |share| {
-                    machines[share.node].vary_off_reason.is_some()
-                });
+                job.evict(Removal::VariedOff, |share| nodes[share.node].vary_off_reason.is_some());
             }
             if matches!(job.spec.kind, JobKind::Job | JobKind::Service) {
                 job.evict(Removal::Blacklisted, |share| blacklisted.contains(&share.node));
@@ -191,7 +189,7 @@ impl Scheduler {
 
     /// Nodes with shares that the configuration does not allow there. Such a node gets no new share
     /// until the shares have exited.
-    pub(super) fn blacklisted_nodes(&self) -> BTreeSet<NodeIx> {
+    pub(super) fn blacklisted_nodes(&self) -> BTreeSet<NodeKey> {
         self.misplaced().map(|(_, share)| share.node).collect()
     }
 
@@ -208,7 +206,7 @@ impl Scheduler {
             job.admission.as_ref().map_or(true, |admission| !is_everywhere[admission.class.0])
         };
         let is_misplaced = |job: &JobBook, share: &ShareBook| {
-            !may_be_at(&self.topology, &self.machines, job, share.node)
+            !is_allowed_on(&self.topology, &self.nodes, job, share.node)
         };
         let strays = self.jobs.values().filter(move |job| {
             job.has_strays(|job| {
@@ -224,11 +222,11 @@ impl Scheduler {
     /// Replaces the configuration: admits all jobs again, and assigns all nodes to their pools.
     pub(super) fn reconfigure(&mut self, topology: Topology) {
         self.topology = Arc::new(topology);
-        self.machines.replace_all(&self.topology);
+        self.nodes.replace_all(&self.topology);
         self.promises.clear();
         for job in self.jobs.values_mut() {
             job.admit_anew(&self.topology);
-            let order_on = |node| jobs_order(job, &self.topology, &self.machines[node]);
+            let order_on = |node| jobs_order(job, &self.topology, &self.nodes[node]);
             let orders: Vec<Order> = job.shares.iter().map(|share| order_on(share.node)).collect();
             for (share, order) in job.shares.iter_mut().zip(orders) {
                 share.order = order;
@@ -249,13 +247,13 @@ fn may_be_anywhere(topology: &Topology, class: &ResourceClass) -> bool {
 
 /// True if `job` may run on `node`: a fair-share job in its class's pool or a pool inside it, other
 /// jobs in their class's pool only.
-fn may_be_at(topology: &Topology, machines: &Machines, job: &JobBook, node: NodeIx) -> bool {
+fn is_allowed_on(topology: &Topology, nodes: &Nodes, job: &JobBook, node: NodeKey) -> bool {
     let Ok(admission) = &job.admission else { return false };
-    let machine = &machines[node];
+    let book = &nodes[node];
     let class = &topology.classes[admission.class.0];
     match class.policy {
-        ClassPolicy::FairShare { .. } => topology.is_within(machine.pool, class.pool),
-        ClassPolicy::FixedShare | ClassPolicy::Reserve => machine.pool == class.pool,
+        ClassPolicy::FairShare { .. } => topology.is_within(book.pool, class.pool),
+        ClassPolicy::FixedShare | ClassPolicy::Reserve => book.pool == class.pool,
     }
 }
 

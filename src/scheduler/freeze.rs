@@ -6,47 +6,47 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::Scheduler;
-use super::booked::Booked;
 use super::jobs::Admission;
-use super::machines::{Machines, NodeIx};
+use super::nodes::{NodeKey, Nodes};
 use super::shares::ShareBook;
+use super::tracked_job::TrackedJob;
 use super::users::UserPlaces;
-use crate::engine::{Job, Machine, Promise, Share, Snapshot};
-use crate::model::{JobId, MachineIx, Order, QShares};
+use crate::engine::{Job, Node, Promise, Share, Snapshot};
+use crate::model::{JobId, NodeIx, Order, QShares};
 
 /// Room promised to a job, by a place that lasts longer than a snapshot's.
 #[derive(Clone, Debug)]
 pub(super) struct BookedPromise {
     pub job: JobId,
-    pub node: NodeIx,
+    pub node: NodeKey,
     pub order: Order,
 }
 
 /// Nodes in the last cycle's snapshot, with the facts that are not in their own records.
 #[derive(Clone, Debug)]
-pub(super) struct FrozenMachines {
-    machines: Arc<Vec<Machine>>,
-    limbo: BTreeMap<NodeIx, QShares>,
-    blacklisted: BTreeSet<NodeIx>,
+pub(super) struct CachedNodes {
+    nodes: Arc<Vec<Node>>,
+    limbo: BTreeMap<NodeKey, QShares>,
+    blacklisted: BTreeSet<NodeKey>,
 }
 
 /// Translates indices of the scheduler into rows of the snapshot.
 struct SnapshotRows<'a> {
-    machines: &'a Machines,
+    nodes: &'a Nodes,
     users: &'a UserPlaces,
 }
 
 impl Scheduler {
     /// Builds the next cycle's snapshot. Nodes in `blacklisted` get no new shares.
-    pub(super) fn freeze(&mut self, blacklisted: BTreeSet<NodeIx>) -> Snapshot {
+    pub(super) fn freeze(&mut self, blacklisted: BTreeSet<NodeKey>) -> Snapshot {
         if !self.are_places_as_before() {
-            self.jobs.values_mut().for_each(Booked::thaw);
+            self.jobs.values_mut().for_each(TrackedJob::drop_cached);
         }
         let mut limbo = self.limbo_by_node();
-        let places = SnapshotRows { machines: &self.machines, users: self.users.places() };
+        let places = SnapshotRows { nodes: &self.nodes, users: self.users.places() };
         let mut jobs = Vec::with_capacity(self.jobs.len());
         for job in self.jobs.values() {
-            if job.is_as_frozen() || job.admission.is_ok() {
+            if job.is_unchanged() || job.admission.is_ok() {
                 jobs.push(job.frozen(|job| places.job(job)));
             } else {
                 for share in job.shares.iter() {
@@ -56,7 +56,7 @@ impl Scheduler {
         }
         let promises = self.promises.iter().map(|promise| Promise {
             job: promise.job,
-            machine: self.machines.places().of(promise.node),
+            node: self.nodes.places().of(promise.node),
             order: promise.order,
         });
         Snapshot {
@@ -67,7 +67,7 @@ impl Scheduler {
             calm: self.calm.freeze(),
             users: Arc::clone(&self.users.places().names),
             jobs: Arc::new(jobs),
-            machines: self.freeze_machines(limbo, blacklisted),
+            nodes: self.freeze_nodes(limbo, blacklisted),
         }
     }
 
@@ -75,58 +75,58 @@ impl Scheduler {
     /// nodes suffices as a test: a forgotten node drops all caches.
     fn are_places_as_before(&self) -> bool {
         self.planned.as_deref().is_some_and(|last| {
-            last.snapshot.machines.len() == self.machines.len()
+            last.snapshot.nodes.len() == self.nodes.len()
                 && last.snapshot.users == self.users.places().names
         })
     }
 
-    fn freeze_machines(
+    fn freeze_nodes(
         &mut self,
-        limbo: BTreeMap<NodeIx, QShares>,
-        blacklisted: BTreeSet<NodeIx>,
-    ) -> Arc<Vec<Machine>> {
-        let is_as_before = |last: &&FrozenMachines| {
-            !self.machines.have_changed() && last.limbo == limbo && last.blacklisted == blacklisted
+        limbo: BTreeMap<NodeKey, QShares>,
+        blacklisted: BTreeSet<NodeKey>,
+    ) -> Arc<Vec<Node>> {
+        let is_as_before = |last: &&CachedNodes| {
+            !self.nodes.have_changed() && last.limbo == limbo && last.blacklisted == blacklisted
         };
-        if let Some(last) = self.frozen_machines.as_ref().filter(is_as_before) {
-            return Arc::clone(&last.machines);
+        if let Some(last) = self.frozen_nodes.as_ref().filter(is_as_before) {
+            return Arc::clone(&last.nodes);
         }
-        let machines = self.machines.by_name().map(|(node, machine)| Machine {
-            name: machine.report.name.clone(),
-            order: machine.order,
-            pool: machine.pool,
-            state: machine.state(blacklisted.contains(&node)),
+        let nodes = self.nodes.by_name().map(|(node, book)| Node {
+            name: book.report.name.clone(),
+            order: book.order,
+            pool: book.pool,
+            state: book.state(blacklisted.contains(&node)),
             limbo: limbo.get(&node).copied().unwrap_or_default(),
         });
-        let machines = Arc::new(machines.collect());
-        let frozen = FrozenMachines { machines: Arc::clone(&machines), limbo, blacklisted };
-        if let Some(last) = self.frozen_machines.replace(frozen) {
+        let nodes = Arc::new(nodes.collect());
+        let frozen = CachedNodes { nodes: Arc::clone(&nodes), limbo, blacklisted };
+        if let Some(last) = self.frozen_nodes.replace(frozen) {
             let burdened = last.limbo.into_keys().chain(last.blacklisted);
-            burdened.for_each(|node| self.machines.note_unseen(node));
+            burdened.for_each(|node| self.nodes.note_unseen(node));
         }
-        machines
+        nodes
     }
 }
 
-impl FrozenMachines {
+impl CachedNodes {
     /// True if limbo shares or a blacklisting, which the node's own record does not contain,
     /// affected the node.
-    pub(super) fn is_burdened(&self, node: NodeIx) -> bool {
+    pub(super) fn has_extra_constraint(&self, node: NodeKey) -> bool {
         self.limbo.contains_key(&node) || self.blacklisted.contains(&node)
     }
 }
 
 impl SnapshotRows<'_> {
     /// Work that is not refused, as the engine sees it.
-    fn job(&self, job: &Booked) -> Job {
+    fn job(&self, job: &TrackedJob) -> Job {
         let spec = &job.spec;
         let Admission { class, order, .. } =
             *job.admission.as_ref().expect("the engine sees no refused work");
-        let places = self.machines.places();
-        let named = |name: &String| Some(places.of(self.machines.find(name)?));
-        let mut machines: Vec<MachineIx> = spec.machines.iter().filter_map(named).collect();
-        machines.sort_unstable();
-        machines.dedup();
+        let places = self.nodes.places();
+        let named = |name: &String| Some(places.of(self.nodes.find(name)?));
+        let mut nodes: Vec<NodeIx> = spec.nodes.iter().filter_map(named).collect();
+        nodes.sort_unstable();
+        nodes.dedup();
         Job {
             id: spec.id,
             user: self.users.of(job.user),
@@ -136,7 +136,7 @@ impl SnapshotRows<'_> {
             submitted: spec.submitted,
             threads: spec.threads,
             service: spec.service,
-            machines: (!spec.machines.is_empty()).then_some(machines),
+            nodes: (!spec.nodes.is_empty()).then_some(nodes),
             facts: spec.facts,
             behind_since: job.behind_since(),
             is_spent: job.is_spent,
@@ -147,7 +147,7 @@ impl SnapshotRows<'_> {
     fn share(&self, share: &ShareBook) -> Share {
         Share {
             id: share.id,
-            machine: self.machines.places().of(share.node),
+            node: self.nodes.places().of(share.node),
             order: share.order,
             state: share.state,
             facts: share.facts,

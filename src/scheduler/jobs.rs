@@ -1,7 +1,7 @@
 //! State of jobs: requests, their shares, and their admission.
 
-use super::booked::Age;
 use super::shares::{ShareBook, ShareList};
+use super::tracked_job::Age;
 use super::users::UserNumber;
 use super::view::{JobDisposition, Refusal, Removal};
 use crate::engine::Preemption;

@@ -12,7 +12,7 @@
 use std::collections::BTreeSet;
 
 use super::command::{CommandError, CommandOutcome};
-use super::machines::{MachineBook, Machines, NodeIx};
+use super::nodes::{NodeBook, NodeKey, Nodes};
 use crate::model::Name;
 
 /// Factor on `node_stability`: intervals of silence after which a name heard once is forgotten.
@@ -41,28 +41,32 @@ impl Losses {
     }
 }
 
-impl Machines {
+impl Nodes {
     /// A node will report no more; takes effect in the next cycle.
-    pub(super) fn note_dying(&mut self, node: NodeIx) {
+    pub(super) fn note_dying(&mut self, node: NodeKey) {
         let interval = self.interval;
-        let machine = self.edit(node);
-        machine.died_at = Some(machine.died_at.unwrap_or(interval));
+        let book = self.edit(node);
+        book.died_at = Some(book.died_at.unwrap_or(interval));
         self.dying.insert(node);
     }
 
     /// Carries out the deaths that are due: the nodes get no new shares. Returns the nodes whose
     /// shares are lost; deaths held back are judged again in the next cycle.
-    pub(super) fn bury(&mut self, mass_loss_percent: Option<u32>, window: u32) -> BTreeSet<NodeIx> {
+    pub(super) fn bury(
+        &mut self,
+        mass_loss_percent: Option<u32>,
+        window: u32,
+    ) -> BTreeSet<NodeKey> {
         let dying = self.dying.clone();
         for &node in &dying {
             self.edit(node).is_dead = true;
         }
         let losses = mass_loss_percent.map(|percent| self.losses(percent, window));
-        let is_held = |node: &NodeIx| {
+        let is_held = |node: &NodeKey| {
             self.is_guarded(*node)
                 && losses.as_ref().is_some_and(|losses| losses.is_mass_loss(self[*node].died_at))
         };
-        let buried: BTreeSet<NodeIx> = dying.into_iter().filter(|node| !is_held(node)).collect();
+        let buried: BTreeSet<NodeKey> = dying.into_iter().filter(|node| !is_held(node)).collect();
         for node in &buried {
             self.dying.remove(node);
         }
@@ -80,27 +84,27 @@ impl Machines {
 
     /// True if the node's death may be held back: the node counts, and no operator took it out or
     /// declared it dead.
-    fn is_guarded(&self, node: NodeIx) -> bool {
-        let machine = &self[node];
-        self.counts(machine) && machine.vary_off_reason.is_none() && !machine.is_given_up
+    fn is_guarded(&self, node: NodeKey) -> bool {
+        let book = &self[node];
+        self.counts(book) && book.vary_off_reason.is_none() && !book.is_given_up
     }
 
     /// True if the node is more than a name that an agent sent.
-    fn counts(&self, machine: &MachineBook) -> bool {
-        machine.has_had_work || self.is_listed(&machine.report.name)
+    fn counts(&self, book: &NodeBook) -> bool {
+        book.has_had_work || self.is_listed(&book.report.name)
     }
 
     /// Collects the intervals in which counted nodes were lost, and the number of counted nodes
     /// alive.
     fn losses(&self, percent: u32, window: u32) -> Losses {
         let mut losses = Losses { at: Vec::new(), alive: 0, percent, window: window.into() };
-        for (node, machine) in self.by_name() {
-            if !self.counts(machine) {
+        for (node, book) in self.by_name() {
+            if !self.counts(book) {
                 continue;
             }
-            match machine.died_at.filter(|_| machine.is_dead) {
+            match book.died_at.filter(|_| book.is_dead) {
                 Some(at) if self.is_guarded(node) => losses.at.push(at),
-                None if !machine.is_dead => losses.alive += 1,
+                None if !book.is_dead => losses.alive += 1,
                 Some(_) | None => {}
             }
         }
@@ -136,8 +140,8 @@ impl Machines {
     /// The nodes that do.
     pub(super) fn check_silent(&self, nodes: &[String]) -> Result<(), CommandError> {
         let reports = |name: &&String| {
-            let machine = self.find(name).map(|node| &self[node]);
-            machine.is_some_and(|it| !it.is_dead && !it.is_awaited && it.missed == 0)
+            let book = self.find(name).map(|node| &self[node]);
+            book.is_some_and(|it| !it.is_dead && !it.is_awaited && it.missed == 0)
         };
         let reporting: Vec<String> = nodes.iter().filter(reports).cloned().collect();
         if reporting.is_empty() { Ok(()) } else { Err(CommandError::StillReporting(reporting)) }
@@ -145,21 +149,21 @@ impl Machines {
 
     /// Names that most likely are no nodes: heard in at most a single interval, silent for long,
     /// not listed in the configuration, and without a process ever.
-    pub(super) fn passing_names(&self, node_stability: u32) -> Vec<NodeIx> {
+    pub(super) fn passing_names(&self, node_stability: u32) -> Vec<NodeKey> {
         let patience = node_stability.saturating_mul(PASSING_AFTER);
-        let is_passing = |machine: &MachineBook| {
-            machine.is_dead
-                && patience <= machine.missed
-                && machine.heard_intervals <= 1
-                && machine.vary_off_reason.is_none()
-                && !self.counts(machine)
+        let is_passing = |book: &NodeBook| {
+            book.is_dead
+                && patience <= book.missed
+                && book.heard_intervals <= 1
+                && book.vary_off_reason.is_none()
+                && !self.counts(book)
         };
-        let all = self.by_name().filter(|(_, machine)| is_passing(machine));
+        let all = self.by_name().filter(|(_, book)| is_passing(book));
         all.map(|(node, _)| node).collect()
     }
 
     /// Removes a node, which must be unused; its index is reused.
-    pub(super) fn forget_node(&mut self, node: NodeIx) -> Name {
+    pub(super) fn forget_node(&mut self, node: NodeKey) -> Name {
         let name = self[node].report.name.clone();
         self.dying.remove(&node);
         self.leave(node);

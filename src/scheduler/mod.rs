@@ -5,20 +5,20 @@
 //!
 //! Design: "Middle Layer: Scheduler".
 
-mod booked;
-pub mod books;
-mod calm;
+mod apply;
+pub mod checkpoint;
 mod command;
-mod dispatch;
 mod event;
 mod evict;
 mod freeze;
 mod jobs;
 mod losses;
-mod machines;
+mod node_views;
 mod nodes;
-mod pictures;
+mod quiescence;
+mod shared_list;
 mod shares;
+mod tracked_job;
 mod trial;
 mod users;
 mod view;
@@ -26,7 +26,7 @@ mod view;
 pub use command::{AdminCommand, CommandError, CommandOutcome, UnknownNode};
 pub use event::SchedulerEvent;
 pub use jobs::{Admission, admit};
-pub use pictures::Pictures;
+pub use shared_list::SharedList;
 pub use trial::TopologyImpact;
 pub use view::{
     ClassView, JobDisposition, JobView, NodeView, Planned, Refusal, Removal, ShareOnNode,
@@ -44,21 +44,21 @@ use crate::model::{
     ClassPolicy, JobId, JobKind, Mebibytes, Name, NodeReport, Order, QShares, ShareFacts, ShareId,
     SharePhase, Topology,
 };
-use booked::{Booked, Jobs};
-use calm::CalmBook;
-use freeze::{BookedPromise, FrozenMachines};
+use freeze::{BookedPromise, CachedNodes};
 use jobs::JobBook;
-use machines::{Machines, NodeIx};
+use nodes::{NodeKey, Nodes};
+use quiescence::QuiescenceTracker;
 use shares::ShareBook;
+use tracked_job::{Jobs, TrackedJob};
 use users::Users;
 
 /// Bound above all issued share numbers: at a million a second it is reached after a century.
-const NEVER_REACHED: u64 = 1 << 52;
+const MAX_TRACKED_SHARE_ID: u64 = 1 << 52;
 
 /// A share of work that could not be understood, or a process elsewhere than its share.
 #[derive(Clone, Debug)]
-struct LimboShare {
-    node: NodeIx,
+struct UnattributedShare {
+    node: NodeKey,
     memory: Option<Mebibytes>,
 }
 
@@ -68,29 +68,29 @@ pub struct Scheduler {
     topology: Arc<Topology>,
     cycle: u64,
     next_share: u64,
-    machines: Machines,
+    nodes: Nodes,
     jobs: Jobs,
     users: Users,
     /// Shares of work that could not be understood.
-    limbo: BTreeMap<ShareId, LimboShare>,
+    limbo: BTreeMap<ShareId, UnattributedShare>,
     /// Shares from before a restart that were told to leave.
     told_to_leave: BTreeSet<ShareId>,
     promises: Vec<BookedPromise>,
     /// The jobs for which the last cycle did not come to search for room.
     put_off: Vec<JobId>,
-    calm: CalmBook,
+    calm: QuiescenceTracker,
     planned: Option<Arc<Planned>>,
     /// True if an input since the last cycle, or that cycle itself, may change the next cycle's
     /// outcome.
     is_changed: bool,
     /// Nodes in the last cycle's snapshot.
-    frozen_machines: Option<FrozenMachines>,
+    frozen_nodes: Option<CachedNodes>,
     /// View published after the last cycle.
     last_view: Option<View>,
     /// Names of forgotten nodes that other parts of the daemon may still keep.
     forgotten: Vec<Name>,
     /// Nodes with a process published there by surprise: they may have more booked than fits.
-    crowded: BTreeSet<NodeIx>,
+    crowded: BTreeSet<NodeKey>,
 }
 
 impl Scheduler {
@@ -98,7 +98,7 @@ impl Scheduler {
     /// never used before.
     pub fn new(topology: Topology, next_share: ShareId) -> Scheduler {
         Scheduler {
-            machines: Machines::new(&topology),
+            nodes: Nodes::new(&topology),
             topology: Arc::new(topology),
             cycle: 0,
             next_share: next_share.0,
@@ -108,10 +108,10 @@ impl Scheduler {
             told_to_leave: BTreeSet::new(),
             promises: Vec::new(),
             put_off: Vec::new(),
-            calm: CalmBook::default(),
+            calm: QuiescenceTracker::default(),
             planned: None,
             is_changed: true,
-            frozen_machines: None,
+            frozen_nodes: None,
             last_view: None,
             forgotten: Vec::new(),
             crowded: BTreeSet::new(),
@@ -126,7 +126,7 @@ impl Scheduler {
     /// Enters that these nodes were varied off, before any of them has reported: what the store
     /// remembers after a restart.
     pub fn restore_varied_off(&mut self, nodes: impl IntoIterator<Item = (Name, String)>) {
-        self.machines.restore_varied_off(&self.topology, nodes);
+        self.nodes.restore_varied_off(&self.topology, nodes);
     }
 
     /// Restores the shares that an earlier run told to leave, before the orchestrator has published
@@ -138,21 +138,21 @@ impl Scheduler {
     /// Records an event. Never plans: cycles have a pace of their own, independent of the
     /// network's.
     pub fn record(&mut self, event: SchedulerEvent) {
-        self.is_changed |= !self.says_nothing(&event);
+        self.is_changed |= !self.is_no_change(&event);
         self.notice(&event);
         let stability = self.topology.settings.node_stability;
         match event {
             SchedulerEvent::NodeReported(report) => {
-                if let Some(back) = self.machines.report(&self.topology, report) {
-                    self.recount_purged(back);
+                if let Some(back) = self.nodes.report(&self.topology, report) {
+                    self.recount_lost(back);
                     self.crowded.insert(back);
                 }
             }
-            SchedulerEvent::HeartbeatIntervalPassed => self.machines.end_interval(stability),
+            SchedulerEvent::HeartbeatIntervalPassed => self.nodes.end_interval(stability),
             SchedulerEvent::NodeMissedHeartbeats { node, missed } => {
-                self.machines.miss(&node, missed, stability);
+                self.nodes.miss(&node, missed, stability);
             }
-            SchedulerEvent::NodeDied { node } => self.machines.die(&node),
+            SchedulerEvent::NodeDied { node } => self.nodes.die(&node),
             SchedulerEvent::JobArrived(spec) => {
                 if !self.jobs.contains(spec.id) {
                     let user = self.users.enter(&spec.user);
@@ -172,18 +172,18 @@ impl Scheduler {
                 }
             }
             SchedulerEvent::ShareSeen { job, share, node, facts } => {
-                self.see_share(job, share, &node, facts);
+                self.observe_share(job, share, &node, facts);
             }
             SchedulerEvent::LimboShareSeen { share, node, memory } => {
-                let node = self.machines.expect(&self.topology, &node);
+                let node = self.nodes.expect(&self.topology, &node);
                 // A process on another node than its share takes space on both nodes.
                 let is_there = |share: &ShareBook| share.node == node;
-                let is_known = |job: &Booked| job.shares.get(share).is_some_and(is_there);
+                let is_known = |job: &TrackedJob| job.shares.get(share).is_some_and(is_there);
                 self.crowded.insert(node);
-                self.machines.note_work(node);
+                self.nodes.note_work(node);
                 if !self.jobs.values().any(is_known) {
-                    self.limbo.insert(share, LimboShare { node, memory });
-                    self.use_up(share);
+                    self.limbo.insert(share, UnattributedShare { node, memory });
+                    self.reserve_share_id(share);
                 }
             }
             SchedulerEvent::LimboShareGone { share } => {
@@ -201,7 +201,7 @@ impl Scheduler {
     /// ten thousand nodes are routine. Returns `false`, and does nothing, if the report contains
     /// news.
     pub fn hear(&mut self, report: &NodeReport) -> bool {
-        self.machines.hear_well(report)
+        self.nodes.note_routine_heartbeat(report)
     }
 
     /// Carries out an administrative act.
@@ -211,9 +211,9 @@ impl Scheduler {
     /// If it names something that does not exist; then nothing is done.
     pub fn command(&mut self, command: AdminCommand) -> Result<CommandOutcome, CommandError> {
         let outcome = match command {
-            AdminCommand::VaryOff { nodes, reason } => self.machines.vary_off(&nodes, &reason)?,
-            AdminCommand::VaryOn { nodes } => self.machines.vary_on(&nodes)?,
-            AdminCommand::NodesLost { nodes, .. } => self.machines.lose(&nodes)?,
+            AdminCommand::VaryOff { nodes, reason } => self.nodes.vary_off(&nodes, &reason)?,
+            AdminCommand::VaryOn { nodes } => self.nodes.vary_on(&nodes)?,
+            AdminCommand::NodesLost { nodes, .. } => self.nodes.lose(&nodes)?,
             AdminCommand::ForgetNodes { nodes, .. } => self.forget_nodes(&nodes)?,
             AdminCommand::Reconfigure(topology) => {
                 self.reconfigure(*topology);
@@ -236,13 +236,13 @@ impl Scheduler {
     /// Plans like [`Scheduler::schedule`], with this `effort`.
     pub fn schedule_with(&mut self, effort: &Effort) -> View {
         self.cycle += 1;
-        if let Some(view) = self.as_before() {
+        if let Some(view) = self.reuse_last_cycle() {
             return view;
         }
         for job in self.jobs.values_mut() {
             job.begin_cycle();
         }
-        self.purge_dead_nodes();
+        self.lose_dead_nodes();
         self.forget_passing_names();
         self.calm.begin_cycle();
         self.measure_reservations();
@@ -257,13 +257,13 @@ impl Scheduler {
         effort.end_phase();
         self.planned = Some(Arc::new(Planned { snapshot, schedule: Arc::new(schedule) }));
         let view = self.view();
-        self.machines.end_cycle();
+        self.nodes.end_cycle();
         self.last_view = Some(view.clone());
         view
     }
 
     /// Returns the last cycle's outcome for this cycle too, if nothing can have changed it.
-    fn as_before(&mut self) -> Option<View> {
+    fn reuse_last_cycle(&mut self) -> Option<View> {
         let (view, planned) = (self.last_view.as_ref()?, self.planned.as_deref()?);
         let Planned { snapshot, schedule } = planned;
         let was_idle = schedule.expansions.is_empty()
@@ -271,7 +271,7 @@ impl Scheduler {
             && schedule.promises == snapshot.promises
             && schedule.put_off.is_empty();
         let is_steady = engine::is_steady(&snapshot.calm, &self.topology.settings);
-        if self.is_changed || !was_idle || !is_steady || self.machines.has_silent() {
+        if self.is_changed || !was_idle || !is_steady || self.nodes.has_silent() {
             return None;
         }
         self.calm.begin_cycle();
@@ -285,10 +285,10 @@ impl Scheduler {
 
     /// True if `event` changes nothing but the set of nodes heard: the routine heartbeat of a live
     /// node, and the end of an interval in which all nodes reported.
-    pub fn says_nothing(&self, event: &SchedulerEvent) -> bool {
+    pub fn is_no_change(&self, event: &SchedulerEvent) -> bool {
         match event {
-            SchedulerEvent::NodeReported(report) => self.machines.is_well_and(report),
-            SchedulerEvent::HeartbeatIntervalPassed => self.machines.were_all_heard(),
+            SchedulerEvent::NodeReported(report) => self.nodes.is_routine(report),
+            SchedulerEvent::HeartbeatIntervalPassed => self.nodes.were_all_heard(),
             SchedulerEvent::NodeMissedHeartbeats { .. }
             | SchedulerEvent::NodeDied { .. }
             | SchedulerEvent::JobArrived(_)
@@ -314,7 +314,7 @@ impl Scheduler {
     /// Records a share as the orchestrator publishes it. An unknown share was issued before a
     /// restart: it is entered on the published node, and its number is used up. A known share stays
     /// on the node for which it was issued.
-    fn see_share(&mut self, id: JobId, share: ShareId, node: &str, facts: ShareFacts) {
+    fn observe_share(&mut self, id: JobId, share: ShareId, node: &str, facts: ShareFacts) {
         if !self.is_elsewhere(id, share, node) {
             self.limbo.remove(&share);
         }
@@ -326,11 +326,11 @@ impl Scheduler {
             known.is_seen = true;
             known.facts = facts;
             let node = known.node;
-            self.machines.note_work(node);
+            self.nodes.note_work(node);
             return;
         }
-        let node = self.machines.expect(&self.topology, node);
-        let order = jobs_order(job, &self.topology, &self.machines[node]);
+        let node = self.nodes.expect(&self.topology, node);
+        let order = jobs_order(job, &self.topology, &self.nodes[node]);
         let job = self.jobs.get_mut(id).expect("looked up above");
         let was_told_to_leave = self.told_to_leave.remove(&share);
         let known = ShareBook {
@@ -344,20 +344,20 @@ impl Scheduler {
         };
         job.is_spent |= was_told_to_leave && job.spec.kind != JobKind::Job;
         job.shares.insert(known);
-        self.machines.note_work(node);
+        self.nodes.note_work(node);
         // A share lost with its node is lost again when the orchestrator publishes it again.
-        if self.machines[node].is_dead {
-            self.machines.note_dying(node);
+        if self.nodes[node].is_dead {
+            self.nodes.note_dying(node);
         }
         self.crowded.insert(node);
-        self.use_up(share);
+        self.reserve_share_id(share);
     }
 
     /// True if the share is known on another node than `node`.
     fn is_elsewhere(&self, job: JobId, share: ShareId, node: &str) -> bool {
         let job = self.jobs.get(job);
         let known = job.and_then(|job| job.shares.get(share).or_else(|| job.purged.get(share)));
-        known.is_some_and(|known| self.machines[known.node].report.name != node)
+        known.is_some_and(|known| self.nodes[known.node].report.name != node)
     }
 
     /// Sizes each reservation to the whole of its node, which may have grown or shrunk.
@@ -366,13 +366,13 @@ impl Scheduler {
             return;
         }
         // In an unchanged snapshot, only a change of the node changes the order.
-        let is_all_new = self.machines.have_changed();
-        for job in self.jobs.values_mut().filter(|job| is_all_new || !job.is_as_frozen()) {
+        let is_all_new = self.nodes.have_changed();
+        for job in self.jobs.values_mut().filter(|job| is_all_new || !job.is_unchanged()) {
             if job.policy(&self.topology) != Some(&ClassPolicy::Reserve) {
                 continue;
             }
             let order_now =
-                |share: &ShareBook| whole(&self.machines[share.node]).unwrap_or(share.order);
+                |share: &ShareBook| whole(&self.nodes[share.node]).unwrap_or(share.order);
             if job.shares.iter().all(|share| share.order == order_now(share)) {
                 continue;
             }
@@ -384,15 +384,15 @@ impl Scheduler {
 
     /// Makes sure that no new share gets this number. Numbers that are never issued are ignored: a
     /// single wrong number must not use up all.
-    fn use_up(&mut self, share: ShareId) {
-        if share.0 < NEVER_REACHED {
+    fn reserve_share_id(&mut self, share: ShareId) {
+        if share.0 < MAX_TRACKED_SHARE_ID {
             self.next_share = self.next_share.max(share.0.saturating_add(1));
         }
     }
 
     /// Space on each node taken by work that could not be understood.
-    fn limbo_by_node(&self) -> BTreeMap<NodeIx, QShares> {
-        let mut taken: BTreeMap<NodeIx, QShares> = BTreeMap::new();
+    fn limbo_by_node(&self) -> BTreeMap<NodeKey, QShares> {
+        let mut taken: BTreeMap<NodeKey, QShares> = BTreeMap::new();
         for share in self.limbo.values() {
             *taken.entry(share.node).or_default() += self.size_of(share);
         }
@@ -400,21 +400,21 @@ impl Scheduler {
     }
 
     /// Size of a share in limbo: all of its node if its memory is unknown.
-    fn size_of(&self, share: &LimboShare) -> QShares {
-        let machine = &self.machines[share.node];
-        let quantum = self.topology.pools[machine.pool.0].quantum;
+    fn size_of(&self, share: &UnattributedShare) -> QShares {
+        let node = &self.nodes[share.node];
+        let quantum = self.topology.pools[node.pool.0].quantum;
         let order = share.memory.and_then(|memory| quantum.order_of_work(memory));
-        order.map_or(machine.order, Order::qshares)
+        order.map_or(node.order, Order::qshares)
     }
 }
 
-/// Order of a share of `job` on `machine`. A reservation has the whole node; a job without a class
+/// Order of a share of `job` on `node`. A reservation has the whole node; a job without a class
 /// has the order of its memory in the node's pool.
-fn jobs_order(job: &JobBook, topology: &Topology, machine: &machines::MachineBook) -> Order {
-    let quantum = topology.pools[machine.pool.0].quantum;
+fn jobs_order(job: &JobBook, topology: &Topology, node: &nodes::NodeBook) -> Order {
+    let quantum = topology.pools[node.pool.0].quantum;
     let declared = quantum.order_of_work(job.spec.memory);
     let order = match (&job.admission, job.policy(topology)) {
-        (Ok(admission), Some(ClassPolicy::Reserve)) => whole(machine).or(Some(admission.order)),
+        (Ok(admission), Some(ClassPolicy::Reserve)) => whole(node).or(Some(admission.order)),
         (Ok(admission), _) => Some(admission.order),
         (Err(_), _) => declared,
     };
@@ -422,6 +422,6 @@ fn jobs_order(job: &JobBook, topology: &Topology, machine: &machines::MachineBoo
 }
 
 /// Order of the whole node; `None` if it has less than a quantum, or has not reported.
-fn whole(machine: &machines::MachineBook) -> Option<Order> {
-    u32::try_from(machine.order.0).ok().and_then(Order::new)
+fn whole(node: &nodes::NodeBook) -> Option<Order> {
+    u32::try_from(node.order.0).ok().and_then(Order::new)
 }

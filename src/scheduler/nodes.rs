@@ -1,182 +1,494 @@
-//! Views of nodes for readers. Nodes without a change share the view of the last cycle.
+//! State of nodes: reports of agents, missed heartbeats, vary-off.
 //!
-//! Shares that came to or left a node follow from comparing the last cycle's job views with the
-//! current ones. Shares in a job view that both cycles share have not moved.
+//! A node keeps the index of its first appearance until it is forgotten; other state refers to it
+//! by that index. Design: "Nodes, Machines, and Node Management".
 
-use std::sync::Arc;
+use std::cell::OnceCell;
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Index;
 
-use super::Scheduler;
-use super::booked::Booked;
-use super::machines::{MachineBook, Machines, NodeIx};
-use super::pictures::Pictures;
-use super::view::{JobView, NodeView, ShareOnNode, ShareView};
-use crate::model::{JobId, MachineIx, Order, QShares, ShareId, SharePhase};
+use super::command::{CommandError, CommandOutcome, UnknownNode};
+use crate::model::{
+    Mebibytes, Name, NodeCondition, NodeIx, NodeReport, PoolIx, QShares, Topology, nearest,
+};
 
-/// A share that is not on its node as it was: how it is there, if at all.
-#[derive(Clone, Copy)]
-struct Moved {
-    node: MachineIx,
-    job: JobId,
-    share: ShareId,
-    there: Option<(Order, SharePhase)>,
+/// Index of a node, fixed until the node is forgotten.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct NodeKey(pub usize);
+
+/// A node.
+#[derive(Clone, Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "facts that hold independently")]
+pub(super) struct NodeBook {
+    pub report: NodeReport,
+    /// Position of the node in the order of first appearance.
+    pub entered: u64,
+    pub pool: PoolIx,
+    pub order: QShares,
+    /// Heartbeats missed in a row.
+    pub missed: u32,
+    /// True if the node reported since the last interval ended.
+    pub is_heard: bool,
+    /// True if a share or a command names the node, but it has never reported.
+    pub is_awaited: bool,
+    pub is_dead: bool,
+    /// True if the orchestrator ever published a process on the node. A name that only an agent
+    /// sent counts for nothing when losses are judged.
+    pub has_had_work: bool,
+    /// Heartbeat intervals in which the node was heard, up to two. A name heard in a single
+    /// interval is forgotten when it dies.
+    pub heard_intervals: u32,
+    /// In which interval its heartbeats had stopped for too long, while they have.
+    pub died_at: Option<u64>,
+    /// True if an operator declared the node dead since its last report.
+    pub is_given_up: bool,
+    /// Reason for which the node is varied off; `None` if it is not. The node may not have reported
+    /// since a restart.
+    pub vary_off_reason: Option<String>,
 }
 
-/// Shares that came to, changed on or left their nodes.
-struct Moves<'a> {
-    machines: &'a Machines,
-    all: Vec<Moved>,
+/// All nodes.
+#[derive(Clone, Debug)]
+pub(super) struct Nodes {
+    books: Vec<NodeBook>,
+    by_name: BTreeMap<Name, NodeKey>,
+    /// Slots of forgotten nodes, for reuse by new nodes.
+    vacant: Vec<NodeKey>,
+    /// Heartbeat intervals that ended, except intervals in which all nodes reported.
+    pub interval: u64,
+    /// Number of nodes ever entered, forgotten nodes included.
+    entered: u64,
+    /// Pool of each node that the configuration lists; an unlisted node is in the first pool.
+    pools: BTreeMap<Name, PoolIx>,
+    /// Nodes that missed too many heartbeats: their death takes effect in the next cycle, unless
+    /// they report before.
+    pub dying: BTreeSet<NodeKey>,
+    /// Rows by name; dropped when a node is added or forgotten.
+    places: OnceCell<RowMap>,
+    /// Varied-off nodes, by name; dropped at any change.
+    varied_off: OnceCell<Vec<NodeKey>>,
+    /// For each node, true if it changed since the last published view.
+    is_dirty: Vec<bool>,
+    /// True if a node changed in a way that matters to the engine since the last cycle.
+    has_changed: bool,
 }
 
-impl Scheduler {
-    /// Builds the views of all nodes, by name; `jobs` are the current views of all jobs.
-    pub(super) fn node_views(&self, jobs: &Pictures<JobView>) -> Pictures<NodeView> {
-        let moved = self.moved(jobs);
-        let mut moved = moved.chunk_by(|one, other| one.node == other.node).peekable();
-        let limbo = self.limbo_by_node();
-        let blacklisted = self.blacklisted_nodes();
-        let is_as_it_was = |node: NodeIx| {
-            let was_burdened =
-                self.frozen_machines.as_ref().is_some_and(|last| last.is_burdened(node));
-            !self.machines.is_unseen(node)
-                && !was_burdened
-                && !limbo.contains_key(&node)
-                && !blacklisted.contains(&node)
+/// Rows of nodes in a snapshot, which is sorted by name.
+#[derive(Clone, Debug)]
+pub(super) struct RowMap {
+    by_row: Vec<NodeKey>,
+    by_node: Vec<NodeIx>,
+}
+
+impl Index<NodeKey> for Nodes {
+    type Output = NodeBook;
+
+    fn index(&self, node: NodeKey) -> &NodeBook {
+        &self.books[node.0]
+    }
+}
+
+impl Nodes {
+    /// None yet.
+    pub(super) fn new(topology: &Topology) -> Nodes {
+        Nodes {
+            books: Vec::new(),
+            by_name: BTreeMap::new(),
+            vacant: Vec::new(),
+            interval: 0,
+            entered: 0,
+            pools: topology.pools_by_node(),
+            dying: BTreeSet::new(),
+            places: OnceCell::new(),
+            varied_off: OnceCell::new(),
+            is_dirty: Vec::new(),
+            has_changed: true,
+        }
+    }
+
+    /// Number of nodes.
+    pub(super) fn len(&self) -> usize {
+        self.by_name.len()
+    }
+
+    /// The node at `node`, for a change.
+    pub(super) fn edit(&mut self, node: NodeKey) -> &mut NodeBook {
+        self.is_dirty[node.0] = true;
+        self.has_changed = true;
+        self.varied_off.take();
+        &mut self.books[node.0]
+    }
+
+    /// The node at `node`, for a change of heartbeats, which the engine does not get.
+    fn edit_liveness(&mut self, node: NodeKey) -> &mut NodeBook {
+        self.is_dirty[node.0] = true;
+        &mut self.books[node.0]
+    }
+
+    /// True if any node changed since the last cycle, heartbeats excepted.
+    pub(super) fn have_changed(&self) -> bool {
+        self.has_changed
+    }
+
+    /// True if the node changed since the last published view.
+    pub(super) fn is_dirty(&self, node: NodeKey) -> bool {
+        self.is_dirty[node.0]
+    }
+
+    /// Marks the node as changed by state outside its own record.
+    pub(super) fn note_unseen(&mut self, node: NodeKey) {
+        self.is_dirty[node.0] = true;
+    }
+
+    /// The cycle is over: all has been seen.
+    pub(super) fn end_cycle(&mut self) {
+        self.has_changed = false;
+        self.is_dirty.fill(false);
+    }
+
+    /// Has all of them seen anew, whether anything changed or not.
+    pub(super) fn forget(&mut self) {
+        self.has_changed = true;
+        self.varied_off.take();
+        self.is_dirty.fill(true);
+    }
+
+    /// Returns the node called `name`; `None` if the name never occurred.
+    pub(super) fn find(&self, name: &str) -> Option<NodeKey> {
+        self.by_name.get(name).copied()
+    }
+
+    /// All of them, by name.
+    pub(super) fn by_name(&self) -> impl ExactSizeIterator<Item = (NodeKey, &NodeBook)> {
+        self.places().by_row.iter().map(|&node| (node, &self[node]))
+    }
+
+    /// Rows of the nodes, by name.
+    pub(super) fn places(&self) -> &RowMap {
+        self.places.get_or_init(|| {
+            let by_row: Vec<NodeKey> = self.by_name.values().copied().collect();
+            let mut by_node = vec![NodeIx(0); self.books.len()];
+            for (place, node) in by_row.iter().enumerate() {
+                by_node[node.0] = NodeIx(place);
+            }
+            RowMap { by_row, by_node }
+        })
+    }
+
+    /// Applies the report of an agent. Returns the node's index if the node was dead.
+    pub(super) fn report(&mut self, topology: &Topology, report: NodeReport) -> Option<NodeKey> {
+        let Some(node) = self.find(&report.name) else {
+            self.enter(topology, NodeBook { is_heard: true, ..NodeBook::new(report) });
+            return None;
         };
-        let last = self.last_view.as_ref().map(|view| &view.nodes);
-        // Equal lengths imply equal nodes: a forgotten node drops the last view.
-        let are_same = last.is_some_and(|last| last.len() == self.machines.len());
-        let mut last = last.into_iter().flat_map(|nodes| nodes.shared()).peekable();
-        let nodes = self.machines.by_name().enumerate().map(|(place, (node, machine))| {
-            let last = last.next_if(|last| are_same || last.name == machine.report.name);
-            let moved = moved.next_if(|moved| moved[0].node.0 == place).unwrap_or_default();
-            if let Some(last) = last.filter(|_| moved.is_empty() && is_as_it_was(node)) {
-                return Arc::clone(last);
+        self.dying.remove(&node);
+        let book = self.edit(node);
+        book.report = report;
+        book.measure(topology);
+        book.missed = 0;
+        book.is_heard = true;
+        book.is_awaited = false;
+        book.died_at = None;
+        book.is_given_up = false;
+        std::mem::take(&mut book.is_dead).then_some(node)
+    }
+
+    /// True if `report` repeats what is known of a node that is alive and has missed no heartbeat.
+    pub(super) fn is_routine(&self, report: &NodeReport) -> bool {
+        self.find(&report.name).is_some_and(|node| self.is_known(node, report))
+    }
+
+    /// Fast path for a routine heartbeat: marks the node as heard and returns true if nothing else
+    /// changed.
+    pub(super) fn note_routine_heartbeat(&mut self, report: &NodeReport) -> bool {
+        let node = self.find(&report.name).filter(|&node| self.is_known(node, report));
+        if let Some(node) = node {
+            self.books[node.0].is_heard = true;
+        }
+        node.is_some()
+    }
+
+    fn is_known(&self, node: NodeKey, report: &NodeReport) -> bool {
+        let known = &self[node];
+        known.report == *report
+            && known.missed == 0
+            && !known.is_dead
+            && !known.is_awaited
+            && !self.dying.contains(&node)
+    }
+
+    /// True if every node has reported since the last interval ended, and none is new.
+    pub(super) fn were_all_heard(&self) -> bool {
+        self.by_name.values().all(|&node| self[node].is_heard && self[node].heard_intervals == 2)
+    }
+
+    /// True if a node's death is due or held back.
+    pub(super) fn has_silent(&self) -> bool {
+        !self.dying.is_empty()
+    }
+
+    /// Notes that the orchestrator showed a process on a node: from now on its death counts.
+    pub(super) fn note_work(&mut self, node: NodeKey) {
+        self.books[node.0].has_had_work = true;
+    }
+
+    /// Returns the node called `name`, or enters it. A node that has not reported has no free
+    /// space. It dies like any silent node if it stays silent.
+    pub(super) fn expect(&mut self, topology: &Topology, name: &str) -> NodeKey {
+        self.find(name).unwrap_or_else(|| {
+            let report = NodeReport { name: name.into(), memory: Mebibytes(0), is_quiesced: false };
+            self.enter(topology, NodeBook { is_awaited: true, ..NodeBook::new(report) })
+        })
+    }
+
+    /// Adds a new node and returns its index.
+    pub(super) fn enter(&mut self, topology: &Topology, mut book: NodeBook) -> NodeKey {
+        book.find_pool(&self.pools);
+        book.measure(topology);
+        self.entered += 1;
+        book.entered = self.entered;
+        let name = book.report.name.clone();
+        let node = if let Some(node) = self.vacant.pop() {
+            self.books[node.0] = book;
+            self.is_dirty[node.0] = true;
+            node
+        } else {
+            self.books.push(book);
+            self.is_dirty.push(true);
+            NodeKey(self.books.len() - 1)
+        };
+        self.by_name.insert(name, node);
+        self.has_changed = true;
+        self.places.take();
+        self.varied_off.take();
+        node
+    }
+
+    /// Ends a heartbeat interval.
+    pub(super) fn end_interval(&mut self, node_stability: u32) {
+        // The journal has no entry for an interval in which all nodes reported. While a node is
+        // lost, all intervals have entries.
+        self.interval += u64::from(!self.were_all_heard());
+        for node in self.all() {
+            let book = &mut self.books[node.0];
+            if std::mem::take(&mut book.is_heard) {
+                book.heard_intervals = (book.heard_intervals + 1).min(2);
+                continue;
             }
-            let shares = shares_now(last.map_or(&[][..], |last| &last.shares), moved);
-            let in_limbo = limbo.get(&node).copied().unwrap_or_default();
-            let is_blacklisted = blacklisted.contains(&node);
-            let drawn = self.node_view(machine, shares, in_limbo, is_blacklisted);
-            let is_same = last.filter(|last| ***last == drawn);
-            is_same.map_or_else(|| Arc::new(drawn), Arc::clone)
+            let book = self.edit_liveness(node);
+            book.missed = book.missed.saturating_add(1);
+            if node_stability <= book.missed && !book.is_dead {
+                self.note_dying(node);
+            }
+        }
+    }
+
+    /// Indices of all nodes, in the order of first appearance.
+    fn all(&self) -> Vec<NodeKey> {
+        let mut all: Vec<NodeKey> = self.by_name.values().copied().collect();
+        all.sort_unstable_by_key(|node| self[*node].entered);
+        all
+    }
+
+    /// Sets a count of missed heartbeats that was made outside the scheduler. Zero withdraws a
+    /// death that has not taken effect.
+    pub(super) fn miss(&mut self, name: &str, missed: u32, node_stability: u32) {
+        if let Some(node) = self.find(name) {
+            let book = self.edit_liveness(node);
+            book.missed = missed;
+            if book.is_dead {
+                return;
+            }
+            if node_stability <= missed {
+                self.note_dying(node);
+            } else if missed == 0 {
+                self.dying.remove(&node);
+            }
+        }
+    }
+
+    /// A node is known to be dead; takes effect in the next cycle.
+    pub(super) fn die(&mut self, name: &str) {
+        if let Some(node) = self.find(name).filter(|&node| !self[node].is_dead) {
+            self.note_dying(node);
+        }
+    }
+
+    /// Takes nodes out of scheduling.
+    ///
+    /// # Errors
+    ///
+    /// If a node is unknown; then none is taken out.
+    pub(super) fn vary_off(
+        &mut self,
+        nodes: &[String],
+        reason: &str,
+    ) -> Result<CommandOutcome, CommandError> {
+        self.vary(nodes, Some(reason))
+    }
+
+    /// Puts nodes back into scheduling.
+    ///
+    /// # Errors
+    ///
+    /// If a node is unknown; then none is put back.
+    pub(super) fn vary_on(&mut self, nodes: &[String]) -> Result<CommandOutcome, CommandError> {
+        self.vary(nodes, None)
+    }
+
+    /// Varies nodes off for this reason; on, if there is none.
+    fn vary(
+        &mut self,
+        nodes: &[String],
+        reason: Option<&str>,
+    ) -> Result<CommandOutcome, CommandError> {
+        self.check_known(nodes)?;
+        let mut changed = Vec::new();
+        for name in nodes {
+            let node = self.find(name).expect("checked above");
+            let book = self.edit(node);
+            let before = std::mem::replace(&mut book.vary_off_reason, reason.map(str::to_owned));
+            if before.is_some() != reason.is_some() {
+                changed.push(name.clone());
+            }
+        }
+        Ok(CommandOutcome { changed })
+    }
+
+    /// Restores the varied-off nodes that the store kept from an earlier run.
+    pub(super) fn restore_varied_off(
+        &mut self,
+        topology: &Topology,
+        nodes: impl IntoIterator<Item = (Name, String)>,
+    ) {
+        for (name, reason) in nodes {
+            let node = self.expect(topology, &name);
+            self.edit(node).vary_off_reason = Some(reason);
+        }
+    }
+
+    /// Every node that is varied off, by name, whether it has reported or not.
+    pub(super) fn varied_off(&self) -> &[NodeKey] {
+        self.varied_off.get_or_init(|| {
+            let all = self.by_name();
+            all.filter(|(_, book)| book.vary_off_reason.is_some()).map(|(node, _)| node).collect()
+        })
+    }
+
+    /// Assigns all nodes to their pools and computes their orders again.
+    pub(super) fn replace_all(&mut self, topology: &Topology) {
+        self.pools = topology.pools_by_node();
+        self.forget();
+        for book in &mut self.books {
+            book.find_pool(&self.pools);
+            book.measure(topology);
+        }
+    }
+
+    /// True if the configuration lists the node.
+    pub(super) fn is_listed(&self, name: &Name) -> bool {
+        self.pools.contains_key(name)
+    }
+
+    /// Frees the index of a node.
+    pub(super) fn leave(&mut self, node: NodeKey) {
+        self.by_name.remove(&self.books[node.0].report.name);
+        self.vacant.push(node);
+        self.forget();
+        self.places.take();
+    }
+
+    pub(super) fn check_known(&self, nodes: &[String]) -> Result<(), CommandError> {
+        if nodes.is_empty() {
+            return Err(CommandError::NoNodes);
+        }
+        let unknown = nodes.iter().filter(|name| self.find(name).is_none());
+        let unknown = unknown.map(|name| UnknownNode {
+            name: name.clone(),
+            nearest: nearest(name, self.by_name.keys().map(Name::as_str)).map(str::to_owned),
         });
-        nodes.collect()
-    }
-
-    fn node_view(
-        &self,
-        machine: &MachineBook,
-        shares: Vec<ShareOnNode>,
-        in_limbo: QShares,
-        is_blacklisted: bool,
-    ) -> NodeView {
-        let pool = &self.topology.pools[machine.pool.0];
-        NodeView {
-            name: machine.report.name.clone(),
-            pool: pool.name.clone(),
-            quantum: pool.quantum,
-            memory: machine.report.memory,
-            order: machine.order,
-            used: shares.iter().map(|(_, _, order, _)| order.qshares()).sum::<QShares>() + in_limbo,
-            state: machine.state(is_blacklisted),
-            missed: machine.missed,
-            vary_off_reason: machine.vary_off_reason.clone(),
-            shares,
-        }
-    }
-
-    /// Shares that came, changed or left since the last cycle, by node.
-    fn moved(&self, jobs: &Pictures<JobView>) -> Vec<Moved> {
-        let mut moves = Moves { machines: &self.machines, all: Vec::new() };
-        let last = self.last_view.iter().flat_map(|view| view.jobs.shared());
-        let mut last = last.peekable();
-        for ((age, job), picture) in self.jobs.by_age().zip(jobs.shared()) {
-            if last.next_if(|last| Arc::ptr_eq(last, picture)).is_some() {
-                continue;
-            }
-            while let Some(gone) = last.next_if(|last| (last.submitted, last.id) < age) {
-                moves.note(gone.id, &gone.shares, None);
-            }
-            let before = last.next_if(|last| last.id == job.spec.id);
-            if before.is_some_and(|before| before.shares.are_shared_with(&picture.shares)) {
-                continue;
-            }
-            let before = before.map_or(&[][..], |before| &before.shares);
-            moves.note(job.spec.id, before, Some((job, &picture.shares)));
-        }
-        for gone in last {
-            moves.note(gone.id, &gone.shares, None);
-        }
-        by_node(&moves.all, self.machines.len())
+        let unknown: Vec<UnknownNode> = unknown.collect();
+        if unknown.is_empty() { Ok(()) } else { Err(CommandError::UnknownNodes(unknown)) }
     }
 }
 
-impl Moves<'_> {
-    /// Notes which shares of a job came, changed or went, if it is still there. All lists are in
-    /// order of numbers.
-    fn note(&mut self, job: JobId, before: &[ShareView], now: Option<(&Booked, &[ShareView])>) {
-        let mut before = before.iter().peekable();
-        let now = now.into_iter().flat_map(|(job, views)| job.shares.iter().zip(views));
-        for (share, view) in now {
-            while let Some(gone) = before.next_if(|before| before.id < share.id) {
-                self.leave(job, gone);
-            }
-            let before = before.next_if(|before| before.id == share.id);
-            let is_there = |view: &ShareView| (view.order, view.state);
-            match before {
-                Some(before) if before.node != view.node => self.leave(job, before),
-                Some(before) if is_there(before) == is_there(view) => continue,
-                Some(_) | None => {}
-            }
-            let node = self.machines.places().of(share.node);
-            self.all.push(Moved { node, job, share: share.id, there: Some(is_there(view)) });
-        }
-        for gone in before {
-            self.leave(job, gone);
+/// State of heartbeats, as checkpoints keep it.
+impl Nodes {
+    /// All nodes, in the order of first appearance.
+    pub(super) fn books(&self) -> impl Iterator<Item = (NodeKey, &NodeBook)> {
+        self.all().into_iter().map(|node| (node, &self[node]))
+    }
+
+    /// Restores for each node if it reported in this interval.
+    pub(super) fn enter_heard(&mut self, is_heard: impl Fn(&NodeBook) -> bool) {
+        for node in self.all() {
+            let book = &mut self.books[node.0];
+            book.is_heard = is_heard(book);
         }
     }
 
-    fn leave(&mut self, job: JobId, share: &ShareView) {
-        let node = self.machines.find(&share.node).expect("machines are never forgotten");
-        let node = self.machines.places().of(node);
-        self.all.push(Moved { node, job, share: share.id, there: None });
+    /// Counts missed heartbeats from zero, except for dead nodes.
+    pub(super) fn restart_hearing(&mut self) {
+        for node in self.all() {
+            let book = self.edit_liveness(node);
+            book.is_heard = false;
+            if !book.is_dead {
+                book.missed = 0;
+            }
+        }
+        let books = &self.books;
+        self.dying.retain(|node| books[node.0].is_dead);
     }
 }
 
-/// Sorts by node, job and number. A counting sort by node is cheap: nodes are many and each has few
-/// shares.
-fn by_node(moved: &[Moved], nodes: usize) -> Vec<Moved> {
-    let Some(&any) = moved.first() else { return Vec::new() };
-    let mut ends = vec![0; nodes + 1];
-    for moved in moved {
-        ends[moved.node.0 + 1] += 1;
+impl RowMap {
+    /// Index of the node in a row.
+    pub(super) fn node(&self, node: NodeIx) -> NodeKey {
+        self.by_row[node.0]
     }
-    for node in 1..ends.len() {
-        ends[node] += ends[node - 1];
+
+    /// Row of a node.
+    pub(super) fn of(&self, node: NodeKey) -> NodeIx {
+        self.by_node[node.0]
     }
-    let mut sorted = vec![any; moved.len()];
-    for moved in moved {
-        let next: &mut usize = &mut ends[moved.node.0];
-        sorted[*next] = *moved;
-        *next += 1;
-    }
-    for on_one in sorted.chunk_by_mut(|one, other| one.node == other.node) {
-        on_one.sort_unstable_by_key(|moved| (moved.job, moved.share));
-    }
-    sorted
 }
 
-/// The shares on a node, by job and then by number, of which some `moved` since `before`.
-fn shares_now(before: &[ShareOnNode], moved: &[Moved]) -> Vec<ShareOnNode> {
-    let has_moved = |(job, share, ..): &&ShareOnNode| {
-        moved.binary_search_by_key(&(*job, *share), |moved| (moved.job, moved.share)).is_ok()
-    };
-    let stayed = before.iter().filter(|share| !has_moved(share)).copied();
-    let there = moved.iter().filter_map(|moved| {
-        moved.there.map(|(order, state)| (moved.job, moved.share, order, state))
-    });
-    let mut shares = Vec::with_capacity(before.len() + moved.len());
-    shares.extend(stayed.chain(there));
-    shares.shrink_to_fit();
-    shares.sort_unstable_by_key(|(job, share, ..)| (*job, *share));
-    shares
+impl NodeBook {
+    pub(super) fn new(report: NodeReport) -> NodeBook {
+        NodeBook {
+            report,
+            entered: 0,
+            pool: PoolIx(0),
+            order: QShares(0),
+            missed: 0,
+            is_heard: false,
+            is_awaited: false,
+            is_dead: false,
+            has_had_work: false,
+            heard_intervals: 0,
+            died_at: None,
+            is_given_up: false,
+            vary_off_reason: None,
+        }
+    }
+
+    /// Conditions that decide if the node gets new shares.
+    pub(super) fn state(&self, is_blacklisted: bool) -> NodeCondition {
+        NodeCondition {
+            is_awaited: self.is_awaited,
+            is_dead: self.is_dead,
+            is_varied_off: self.vary_off_reason.is_some(),
+            is_quiesced: self.report.is_quiesced,
+            is_blacklisted,
+        }
+    }
+
+    fn find_pool(&mut self, pools: &BTreeMap<Name, PoolIx>) {
+        self.pool = pools.get(&self.report.name).copied().unwrap_or(PoolIx(0));
+    }
+
+    fn measure(&mut self, topology: &Topology) {
+        let offered = self.report.memory.0.saturating_sub(topology.settings.reserved_memory.0);
+        self.order = topology.pools[self.pool.0].quantum.order_of_node(Mebibytes(offered));
+    }
 }

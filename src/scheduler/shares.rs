@@ -1,6 +1,6 @@
 //! Shares of a job, sorted by number.
 
-use super::machines::NodeIx;
+use super::nodes::NodeKey;
 use super::view::Removal;
 use crate::model::{Order, ShareFacts, ShareId, SharePhase};
 
@@ -8,7 +8,7 @@ use crate::model::{Order, ShareFacts, ShareId, SharePhase};
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ShareBook {
     pub id: ShareId,
-    pub node: NodeIx,
+    pub node: NodeKey,
     pub order: Order,
     pub state: SharePhase,
     pub removal: Option<Removal>,
@@ -85,7 +85,7 @@ mod tests {
         for &id in ids {
             shares.insert(ShareBook {
                 id: ShareId(id),
-                node: NodeIx(0),
+                node: NodeKey(0),
                 order: Order::new(1).unwrap(),
                 state: SharePhase::Held,
                 removal: None,

@@ -6,10 +6,10 @@
 use std::ops::Deref;
 use std::sync::Arc;
 
-use super::pictures::Pictures;
+use super::shared_list::SharedList;
 use crate::engine::{Cap, CycleSchedule, Declined, JobAccount, Preemption, Snapshot, WaitReason};
 use crate::model::{
-    JobFacts, JobId, JobKind, MachineState, Mebibytes, Millis, NShares, Name, Order, QShares,
+    JobFacts, JobId, JobKind, Mebibytes, Millis, NShares, Name, NodeCondition, Order, QShares,
     Quantum, ShareFacts, ShareId, SharePhase, Topology,
 };
 
@@ -21,9 +21,9 @@ pub struct View {
     /// Configuration of the cycle.
     pub topology: Arc<Topology>,
     /// Every node ever seen, by name.
-    pub nodes: Arc<Pictures<NodeView>>,
+    pub nodes: Arc<SharedList<NodeView>>,
     /// All work, oldest first; refused work included.
-    pub jobs: Arc<Pictures<JobView>>,
+    pub jobs: Arc<SharedList<JobView>>,
     /// Every class, in order of configuration.
     pub classes: Arc<Vec<ClassView>>,
     /// Every node that is varied off, with the reason, whether it has reported or not.
@@ -69,7 +69,7 @@ pub struct NodeView {
     /// Space taken by shares, leaving shares included.
     pub used: QShares,
     /// Conditions that decide if the node gets new shares.
-    pub state: MachineState,
+    pub state: NodeCondition,
     /// Heartbeats missed in a row.
     pub missed: u32,
     /// Reason for which the node is varied off.

@@ -115,14 +115,14 @@ pub enum Violation {
         node: String,
     },
     /// A job has more processes than its file allows.
-    #[error("{work} holds {held} processes and may hold {machines}")]
-    OverMachines {
+    #[error("{work} holds {held} processes and may hold {nodes}")]
+    OverNodes {
         /// The job.
         work: WorkIx,
         /// Processes that the job holds.
         held: u64,
         /// Most processes that the job may hold.
-        machines: u64,
+        nodes: u64,
     },
     /// A process is said to have done more than it had thread time for.
     #[error("{process} worked {worked} ms of thread time in {had} ms")]

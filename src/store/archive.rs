@@ -10,18 +10,18 @@ use super::{StoreError, from_sql, open};
 
 /// The record, for reading.
 #[derive(Debug)]
-pub struct Archive {
+pub struct ReadOnlyStore {
     pub(super) path: PathBuf,
     pub(super) connection: SqliteConnection,
 }
 
-impl Archive {
+impl ReadOnlyStore {
     /// Opens the store at `path` for reading. Writes nothing, and waits for no lock.
     ///
     /// # Errors
     ///
     /// If there is none, or it is not ours, or of another version.
-    pub async fn open(path: &Path) -> Result<Archive, StoreError> {
+    pub async fn open(path: &Path) -> Result<ReadOnlyStore, StoreError> {
         if !path.exists() {
             return Err(StoreError::NoFile { path: path.to_owned() });
         }
@@ -42,7 +42,7 @@ impl Archive {
             .await
             .map_err(failed("read the schema"))?;
         open::check_schema(version.unwrap_or(0), path)?;
-        Ok(Archive { path: path.to_owned(), connection })
+        Ok(ReadOnlyStore { path: path.to_owned(), connection })
     }
 
     /// Returns the oldest cycle that can be replayed, and the newest. `None` if the store is empty.

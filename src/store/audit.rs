@@ -11,7 +11,7 @@ use sqlx::{Connection, Row, query};
 
 use super::owner::check_owner;
 use super::sum::RowSum;
-use super::{Archive, Store, StoreError, from_sql, to_sql};
+use super::{ReadOnlyStore, Store, StoreError, from_sql, to_sql};
 
 /// An act or an attempt, for the audit log.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -102,7 +102,7 @@ impl Store {
     }
 }
 
-impl Archive {
+impl ReadOnlyStore {
     /// At most `limit` rows after number `after`, in order.
     ///
     /// # Errors
@@ -269,7 +269,7 @@ mod tests {
         store.add_audit(&["a", "b", "c"].map(row)).await.unwrap();
         store.add_audit(&["d", "e", "f"].map(row)).await.unwrap();
         store.close().await.unwrap();
-        let mut archive = Archive::open(&path).await.unwrap();
+        let mut archive = ReadOnlyStore::open(&path).await.unwrap();
         let before = archive.audit_after(0, 100).await.unwrap();
         let noted = noted.map(|id| {
             let entry = before.iter().find(|entry| entry.id == id).unwrap();

@@ -14,7 +14,7 @@
 //! what it reads has a sum, or is compared with the mark. Whether the whole file is sound is looked
 //! into afterwards, and before anything is written: see [`Store::recover`].
 //!
-//! The store has no connection pool. Readers of the past use an [`Archive`] while the daemon runs,
+//! The store has no connection pool. Readers of the past use an [`ReadOnlyStore`] while the daemon runs,
 //! and `SQLite` has a single writer anyway.
 
 mod archive;
@@ -37,7 +37,7 @@ use sqlx::{Connection, SqliteConnection, query};
 
 use crate::model::{Sealed, SharePhase, Steps};
 
-pub use archive::Archive;
+pub use archive::ReadOnlyStore;
 pub use audit::{AuditCheck, AuditEntry, AuditFault, AuditHead, AuditRow};
 pub use configurations::CONFIGURATIONS_KEPT;
 pub use error::StoreError;
@@ -45,8 +45,8 @@ pub use journal::{BatchRow, BooksRow, FeedRow, PastBooks, PastCycle, Retention};
 pub use open::migrations;
 pub use owner::PublisherRow;
 pub use rows::{
-    AdminRow, ConfigurationRow, CycleRecord, Glance, NodeRow, Past, PreemptionRow, Recovered,
-    ShareRow,
+    AdminRow, ConfigurationRow, CycleRecord, NodeRow, Past, PreemptionRow, Recovered, ShareRow,
+    StartupPeek,
 };
 pub use write::{ADMIN_ACTS_KEPT, PREEMPTIONS_KEPT};
 
@@ -197,7 +197,7 @@ impl Store {
     /// # Errors
     ///
     /// If the file cannot be read.
-    pub async fn glance(&mut self) -> Result<Glance, StoreError> {
+    pub async fn glance(&mut self) -> Result<StartupPeek, StoreError> {
         let mut session = self.take_session().await?;
         let mut last = session.known.last;
         let lost_after = last.is_behind(&self.mark.found).then_some(last.cycle);
@@ -206,7 +206,7 @@ impl Store {
         let schedule = schedule.map_err(|source| self.unread(source))?;
         self.session = Some(session);
         let Last { cycle, next_share, sequence, event, .. } = last;
-        Ok(Glance { cycle, next_share, sequence, last_event: event, schedule, lost_after })
+        Ok(StartupPeek { cycle, next_share, sequence, last_event: event, schedule, lost_after })
     }
 
     /// Checks the whole file, which takes time, and reads the state from which the daemon resumes.

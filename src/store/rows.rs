@@ -155,7 +155,7 @@ pub struct AdminRow {
 
 /// State that the daemon serves before it has resumed.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Glance {
+pub struct StartupPeek {
     /// The last committed cycle. 0 on a new file.
     pub cycle: u64,
     /// The first share number never issued. 1 on a new file.

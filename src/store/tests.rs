@@ -247,7 +247,7 @@ async fn closing_empties_the_log_despite_a_reader() {
     let place = Place::new();
     let mut store = place.open().await;
     store.commit(busy()).await.unwrap();
-    let mut archive = Archive::open(&place.path()).await.unwrap();
+    let mut archive = ReadOnlyStore::open(&place.path()).await.unwrap();
     assert_eq!(archive.feed_since(0, 10).await.unwrap().len(), 2);
     store.close().await.unwrap();
     let log = place.path().with_file_name("state.db-wal");
@@ -336,7 +336,7 @@ async fn what_leads_to_the_oldest_cycle_stays_with_it() {
             ..quiet(cycle)
         };
         store.commit(record).await.unwrap();
-        let mut archive = Archive::open(&place.path()).await.unwrap();
+        let mut archive = ReadOnlyStore::open(&place.path()).await.unwrap();
         let (oldest, newest) = archive.range().await.unwrap().unwrap();
         assert_eq!(newest, cycle);
         assert!(oldest <= cycle.saturating_sub(9).max(1), "{oldest}..={newest} are kept");
@@ -357,12 +357,12 @@ async fn what_leads_to_the_oldest_cycle_stays_with_it() {
 async fn an_archive_is_only_read() {
     let place = Place::new();
     let refusal = |error: StoreError| error.to_string();
-    let error = Archive::open(&place.path()).await.map(|_| ()).map_err(refusal).unwrap_err();
+    let error = ReadOnlyStore::open(&place.path()).await.map(|_| ()).map_err(refusal).unwrap_err();
     assert!(error.starts_with("there is no file"), "{error}");
     assert!(!place.path().exists());
     place.open().await.close().await.unwrap();
     place.execute("delete from _sqlx_migrations where version = 6").await;
-    let error = Archive::open(&place.path()).await.map(|_| ()).map_err(refusal).unwrap_err();
+    let error = ReadOnlyStore::open(&place.path()).await.map(|_| ()).map_err(refusal).unwrap_err();
     assert!(error.contains("its schema is 5, this one's is 6"), "{error}");
 }
 
@@ -372,7 +372,7 @@ async fn an_archive_is_only_read() {
 async fn a_changed_event_is_named_and_hides_none_before_it() {
     let place = Place::new();
     place.open().await.commit(busy()).await.unwrap();
-    let mut archive = Archive::open(&place.path()).await.unwrap();
+    let mut archive = ReadOnlyStore::open(&place.path()).await.unwrap();
     let whole = archive.feed_since(0, 10).await.unwrap();
     assert_eq!(whole, busy().feed);
     for change in ["cycle = 2", "at_ms = 71", "kind = 'gone'", "body = '[0]'", "sum = x'00'"] {

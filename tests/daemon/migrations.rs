@@ -6,7 +6,7 @@
 #![expect(clippy::unwrap_used, reason = "a test's panic is its failure")]
 
 use crate::support::past::{leave_behind, soundness};
-use apportion::store::{Archive, CycleRecord, Recovered, Store, migrations};
+use apportion::store::{CycleRecord, ReadOnlyStore, Recovered, Store, migrations};
 
 #[tokio::test]
 async fn every_schema_there_was_opens_with_its_data() {
@@ -35,7 +35,7 @@ async fn every_schema_there_was_opens_with_its_data() {
             assert_eq!((journal.books.cycle, journal.cycles.len()), (8, 1));
             assert_eq!(std::mem::take(&mut recovered.last_event), 3);
             // With a sum or without.
-            let mut archive = Archive::open(&path).await.unwrap();
+            let mut archive = ReadOnlyStore::open(&path).await.unwrap();
             assert_eq!(archive.feed_since(0, 10).await.unwrap().last().unwrap().seq, 3);
         }
         if 3 <= migration.version {

@@ -150,7 +150,7 @@ fn work_of_unknown_pace_is_told_that_its_time_per_item_is_unknown() {
 
 /// A larger machine would not do, nor would a smaller machine.
 #[test]
-fn a_reservation_is_told_that_no_machine_has_its_size() {
+fn a_reservation_is_told_that_no_node_has_its_size() {
     for (overage, asked) in [(0, "exactly 3 GB"), (1, "3 GB to 4 GB")] {
         let mut cluster = cluster();
         cluster.reconfigure(|topology| {

@@ -167,7 +167,7 @@ fn a_burst_does_not_overrun_the_allotment() {
 }
 
 #[test]
-fn a_reservation_waits_for_a_whole_machine_of_its_size() {
+fn a_reservation_waits_for_a_whole_node_of_its_size() {
     let classes =
         vec![class("reserve", ClassPolicy::Reserve, 1, UNPACED), fair("normal", 100, UNPACED)];
     let mut cluster = Cluster::with_classes(classes);
@@ -185,7 +185,7 @@ fn a_reservation_waits_for_a_whole_machine_of_its_size() {
 /// Impossible work has that reason, blocks no other job, and starts when such a machine joins
 /// (decision D8).
 #[test]
-fn impossible_work_waits_until_such_a_machine_joins() {
+fn impossible_work_waits_until_such_a_node_joins() {
     let mut cluster = Cluster::with_classes(vec![fair("normal", 100, UNPACED)]);
     cluster
         .nodes("m1=4")
@@ -261,7 +261,7 @@ fn an_ending_job_gets_nothing_for_what_was_taken_from_it() {
     ending.facts.is_completing = true;
     cluster.record(SchedulerEvent::JobChanged { job: ending.id, facts: ending.facts });
     let mut service = single(2, "bob", "fixed", 2, JobKind::Service);
-    service.machines = vec!["m1".to_owned()];
+    service.nodes = vec!["m1".to_owned()];
     cluster.nodes("m2=2").arrive(service).cycle();
     assert_eq!((cluster.holdings([1, 2]), cluster.reason(2)), ([0, 0], "waiting_for_exits"));
     assert_eq!(cluster.cycle().holdings([1, 2]), [0, 1]);
@@ -287,7 +287,7 @@ fn what_cannot_be_placed_uses_up_no_allotment() {
 /// A reservation with overage has the whole of a larger machine: that is what the allotment and the
 /// accounts go by.
 #[test]
-fn a_reservation_counts_as_large_as_its_machine() {
+fn a_reservation_counts_as_large_as_its_node() {
     let mut topology = Topology {
         classes: vec![class("reserve", ClassPolicy::Reserve, 1, UNPACED)],
         ..topology()
@@ -305,7 +305,7 @@ fn a_reservation_counts_as_large_as_its_machine() {
 /// Room is promised as a whole machine; if the machine has another size by the time it is free, the
 /// reservation gets it as it is then, or not at all.
 #[test]
-fn a_reservation_is_not_given_a_part_of_a_machine_that_grew() {
+fn a_reservation_is_not_given_a_part_of_a_node_that_grew() {
     let classes =
         vec![class("reserve", ClassPolicy::Reserve, 1, UNPACED), fair("normal", 100, UNPACED)];
     let mut topology = Topology { classes, ..topology() };
@@ -321,7 +321,7 @@ fn a_reservation_is_not_given_a_part_of_a_machine_that_grew() {
 
 /// Space on a machine that shrank also has to cover the machine's deficit.
 #[test]
-fn room_is_made_on_a_machine_that_shrank_below_its_use() {
+fn room_is_made_on_a_node_that_shrank_below_its_use() {
     let mut cluster = Cluster::with_classes(vec![fair("normal", 100, UNPACED)]);
     cluster.nodes("m1=8").arrive(job(1, "ann", "normal", 3)).cycle();
     cluster.arrive(job(2, "ann", "normal", 1)).nodes("m1=2").cycles(2);
@@ -330,7 +330,7 @@ fn room_is_made_on_a_machine_that_shrank_below_its_use() {
 
 /// A promise on a machine that shrank since is dropped and made anew, with all that takes.
 #[test]
-fn a_promise_on_a_machine_that_shrank_is_made_anew() {
+fn a_promise_on_a_node_that_shrank_is_made_anew() {
     let mut cluster = Cluster::with_classes(vec![fair("normal", 100, UNPACED)]);
     let at_most = |id, user, order, limit| {
         let mut spec = job(id, user, "normal", order);

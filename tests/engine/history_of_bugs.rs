@@ -9,8 +9,8 @@
 //! | 3076 | what was not heard is said again | `src/converter/update.rs` `what_is_new_and_what_has_to_go_is_repeated` |
 //! | 3084 | the order of arrival decides nothing | `invariants.rs` `the_order_of_arrival_…` |
 //! | 3129, 3614, 4742 | what goes from a dead node, and what from one varied off | `operations.rs` `node_death_…`, `vary_off_evicts_…` |
-//! | 3316 | counting out of the tables | `src/engine/nodepool/count_space.rs` |
-//! | 3360, 3983 | prediction | `src/engine/cap.rs` |
+//! | 3316 | counting out of the tables | `src/engine/capacity/empty_cluster.rs` |
+//! | 3360, 3983 | prediction | `src/engine/demand.rs` |
 //! | 3378 | completed work that has live processes stays | `src/converter/difference.rs` `completed_work_stays_…` |
 //! | 3664 | nothing oscillates; small jobs are not rounded away | `fairness.rs` `an_odd_share_…`, `small_jobs_do_not_starve_…` |
 //! | 3939 | death comes with exactly the configured miss | `operations.rs` `a_node_dies_after_exactly_…` |
@@ -95,7 +95,7 @@ cases! {
         held: "1=3 2=2",
         why: "1=over_allotment 2=over_allotment",
     }
-    uima_4912_machines_that_are_not_up_do_not_count {
+    uima_4912_nodes_that_are_not_up_do_not_count {
         steps: &["m1=4; m2=4; m3=4; 1 ann 1x6", "m2 off; m3 dies; 2 bob 1"],
         held: "1=2 2=2",
         lost: "any",
@@ -118,7 +118,7 @@ cases! {
         held: "1=4 2=1",
         lost: "1=4",
     }
-    uima_3138_a_reservation_clears_the_machine_that_can_be_cleared {
+    uima_3138_a_reservation_clears_the_node_that_can_be_cleared {
         steps: &["m1=4; m2=4; 9 cid@fixed 1 on m1; 1 ann 1", "2 bob@reserve 4"],
         held: "1=3 2=1 9=1",
         lost: "1=4",
@@ -144,7 +144,7 @@ cases! {
         held: "1=2 2=0 3=2 4=1",
         lost: "2=2",
     }
-    uima_4912_a_reservation_clears_the_machine_that_is_cheapest_to_clear {
+    uima_4912_a_reservation_clears_the_node_that_is_cheapest_to_clear {
         steps: &[
             "m1=2; m2=2; m3=2; 1 ann 1x2 on m1; 2 ann 1x2 on m2; 3 ann 1x2 on m3",
             "1 did 500; 2 did 300; 3 did 100",
@@ -179,19 +179,19 @@ cases! {
         steps: &["m1=8; m2=4; m1 off; 1 ann@reserve 8", "m1 on"],
         held: "1=1",
     }
-    uima_5605_a_machine_that_grows_has_room_for_exactly_what_it_grew_by {
+    uima_5605_a_node_that_grows_has_room_for_exactly_what_it_grew_by {
         steps: &["m1=8; 1 ann 3", "m1=9"],
         held: "1=3",
     }
-    uima_5605_a_machine_that_grows_too_little_has_no_more_room {
+    uima_5605_a_node_that_grows_too_little_has_no_more_room {
         steps: &["m1=7; 1 ann 3", "m1=8"],
         held: "1=2",
     }
-    uima_4913_a_machine_that_shrank_below_its_use_keeps_it_and_gets_nothing {
+    uima_4913_a_node_that_shrank_below_its_use_keeps_it_and_gets_nothing {
         steps: &["m1=8; 1 ann 3x2", "m1=4; 2 bob@low 1"],
         held: "1=2 2=0",
     }
-    uima_4913_what_ends_on_a_machine_that_shrank_leaves_no_room_before_it_fits {
+    uima_4913_what_ends_on_a_node_that_shrank_leaves_no_room_before_it_fits {
         steps: &["m1=8; 1 ann@fixed 3; 2 ann@fixed 3; 3 bob@fixed 1; 4 cid 1", "m1=4", "4 gone; 1 gone; 5 dan 1"],
         held: "2=1 3=1 5=0",
     }
@@ -199,15 +199,15 @@ cases! {
         steps: &["m1=4; m2=4; 1 ann 1x4 on m1", "m1 quiesces; 1 exits; 2 bob 1"],
         held: "1=3 2=4",
     }
-    uima_6161_fair_share_work_stays_on_the_machines_it_lists {
+    uima_6161_fair_share_work_stays_on_the_nodes_it_lists {
         steps: &["m1=4; m2=4; m3=4; 1 ann 1 on m1,m3; 2 bob 1 on m2"],
         held: "1=8 2=4",
     }
-    uima_6161_fixed_work_waits_for_the_machine_it_lists {
+    uima_6161_fixed_work_waits_for_the_node_it_lists {
         steps: &["m1=4; m2=4; 1 ann@fixed 3 on m1; 2 bob@fixed 2 on m1"],
         held: "1=1 2=0",
     }
-    uima_6161_a_reservation_waits_for_the_machine_it_lists {
+    uima_6161_a_reservation_waits_for_the_node_it_lists {
         steps: &["m1=4; m2=4; 1 ann@fixed 1 on m1", "2 bob@reserve 4 on m1"],
         held: "2=0",
     }
@@ -451,7 +451,7 @@ fn uima_4142_a_node_that_moves_loses_what_may_not_be_there() {
     assert_eq!(cluster.held(1), 8, "and back");
 
     let mut service = single(2, "bob", "fixed", 1, apportion::model::JobKind::ArbitraryProcess);
-    service.machines = vec!["m2".to_owned()];
+    service.nodes = vec!["m2".to_owned()];
     cluster.arrive(service).cycles(2);
     assert_eq!(cluster.holdings([1, 2]), [7, 1]);
     cluster.command(AdminCommand::Reconfigure(Box::new(nodes("m1", "m2", "")))).cycles(2);
@@ -461,7 +461,7 @@ fn uima_4142_a_node_that_moves_loses_what_may_not_be_there() {
 }
 
 #[test]
-fn uima_4234_a_query_has_every_machine_once() {
+fn uima_4234_a_query_has_every_node_once() {
     let mut script = Script::new(&Case::default());
     script.step("m1=4; m2=4; m3=4; 1 ann@reserve 4 on m3; 2 bob 1");
     script.settle();
@@ -474,7 +474,7 @@ fn uima_4234_a_query_has_every_machine_once() {
 }
 
 #[test]
-fn uima_4913_a_machine_that_shrank_is_shown_as_it_is() {
+fn uima_4913_a_node_that_shrank_is_shown_as_it_is() {
     let mut script = Script::new(&Case::default());
     script.step("m1=8; 1 ann@fixed 3; 2 ann@fixed 3");
     script.settle();

@@ -8,9 +8,9 @@ use crate::support::cluster::{Cluster, UNPACED, assert_same, fair, job};
 use crate::support::history::History;
 use crate::support::step::{Step, steps};
 use crate::support::world::{MEDIUM, SMALL, World, world};
-use apportion::journal::{Batch, JournalEntry, Trouble, Unreadable};
+use apportion::journal::{Batch, JournalEntry, ReplayError, Unreadable};
 use apportion::model::{Mebibytes, Name, NodeReport};
-use apportion::scheduler::books::{Books, Hearing};
+use apportion::scheduler::checkpoint::{Hearing, SchedulerState};
 use apportion::scheduler::{Scheduler, SchedulerEvent};
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
@@ -47,7 +47,7 @@ proptest! {
 }
 
 /// The whole state, except heartbeats of an interval that is not over yet.
-fn books(scheduler: &Scheduler) -> Books {
+fn books(scheduler: &Scheduler) -> SchedulerState {
     let mut books = scheduler.books();
     books.nodes.iter_mut().for_each(|node| node.is_heard = false);
     books
@@ -130,7 +130,7 @@ fn a_changed_byte_is_found_and_named() {
             for change in [1_u8, 0x80] {
                 diary.cycles[cycle].0[0].body[place] ^= change;
                 let trouble = diary.replay(0).map(|_| ()).unwrap_err();
-                let Trouble::Events { cycle: told, why } = &trouble else {
+                let ReplayError::Events { cycle: told, why } = &trouble else {
                     panic!("cycle {cycle}, byte {place}: {trouble}")
                 };
                 assert_eq!(*told, u64::try_from(cycle).unwrap() + 1);
@@ -160,7 +160,7 @@ fn of_a_thousand_cycles_each_is_what_it_was_and_a_changed_byte_is_named() {
         let place = diary.cycles[cycle].0[0].body.len() - 3;
         diary.cycles[cycle].0[0].body[place] ^= 1;
         let trouble = diary.replay(0).map(|_| ()).unwrap_err();
-        let Trouble::Events { cycle: told, why } = &trouble else { panic!("{trouble}") };
+        let ReplayError::Events { cycle: told, why } = &trouble else { panic!("{trouble}") };
         assert_eq!(*told, u64::try_from(cycle).unwrap() + 1);
         assert!(matches!(why, Unreadable::EntryChanged { entry: 2, of: 2, .. }), "{trouble}");
         diary.cycles[cycle].0[0].body[place] ^= 1;
@@ -176,7 +176,7 @@ fn another_event_leads_to_another_decision() {
     batch.push(&JournalEntry::Event(SchedulerEvent::JobArrived(job(2, "bob", "normal", 2))));
     diary.cycles[1].0 = vec![batch.seal()];
     let trouble = diary.replay(0).map(|_| ()).unwrap_err();
-    assert!(matches!(trouble, Trouble::Differs { cycle: 2, .. }), "{trouble}");
+    assert!(matches!(trouble, ReplayError::Differs { cycle: 2, .. }), "{trouble}");
 }
 
 #[test]

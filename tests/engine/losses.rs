@@ -47,7 +47,7 @@ fn name(node: usize) -> String {
 }
 
 /// A cluster with a shown process on every node, and the client's memory.
-struct Lives {
+struct AgentTracker {
     cluster: Cluster,
     is_up: [bool; NODES],
     is_off: [bool; NODES],
@@ -59,12 +59,12 @@ struct Lives {
     invented: usize,
 }
 
-impl Lives {
-    fn new(invented: usize) -> Lives {
+impl AgentTracker {
+    fn new(invented: usize) -> AgentTracker {
         let mut topology = Topology { classes: vec![fair("normal", 100, UNPACED)], ..topology() };
         topology.settings.node_stability = STABILITY;
         topology.settings.mass_loss_percent = Some(PERCENT);
-        let mut lives = Lives {
+        let mut lives = AgentTracker {
             cluster: Cluster::new(topology),
             is_up: [true; NODES],
             is_off: [false; NODES],
@@ -200,7 +200,7 @@ proptest! {
         steps in prop::collection::vec(step(), 1..40),
         invented in 1..30_usize,
     ) {
-        let (mut lives, mut beside) = (Lives::new(0), Lives::new(invented));
+        let (mut lives, mut beside) = (AgentTracker::new(0), AgentTracker::new(invented));
         for step in &steps {
             lives.act(step);
             lives.look();

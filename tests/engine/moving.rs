@@ -5,7 +5,7 @@
 
 use crate::support::script::{Case, Script, cases};
 use apportion::engine::{Alternatives, NextBest, Preemption, VictimRule, WaitReason};
-use apportion::model::{MachineIx, NShares, Order, QShares};
+use apportion::model::{NShares, NodeIx, Order, QShares};
 use apportion::scheduler::Waiting;
 
 /// Three users of two nodes. The third user, whose class has the same weight, needs a whole node; a
@@ -26,7 +26,7 @@ const IN_THE_WAY: [&str; 2] =
     ["m1=2; 1 ann 1x2 on m1,m2,m4", "m2=8; m3=2; 2 dan 1 on m2; 4 cid 1x2 on m3"];
 
 cases! {
-    two_who_could_not_clear_a_machine_each_make_way_together {
+    two_who_could_not_clear_a_node_each_make_way_together {
         classes: OTHER,
         steps: TWO_MAKE_WAY,
         held: "1=3 2=3 3=1",
@@ -66,12 +66,12 @@ cases! {
         held: "1=1 2=1 3=1",
         lost: "1=1 2=1",
     }
-    nothing_moves_to_a_machine_that_it_may_not_use {
+    nothing_moves_to_a_node_that_it_may_not_use {
         steps: &["m1=1; 1 ann 1x1 on m1", "m2=1; 2 bob 1x1 on m2", "m1=2; m2=2; 3 cid 2x1"],
         held: "1=1 2=1 3=0",
         why: "3=fragmented",
     }
-    what_may_not_move_stays_and_another_machine_is_cleared {
+    what_may_not_move_stays_and_another_node_is_cleared {
         steps: &["m1=1; 1 ann 1x1 on m1", "m2=1; 2 bob 1x1", "m1=2; m2=2; 3 cid 2x1"],
         held: "1=1 2=1 3=1",
         lost: "2=1",
@@ -245,9 +245,9 @@ fn a_receipt_says_what_else_could_have_been_moved() {
     let mut script = in_the_way();
     until_something_goes(&mut script);
     let [receipt] = receipts(&script)[..] else { panic!("{}", script.cluster.picture()) };
-    let runner_up = NextBest { machine: MachineIx(1), victims: 1, loss: 0 };
-    let considered = Alternatives { machines: 2, plans: 2, runner_up: Some(runner_up) };
-    assert_eq!((receipt.machine, receipt.considered), (MachineIx(0), considered));
+    let runner_up = NextBest { node: NodeIx(1), victims: 1, loss: 0 };
+    let considered = Alternatives { nodes: 2, plans: 2, runner_up: Some(runner_up) };
+    assert_eq!((receipt.node, receipt.considered), (NodeIx(0), considered));
 }
 
 /// Shares taken on the other node go by right, for the job that needs the first node.

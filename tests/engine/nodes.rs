@@ -222,7 +222,7 @@ fn a_quiesced_node_keeps_what_it_has() {
 
 /// F93, L4, G8: work on machines out of scheduling takes nothing from other work.
 #[test]
-fn work_on_unschedulable_machines_takes_nothing_from_the_others() {
+fn work_on_unschedulable_nodes_takes_nothing_from_the_others() {
     let mut cluster = cluster();
     cluster.nodes("m1=8");
     cluster.arrive(single(1, "ann", "fixed", 6, JobKind::Service)).cycle();
@@ -255,7 +255,7 @@ fn blacklisted_work_takes_the_space_it_has() {
     let forget = |topology: &mut Topology| topology.classes.retain(|class| class.name == "normal");
     cluster.reconfigure(forget).arrive(job(3, "bob", "normal", 1)).cycles(2);
     assert_eq!([cluster.node("m1").used, cluster.node("m2").used], [QShares(20), QShares(8)]);
-    let limbo = &cluster.view.planned.as_deref().unwrap().snapshot.machines;
+    let limbo = &cluster.view.planned.as_deref().unwrap().snapshot.nodes;
     assert_eq!([limbo[0].limbo, limbo[1].limbo], [QShares(20), QShares(8)]);
     assert_eq!(cluster.holdings([1, 2, 3]), [1, 1, 0]);
 }
@@ -263,7 +263,7 @@ fn blacklisted_work_takes_the_space_it_has() {
 /// F96, F97, F99, F100: jobs and services go from a blacklisted machine, arbitrary processes and
 /// reservations stay; until the last of them is gone, nothing comes.
 #[test]
-fn a_machine_is_blacklisted_until_the_last_of_it_is_gone() {
+fn a_node_is_blacklisted_until_the_last_of_it_is_gone() {
     let mut cluster = cluster();
     cluster.nodes("m1=4");
     cluster.arrive(single(1, "ann", "fixed", 1, JobKind::Service));
@@ -464,8 +464,8 @@ fn a_node_is_as_large_as_it_says() {
 /// on.
 #[test]
 fn off_and_on_survive_everything() {
-    type Happening = (&'static str, fn(Cluster) -> Cluster);
-    let happenings: [Happening; 9] = [
+    type FeedEvent = (&'static str, fn(Cluster) -> Cluster);
+    let diff_events: [FeedEvent; 9] = [
         ("a heartbeat", |mut cluster| {
             cluster.nodes("m001=4");
             cluster
@@ -512,7 +512,7 @@ fn off_and_on_survive_everything() {
             restarted
         }),
     ];
-    for (what, happen) in happenings {
+    for (what, happen) in diff_events {
         let mut off = watched(3, None, 2);
         off.vary_off("m001").cycle();
         let mut off = happen(off);

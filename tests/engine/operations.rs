@@ -228,7 +228,7 @@ fn a_smaller_report_evicts_nothing_and_leaves_nothing_free() {
 /// Configuration that no longer has a class: its shares are in limbo, their machine is blacklisted
 /// until they have left (I33).
 #[test]
-fn a_removed_class_blacklists_the_machines_its_work_is_on() {
+fn a_removed_class_blacklists_the_nodes_its_work_is_on() {
     let mut cluster = busy_cluster();
     let mut topology = Topology::clone(cluster.scheduler.topology());
     topology.classes.retain(|class| class.name != "fixed");

@@ -101,7 +101,7 @@ cases! {
         held: "1=1 2=1 3=0 9=1",
         why: "3=fair_share_used",
     }
-    kai_13_nothing_moves_for_a_whole_machine_if_it_may_not {
+    kai_13_nothing_moves_for_a_whole_node_if_it_may_not {
         steps: &["m1=2; m2=2; 1 ann@fixed 1 on m1; 2 bob@fixed 1 on m2", "3 cid 2x1"],
         held: "1=1 2=1 3=0",
         why: "3=nothing_left",
@@ -274,7 +274,7 @@ cases! {
         held: "1=0 2=1",
         lost: "1=2",
     }
-    slurm_52_an_unusable_machine_spares_its_processes {
+    slurm_52_an_unusable_node_spares_its_processes {
         steps: &["m1=2; m2=2; 1 ann@low 1x2 on m1; 9 cid@fixed 2 on m2", "2 bob@urgent 1x1 on m2"],
         held: "1=2 2=0",
     }

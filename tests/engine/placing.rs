@@ -173,7 +173,7 @@ fn instances_of_a_service_spread_before_they_stack() {
 
 /// F172: an empty machine at once; otherwise a machine is cleared, and held until it is empty.
 #[test]
-fn a_reservation_gets_an_empty_machine_or_has_one_cleared() {
+fn a_reservation_gets_an_empty_node_or_has_one_cleared() {
     let mut cluster = cluster();
     cluster.nodes("m1=4 m2=4").arrive(at_most(job(1, "ann", "normal", 1), 4)).cycle();
     cluster.arrive(single(2, "bob", "reserve", 4, JobKind::Reservation)).cycle();
@@ -191,13 +191,13 @@ fn a_reservation_gets_an_empty_machine_or_has_one_cleared() {
 
 /// F173, L3, G12: of machines that would do, the machine with the least loss is cleared.
 #[test]
-fn the_cheapest_machine_is_cleared() {
+fn the_cheapest_node_is_cleared() {
     for dear in ["m1", "m2"] {
         let mut cluster = cluster();
         cluster.nodes("m1=4 m2=4");
         for (id, node) in [(1, "m1"), (2, "m2")] {
             let mut listed = job(id, "ann", "normal", 1);
-            listed.machines = vec![node.to_owned()];
+            listed.nodes = vec![node.to_owned()];
             cluster.arrive(listed);
         }
         cluster.cycle().invest(1, if dear == "m1" { 4_000_000 } else { 4 });
@@ -211,7 +211,7 @@ fn the_cheapest_machine_is_cleared() {
 /// F174, F175, G6: two reservations clear two machines, none is counted twice, and nothing stays
 /// held when they are gone.
 #[test]
-fn every_reservation_has_a_machine_of_its_own() {
+fn every_reservation_has_a_node_of_its_own() {
     let mut cluster = cluster();
     cluster.nodes("m1=4 m2=4 m3=4").arrive(job(1, "ann", "normal", 1)).cycle();
     for id in 2..=5 {
@@ -273,7 +273,7 @@ fn room_that_was_made_is_used_by_whom_it_was_made_for() {
 
 /// D14, F11, F19: a reservation has the whole of its machine, for every size of it.
 #[test]
-fn a_reservation_has_all_of_a_machine_that_grows_or_shrinks() {
+fn a_reservation_has_all_of_a_node_that_grows_or_shrinks() {
     let mut cluster = cluster();
     cluster.nodes("m1=4").arrive(single(1, "ann", "reserve", 4, JobKind::Reservation)).cycle();
     cluster.arrive(job(2, "bob", "normal", 1));

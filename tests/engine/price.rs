@@ -4,7 +4,7 @@
 
 use crate::support::cluster::{Cluster, UNPACED, fair, job};
 use apportion::engine::{Alternatives, NextBest};
-use apportion::model::{JobId, MachineIx, ProcessLimit, SharePhase};
+use apportion::model::{JobId, NodeIx, ProcessLimit, SharePhase};
 use apportion::scheduler::SchedulerEvent;
 
 /// Ann has all of a node of 8, with `investment` in each process; then Bob comes, too.
@@ -120,9 +120,9 @@ fn a_receipt_says_what_else_was_considered() {
     cluster.arrive(job(2, "bob", "normal", 2)).cycle();
     let planned = cluster.view.planned.as_deref().unwrap();
     let receipt = planned.schedule.preemptions[0];
-    let runner_up = NextBest { machine: MachineIx(1), victims: 2, loss: 12_000 };
-    let considered = Alternatives { machines: 2, plans: 2, runner_up: Some(runner_up) };
-    assert_eq!((receipt.machine, receipt.considered), (MachineIx(0), considered));
+    let runner_up = NextBest { node: NodeIx(1), victims: 2, loss: 12_000 };
+    let considered = Alternatives { nodes: 2, plans: 2, runner_up: Some(runner_up) };
+    assert_eq!((receipt.node, receipt.considered), (NodeIx(0), considered));
 }
 
 /// Bob's process of 3 waits for three exits. The first exit leaves room for a process of Cid's, who
@@ -133,8 +133,8 @@ fn room_made_for_one_is_not_given_to_another_piece_by_piece() {
     cluster.nodes("m1=3 m2=9").arrive(job(1, "ann", "normal", 1)).cycle();
     cluster.confirms_exits = false;
     let [mut large, mut small] = [job(2, "bob", "normal", 3), job(3, "cid", "normal", 1)];
-    large.machines = vec!["m1".to_owned()];
-    small.machines = vec!["m1".to_owned()];
+    large.nodes = vec!["m1".to_owned()];
+    small.nodes = vec!["m1".to_owned()];
     large.facts.limit = ProcessLimit::AtMost(1);
     cluster.arrive(large).cycle();
     let is_leaving = |cluster: &Cluster| {

@@ -110,7 +110,7 @@ fn a_node_that_never_reports_dies() {
 
 /// F209: a reservation has the whole of its machine, however much larger that is by now.
 #[test]
-fn a_recovered_reservation_has_all_of_its_machine() {
+fn a_recovered_reservation_has_all_of_its_node() {
     let cluster = busy();
     let mut restarted = cluster.restarted();
     restarted.nodes("m1=4 m2=4 m3=12 d1=4").cycles(2);

@@ -72,13 +72,13 @@ fn l02_a_varied_off_node_is_still_off_after_a_reconfiguration_and_a_restart() {
 }
 
 #[test]
-fn l03_the_machine_with_the_least_to_lose_is_cleared() {
+fn l03_the_node_with_the_least_to_lose_is_cleared() {
     for dear in [1, 2] {
         let mut cluster = cluster();
         cluster.nodes("m1=4 m2=4");
         for id in [1, 2] {
             let mut listed = job(id, "ann", "normal", 1);
-            listed.machines = vec![format!("m{id}")];
+            listed.nodes = vec![format!("m{id}")];
             cluster.arrive(listed);
         }
         cluster.cycle().invest(dear, 4_000_000).invest(3 - dear, 4);
@@ -88,7 +88,7 @@ fn l03_the_machine_with_the_least_to_lose_is_cleared() {
 }
 
 #[test]
-fn l04_shares_on_an_unschedulable_machine_are_taken_from_no_table() {
+fn l04_shares_on_an_unschedulable_node_are_taken_from_no_table() {
     let mut cluster = cluster();
     cluster.nodes("m1=8").arrive(at_most(job(1, "ann", "fixed", 3), 2)).cycle();
     cluster.quiesce("m1", 8).nodes("m2=3 m3=2").arrive(job(2, "bob", "normal", 1)).cycle();
@@ -112,7 +112,7 @@ fn l05_a_node_that_returns_before_the_next_cycle_loses_nothing() {
 }
 
 #[test]
-fn l06_busy_machines_are_not_said_to_be_too_small() {
+fn l06_busy_nodes_are_not_said_to_be_too_small() {
     let mut cluster = cluster();
     cluster.nodes("m1=8 m2=3").arrive(at_most(job(1, "ann", "fixed", 6), 1)).cycle();
     for (id, order, reason) in
@@ -129,8 +129,8 @@ fn l07_blacklisted_work_takes_its_own_size() {
     cluster.nodes("m1=24 m2=16").arrive(single(1, "ann", "fixed", 20, JobKind::ArbitraryProcess));
     cluster.arrive(single(2, "ann", "reserve", 16, JobKind::Reservation)).cycle();
     cluster.reconfigure(|topology| topology.classes.retain(|class| class.name == "normal")).cycle();
-    let machines = &cluster.view.planned.as_deref().unwrap().snapshot.machines;
-    assert_eq!([machines[0].limbo, machines[1].limbo], [QShares(20), QShares(16)]);
+    let nodes = &cluster.view.planned.as_deref().unwrap().snapshot.nodes;
+    assert_eq!([nodes[0].limbo, nodes[1].limbo], [QShares(20), QShares(16)]);
 }
 
 #[test]
@@ -537,7 +537,7 @@ fn g05_squatters_leave_and_nothing_stays_idle() {
 }
 
 #[test]
-fn g06_a_machine_is_counted_for_one_reservation_only() {
+fn g06_a_node_is_counted_for_one_reservation_only() {
     let mut cluster = cluster();
     cluster.nodes("m1=4 m2=4").arrive(single(1, "ann", "reserve", 4, JobKind::Reservation));
     cluster.arrive(single(2, "ann", "reserve", 4, JobKind::Reservation));
@@ -564,7 +564,7 @@ fn g07_a_burst_of_services_stays_within_the_allotment() {
 }
 
 #[test]
-fn g08_what_is_on_a_lost_machine_costs_no_other_machine() {
+fn g08_what_is_on_a_lost_node_costs_no_other_node() {
     for is_dead in [false, true] {
         let mut cluster = cluster();
         cluster.nodes("m1=8").arrive(single(1, "ann", "reserve", 8, JobKind::Reservation)).cycle();
@@ -622,7 +622,7 @@ fn g12_the_cost_of_eviction_decides_before_size() {
     cluster.nodes("m1=4 m2=6");
     for id in [1, 2] {
         let mut listed = job(id, "ann", "normal", 1);
-        listed.machines = vec![format!("m{id}")];
+        listed.nodes = vec![format!("m{id}")];
         cluster.arrive(listed);
     }
     cluster.cycle().invest(1, 1_000_000).invest(2, 1);
@@ -631,7 +631,7 @@ fn g12_the_cost_of_eviction_decides_before_size() {
 }
 
 #[test]
-fn g13_several_machines_are_cleared_in_one_cycle() {
+fn g13_several_nodes_are_cleared_in_one_cycle() {
     let mut cluster = cluster();
     cluster.nodes("m1=6 m2=6 m3=6");
     for (id, order) in [(1, 1), (2, 2), (3, 3)] {
@@ -659,7 +659,7 @@ fn g14_busy_is_not_too_small() {
 
 /// An empty node that is varied off is no free space: a job has to give.
 #[test]
-fn g15_holes_on_machines_out_of_scheduling_do_not_count() {
+fn g15_holes_on_nodes_out_of_scheduling_do_not_count() {
     for out in ["off", "dead", "quiesced"] {
         let mut cluster = cluster();
         cluster.nodes("m1=4 m2=4 m9=8").cycle();

@@ -157,7 +157,7 @@ fn fixed_requests_are_served_oldest_first() {
 
 /// F153: only non-preemptable shares keep a machine from being reserved.
 #[test]
-fn a_machine_can_be_reserved_if_only_fair_share_work_is_on_it() {
+fn a_node_can_be_reserved_if_only_fair_share_work_is_on_it() {
     let classes = vec![
         class("reserve", ClassPolicy::Reserve, 1, UNPACED),
         class("fixed", ClassPolicy::FixedShare, 5, UNPACED),

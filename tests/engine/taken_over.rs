@@ -115,7 +115,7 @@ fn happen(history: &mut History, aside: &Aside) {
         Aside::Deaf => history.cluster.scheduler.restart_hearing(),
         Aside::Look => {
             let mut anew = scheduler.clone();
-            anew.forget_pictures();
+            anew.drop_cached_views();
             assert_same(&view, &anew.view());
         }
     }

@@ -210,7 +210,7 @@ fn defragmentation_can_be_switched_off() {
         cluster.nodes("m1=2 m2=2 m3=2 m4=2");
         for id in 1..=4 {
             let mut listed = at_most(job(id, "ann", "normal", 1), 1);
-            listed.machines = vec![format!("m{id}")];
+            listed.nodes = vec![format!("m{id}")];
             cluster.arrive(listed);
         }
         cluster.cycle().arrive(at_most(job(9, "bob", "normal", 2), 2)).cycles(4);
@@ -227,7 +227,7 @@ fn two_large_beside_eight_small() -> Cluster {
     let mut cluster = cluster();
     for id in 1..=8 {
         let mut listed = at_most(job(id, "ann", "normal", 1), 1);
-        listed.machines = vec![format!("m{id}")];
+        listed.nodes = vec![format!("m{id}")];
         cluster.nodes(&format!("m{id}=2")).arrive(listed);
     }
     cluster.cycle().nodes("n1=2 n2=2").arrive(at_most(job(9, "bob", "normal", 2), 4)).cycle();
@@ -274,12 +274,12 @@ fn room_on_its_way_is_promised_once() {
     cluster.arrive(job(2, "bob", "normal", 4)).arrive(job(3, "cid", "normal", 4)).cycle();
     let gone = receipts(&cluster);
     assert_eq!(gone.len(), 8, "one machine for each");
-    let machines = |id| -> BTreeSet<_> {
+    let nodes = |id| -> BTreeSet<_> {
         let of_id = gone.iter().filter(|receipt| receipt.beneficiary == Some(JobId(id)));
-        of_id.map(|receipt| receipt.machine).collect()
+        of_id.map(|receipt| receipt.node).collect()
     };
-    assert_eq!((machines(2).len(), machines(3).len()), (1, 1));
-    assert!(machines(2).is_disjoint(&machines(3)));
+    assert_eq!((nodes(2).len(), nodes(3).len()), (1, 1));
+    assert!(nodes(2).is_disjoint(&nodes(3)));
     cluster.cycles(5);
     assert_eq!(receipts(&cluster), [], "no more while the exits are awaited");
     assert_eq!(cluster.holdings([1, 2, 3]), [4, 0, 0]);
@@ -396,7 +396,7 @@ fn no_victim_is_superfluous() {
 
 /// F197, F153: where anything stays on a machine, nothing on it is taken for a reservation.
 #[test]
-fn a_machine_that_cannot_be_cleared_is_left_alone() {
+fn a_node_that_cannot_be_cleared_is_left_alone() {
     let mut cluster = cluster();
     cluster.nodes("m1=4").arrive(single(1, "ann", "fixed", 1, JobKind::Service));
     cluster.arrive(job(2, "bob", "normal", 1)).cycle();
@@ -409,9 +409,9 @@ fn a_machine_that_cannot_be_cleared_is_left_alone() {
 /// F199, I17: jobs of all sizes on machines of all sizes come to rest.
 #[test]
 fn a_cluster_settles_with_all_sizes() {
-    for machines in ["m1=16 m2=16", "m1=7 m2=5 m3=9 m4=3", "m1=12 m2=12 m3=4 m4=4 m5=4"] {
+    for nodes in ["m1=16 m2=16", "m1=7 m2=5 m3=9 m4=3", "m1=12 m2=12 m3=4 m4=4 m5=4"] {
         let mut cluster = cluster();
-        cluster.nodes(machines);
+        cluster.nodes(nodes);
         for (id, order) in (1..).zip([1, 1, 2, 3, 4, 5, 1, 7, 2, 12]) {
             cluster.arrive(job(
                 id,
@@ -475,7 +475,7 @@ fn room_that_comes_anyway_is_waited_for_and_nothing_is_taken() {
     cluster.nodes("m1=4 m2=1");
     for (id, limit, node) in [(1, 4, "m1"), (2, 1, "m2")] {
         let mut listed = at_most(job(id, "ann", "normal", 1), limit);
-        listed.machines = vec![node.to_owned()];
+        listed.nodes = vec![node.to_owned()];
         cluster.arrive(listed);
     }
     assert_eq!(cluster.cycle().holdings([1, 2]), [4, 1]);

@@ -75,7 +75,7 @@ fn every_tree_has_its_own_quantum() {
 
 /// F7: two machines of 3 are no machine of 4.
 #[test]
-fn a_process_has_all_its_memory_on_one_machine() {
+fn a_process_has_all_its_memory_on_one_node() {
     let mut cluster = cluster_in_quanta_of(1);
     cluster.nodes("m1=3 m2=3 m3=5").arrive(job(1, "ann", "normal", 4)).cycle();
     assert_eq!((cluster.nodes_of(1), cluster.node("m3").used), (vec!["m3"], QShares(4)));
@@ -83,7 +83,7 @@ fn a_process_has_all_its_memory_on_one_machine() {
 
 /// F9: reserved memory comes off before rounding.
 #[test]
-fn reserved_memory_comes_off_every_machine() {
+fn reserved_memory_comes_off_every_node() {
     let mut cluster = cluster_in_quanta_of(16);
     cluster.nodes("m1=64").cycle();
     assert_eq!(cluster.node("m1").order, QShares(4));
@@ -96,7 +96,7 @@ fn reserved_memory_comes_off_every_machine() {
 
 /// F11: also after a restart, and with any processes on it.
 #[test]
-fn a_machine_is_as_large_as_it_last_said() {
+fn a_node_is_as_large_as_it_last_said() {
     let mut cluster = cluster_in_quanta_of(1);
     cluster.nodes("m1=4").arrive(job(1, "ann", "normal", 1)).cycle();
     let sizes = [8, 2, 6].map(|gib| {
@@ -111,7 +111,7 @@ fn a_machine_is_as_large_as_it_last_said() {
 
 /// F12: no table has to be as long as the largest job.
 #[test]
-fn work_larger_than_any_machine_waits_beside_work_that_fits() {
+fn work_larger_than_any_node_waits_beside_work_that_fits() {
     let mut cluster = cluster_in_quanta_of(1);
     cluster.nodes("m1=4").arrive(job(1, "ann", "normal", 1 << 20)).cycle();
     assert_eq!((cluster.held(1), cluster.reason(1)), (0, "impossible"));

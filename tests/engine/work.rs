@@ -136,9 +136,9 @@ fn news_of_unknown_work_changes_nothing() {
 
 /// F48: the list holds under all three policies.
 #[test]
-fn only_listed_machines_are_used() {
+fn only_listed_nodes_are_used() {
     let listed = |mut spec: JobSpec, nodes: &[&str]| {
-        spec.machines = nodes.iter().map(|&node| node.to_owned()).collect();
+        spec.nodes = nodes.iter().map(|&node| node.to_owned()).collect();
         spec
     };
     let mut cluster = cluster();

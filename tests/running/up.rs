@@ -234,7 +234,7 @@ fn status(method: &str, url: &str, token: Option<&str>, body: &str) -> u16 {
 }
 
 #[test]
-fn other_users_of_the_machine_reach_its_ports_and_get_no_further() {
+fn other_users_of_the_node_reach_its_ports_and_get_no_further() {
     let home = Home::new();
     let _up = home.up();
     let (folder, found) = found(&home);
@@ -325,7 +325,7 @@ fn in_the_background_it_goes_on_until_it_is_told_to_end() {
 
 /// Two machines, as far as a test can play them: the second has a home and a name of its own.
 #[test]
-fn other_machines_join_with_a_file() {
+fn other_nodes_join_with_a_file() {
     let (head, other) = (Home::new(), Home::new());
     // All addresses are of this machine; only its own processes know the port.
     let _up = head.up_with(&["--listen", "0.0.0.0:0", "--host", "127.0.0.1"]);
@@ -416,7 +416,7 @@ fn a_join_file_stays_good_until_it_is_renewed() {
 
 /// A home that machines share: commands on another machine than that of `up` reach it by its name.
 #[test]
-fn commands_on_a_machine_with_the_same_home_find_the_head() {
+fn commands_on_a_node_with_the_same_home_find_the_head() {
     let head = Home::new();
     let _up = head.up_with(&["--listen", "0.0.0.0:0", "--host", "localhost"]);
     let (folder, mut found) = found(&head);

@@ -86,7 +86,7 @@ pub fn job(id: u64, user: &str, class: &str, order: u64) -> JobSpec {
         memory: Mebibytes::from_gib(order),
         threads: 1,
         submitted: id,
-        machines: Vec::new(),
+        nodes: Vec::new(),
         service: 0,
         facts: JobFacts {
             remaining: 1_000_000,
@@ -196,7 +196,7 @@ impl Cluster {
         // The same books, told something that means nothing and without their pictures, so that they
         // cannot rely on the last cycle.
         let mut anew = self.scheduler.clone();
-        anew.forget_pictures();
+        anew.drop_cached_views();
         anew.record(SchedulerEvent::ShareExited { job: JobId(u64::MAX), share: ShareId(u64::MAX) });
         self.view = self.scheduler.schedule_with(&self.effort());
         assert_same(&self.view, &anew.schedule_with(&self.effort()));
@@ -409,7 +409,7 @@ fn spec_of(job: &JobView) -> JobSpec {
         memory: job.memory,
         threads: job.threads,
         submitted: job.submitted,
-        machines: Vec::new(),
+        nodes: Vec::new(),
         service: 0,
         facts: job.facts,
     }

@@ -1,13 +1,13 @@
 //! The daemon's journal of a cluster, kept in memory.
 
-use apportion::journal::{Clerk, Digest, Replay, Trouble, digest, seal_books};
+use apportion::journal::{Digest, JournalingScheduler, Replay, ReplayError, digest, seal_books};
 use apportion::model::Sealed;
 use apportion::scheduler::{Scheduler, View};
 
 /// A journal from a beginning on.
 #[derive(Default)]
 pub struct Diary {
-    pub clerk: Clerk,
+    pub clerk: JournalingScheduler,
     /// Events before each cycle, the digest of its decision, and the state after it.
     pub cycles: Vec<(Vec<Sealed>, Digest, Sealed)>,
     /// The state before the first cycle.
@@ -33,7 +33,7 @@ impl Diary {
     /// # Errors
     ///
     /// If a cycle cannot be computed again, or differs.
-    pub fn replay(&self, skipped: usize) -> Result<Replay, Trouble> {
+    pub fn replay(&self, skipped: usize) -> Result<Replay, ReplayError> {
         let books = skipped.checked_sub(1).map(|last| &self.cycles[last].2);
         let books = books.or(self.beginning.as_ref()).unwrap();
         let mut replay = Replay::from(0, books)?;

@@ -162,8 +162,8 @@ impl History {
         let mut spec = JobSpec { id: JobId(self.arrived), ..spec.clone() };
         let user = number(&spec.user) % self.world.users.len();
         spec.user = self.world.users[user].as_str().into();
-        for machine in &mut spec.machines {
-            *machine = self.name_of_node(number(machine));
+        for node in &mut spec.nodes {
+            *node = self.name_of_node(number(node));
         }
         // Mostly an existing class that takes work of this kind.
         let classes = &self.cluster.scheduler.topology().classes;

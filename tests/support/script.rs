@@ -216,7 +216,7 @@ impl Script {
             match word {
                 "on" => {
                     let nodes = rest.next().unwrap().split(',');
-                    spec.machines = nodes.map(str::to_owned).collect();
+                    spec.nodes = nodes.map(str::to_owned).collect();
                 }
                 "service" => spec.kind = JobKind::Service,
                 "job" => spec.kind = JobKind::Job,

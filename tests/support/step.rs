@@ -153,10 +153,10 @@ pub fn arrival() -> impl Strategy<Value = JobSpec> {
     ]);
     let threads = prop_oneof![2 => Just(1), 1 => 2..9_u64];
     let memory = prop_oneof![3 => 1..7_u64, 1 => 1..40_u64];
-    let machines = prop::option::weighted(0.15, prop::collection::vec(any::<u16>(), 1..4));
-    let what = (any::<u8>(), 0..13_usize, memory, threads, machines, 0..3_u64);
+    let nodes = prop::option::weighted(0.15, prop::collection::vec(any::<u16>(), 1..4));
+    let what = (any::<u8>(), 0..13_usize, memory, threads, nodes, 0..3_u64);
     (kind, what, facts(), 0..1000_u64).prop_map(|(kind, what, facts, submitted)| {
-        let (user, class, memory, threads, machines, service) = what;
+        let (user, class, memory, threads, nodes, service) = what;
         JobSpec {
             id: JobId(0),
             user: user.to_string().into(),
@@ -165,7 +165,7 @@ pub fn arrival() -> impl Strategy<Value = JobSpec> {
             memory: Mebibytes(memory * 400),
             threads,
             submitted,
-            machines: machines.unwrap_or_default().iter().map(u16::to_string).collect(),
+            nodes: nodes.unwrap_or_default().iter().map(u16::to_string).collect(),
             service,
             facts,
         }

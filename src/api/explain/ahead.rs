@@ -8,7 +8,7 @@ use crate::scheduler::{JobView, View, Waiting};
 fn waits_for_room(job: &JobView) -> bool {
     let Some(Waiting::Engine(reason)) = &job.reason else { return false };
     match reason {
-        WaitReason::NoMachineUp { .. }
+        WaitReason::NoNodeUp { .. }
         | WaitReason::FairShareUsed { .. }
         | WaitReason::NothingLeft { .. }
         | WaitReason::WaitingForExits { .. }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use crate::api::wire::{Holder, NodeTally, NodeVerdict, Verdict};
 use crate::model::{
-    ClassPolicy, JobId, JobKind, MachineState, Name, Order, QShares, ResourceClass, SharePhase,
+    ClassPolicy, JobId, JobKind, Name, NodeCondition, Order, QShares, ResourceClass, SharePhase,
     Topology, amount_text, floor_div,
 };
 use crate::scheduler::{JobView, NodeView, View};
@@ -13,7 +13,7 @@ use crate::scheduler::{JobView, NodeView, View};
 const HOLDERS: usize = 5;
 
 /// A job's usable nodes, and promised space, looked up once.
-pub struct Eyes<'a> {
+pub struct NodeFit<'a> {
     view: &'a View,
     job: &'a JobView,
     class: Option<&'a ResourceClass>,
@@ -30,23 +30,23 @@ struct Promised {
     to_others: QShares,
 }
 
-impl<'a> Eyes<'a> {
+impl<'a> NodeFit<'a> {
     /// To look at all nodes for `job`.
-    pub fn of(view: &'a View, job: &'a JobView) -> Eyes<'a> {
+    pub fn of(view: &'a View, job: &'a JobView) -> NodeFit<'a> {
         let topology = &view.topology;
         let class = topology.class_named(&job.class).map(|class| &topology.classes[class.0]);
-        let mut eyes = Eyes { view, job, class, asked_for: None, promised: BTreeMap::new() };
+        let mut eyes = NodeFit { view, job, class, asked_for: None, promised: BTreeMap::new() };
         let Some(planned) = view.planned.as_deref() else { return eyes };
-        let name = |ix| planned.snapshot.machine(ix).name.as_str();
+        let name = |ix| planned.snapshot.node(ix).name.as_str();
         let seen = planned.snapshot.jobs.iter().find(|seen| seen.id == job.id);
-        let machines = seen.and_then(|seen| seen.machines.as_ref());
-        eyes.asked_for = machines.map(|machines| {
-            let mut names: Vec<&str> = machines.iter().map(|&ix| name(ix)).collect();
+        let nodes = seen.and_then(|seen| seen.nodes.as_ref());
+        eyes.asked_for = nodes.map(|nodes| {
+            let mut names: Vec<&str> = nodes.iter().map(|&ix| name(ix)).collect();
             names.sort_unstable();
             names
         });
         for promise in &planned.schedule.promises {
-            let promised = eyes.promised.entry(name(promise.machine)).or_default();
+            let promised = eyes.promised.entry(name(promise.node)).or_default();
             let mine = promise.job == job.id;
             let sum = if mine { &mut promised.to_it } else { &mut promised.to_others };
             *sum += promise.order.qshares();
@@ -56,7 +56,7 @@ impl<'a> Eyes<'a> {
 
     /// Returns the first obstacle to a further process on `node`.
     pub fn verdict(&self, node: &NodeView) -> Verdict {
-        let MachineState { is_awaited, is_dead, is_varied_off, is_quiesced, is_blacklisted } =
+        let NodeCondition { is_awaited, is_dead, is_varied_off, is_quiesced, is_blacklisted } =
             node.state;
         let needs = self.needs();
         let promised = self.promised.get(node.name.as_str()).copied().unwrap_or_default();
@@ -71,7 +71,7 @@ impl<'a> Eyes<'a> {
             () if is_quiesced => Verdict::Quiesced,
             () if is_blacklisted => Verdict::Blacklisted,
             () if QShares(0) < promised.to_it => Verdict::BeingCleared,
-            () if self.is_for_whole_machine() && QShares(0) < node.used => Verdict::Full,
+            () if self.is_for_whole_node() && QShares(0) < node.used => Verdict::Full,
             () if free < needs => Verdict::Full,
             () if (free + leaving(node)).saturating_sub(promised.to_others) < needs => {
                 Verdict::Promised
@@ -170,7 +170,7 @@ impl<'a> Eyes<'a> {
         asked_for.is_none_or(|names| names.binary_search(&node.as_str()).is_ok())
     }
 
-    fn is_for_whole_machine(&self) -> bool {
+    fn is_for_whole_node(&self) -> bool {
         self.class.is_some_and(|class| class.policy == ClassPolicy::Reserve)
     }
 
@@ -178,12 +178,12 @@ impl<'a> Eyes<'a> {
     /// A reservation allows a surplus, which the configuration sets.
     fn has_size(&self, node: &NodeView) -> bool {
         let needs = self.needs();
-        if !self.is_for_whole_machine() {
+        if !self.is_for_whole_node() {
             return needs <= node.order;
         }
         let overage = match self.job.kind {
             JobKind::Reservation => {
-                node.quantum.order_of_machine(self.view.topology.settings.reserve_overage)
+                node.quantum.order_of_node(self.view.topology.settings.reserve_overage)
             }
             JobKind::Job | JobKind::Service | JobKind::ArbitraryProcess => QShares(0),
         };
@@ -204,7 +204,7 @@ impl<'a> Eyes<'a> {
             }
             Verdict::NotAskedFor => "not among the nodes that it asks for".to_owned(),
             Verdict::Awaited => "not heard of since the daemon started".to_owned(),
-            Verdict::TooSmall if self.is_for_whole_machine() => {
+            Verdict::TooSmall if self.is_for_whole_node() => {
                 format!("has {all}; a whole node of {needs} is asked for")
             }
             Verdict::TooSmall => {
@@ -223,7 +223,7 @@ impl<'a> Eyes<'a> {
             Verdict::BeingCleared => {
                 format!("{} is kept for it; {free} of {all} is free{leaving}", text(promised.to_it))
             }
-            Verdict::Full if self.is_for_whole_machine() => {
+            Verdict::Full if self.is_for_whole_node() => {
                 format!("{free} of {all} free{leaving}, all of it is asked for")
             }
             Verdict::Full => {

@@ -3,7 +3,7 @@
 
 use crate::api::wire;
 use crate::converter::explain_held_back;
-use crate::model::{MachineIx, counted, span};
+use crate::model::{NodeIx, counted, span};
 use crate::scheduler::{Alternatives, Declined, JobView, Preemption, VictimRule, View};
 
 /// Describes a preemption whose share is still in the view of `victim`.
@@ -26,20 +26,17 @@ pub fn preemption(view: &View, victim: &JobView, preemption: &Preemption) -> wir
 
 fn considered(view: &View, considered: &Alternatives) -> wire::Considered {
     let runner_up = considered.runner_up.map(|other| wire::RunnerUp {
-        node: name_of(view, other.machine),
+        node: name_of(view, other.node),
         victims: other.victims,
         loss_ms: other.loss,
     });
-    wire::Considered { nodes: considered.machines, plans: considered.plans, runner_up }
+    wire::Considered { nodes: considered.nodes, plans: considered.plans, runner_up }
 }
 
 /// Returns a node's name in the cycle that the receipts are from.
-fn name_of(view: &View, machine: MachineIx) -> String {
+fn name_of(view: &View, node: NodeIx) -> String {
     let planned = view.planned.as_ref();
-    planned
-        .map(|planned| planned.snapshot.machine(machine).name.clone())
-        .unwrap_or_default()
-        .to_string()
+    planned.map(|planned| planned.snapshot.node(node).name.clone()).unwrap_or_default().to_string()
 }
 
 fn sentence(rule: wire::PreemptionRule, considered: Option<&wire::Considered>) -> String {

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::api::explain::node_fit::{Eyes, done_in, free, leaving};
+use crate::api::explain::node_fit::{NodeFit, done_in, free, leaving};
 use crate::api::explain::silent::SilentNodes;
 use crate::api::wire::{Estimate, Holder, Unblock, Verdict};
 use crate::engine::{CapBound, WaitReason};
@@ -22,7 +22,12 @@ const FREE_ROOM_OR_CHANGE: &str = "room that is free, or a change of demand or s
 const NAMED: usize = 3;
 
 /// Returns the condition that unblocks `job`; `None` if it has what it wants, on nodes that report.
-pub fn unblock(view: &View, job: &JobView, eyes: &Eyes<'_>, holders: &[Holder]) -> Option<Unblock> {
+pub fn unblock(
+    view: &View,
+    job: &JobView,
+    eyes: &NodeFit<'_>,
+    holders: &[Holder],
+) -> Option<Unblock> {
     let Some(reason) = &job.reason else {
         return SilentNodes::of(view, job).map(|silent| silent.unblock());
     };
@@ -42,7 +47,7 @@ pub fn unblock(view: &View, job: &JobView, eyes: &Eyes<'_>, holders: &[Holder]) 
             asks,
             "it starts when a node of just that size joins, or it asks for the size of one there is",
         ),
-        WaitReason::NoMachineUp { .. } => no_machine_up(eyes),
+        WaitReason::NoNodeUp { .. } => no_node_up(eyes),
         WaitReason::OverAllotment { allotment, held, asks } => {
             over_allotment(view, job, (held + asks).saturating_sub(allotment))
         }
@@ -64,7 +69,7 @@ pub(in crate::api) fn change(sentence: String) -> Unblock {
     Unblock { sentence, needs_a_change: true, estimate: None }
 }
 
-fn impossible(job: &JobView, eyes: &Eyes<'_>, asks: Order, remedy: &str) -> Unblock {
+fn impossible(job: &JobView, eyes: &NodeFit<'_>, asks: Order, remedy: &str) -> Unblock {
     let needs = amount_text(job.quantum, asks.qshares());
     let has = |node: &NodeView| {
         let has = amount_text(Some(node.quantum), node.order);
@@ -74,7 +79,7 @@ fn impossible(job: &JobView, eyes: &Eyes<'_>, asks: Order, remedy: &str) -> Unbl
     change(format!("impossible as things are: it asks for {needs}, {has}; {remedy}"))
 }
 
-fn no_machine_up(eyes: &Eyes<'_>) -> Unblock {
+fn no_node_up(eyes: &NodeFit<'_>) -> Unblock {
     let out = [
         (Verdict::Awaited, "awaited"),
         (Verdict::Dead, "dead"),
@@ -187,7 +192,7 @@ fn soonest(holders: &[Holder]) -> Option<Estimate> {
 }
 
 /// Names the exits that have to be confirmed, and their nodes.
-fn exits(view: &View, job: &JobView, eyes: &Eyes<'_>) -> Unblock {
+fn exits(view: &View, job: &JobView, eyes: &NodeFit<'_>) -> Unblock {
     let mut awaited: BTreeMap<&str, u64> = BTreeMap::new();
     let mut whose: Vec<JobId> = Vec::new();
     for node in eyes.nodes(&[Verdict::BeingCleared]) {
@@ -265,7 +270,7 @@ fn held_back_by(view: &View, job: &JobView, held_back: Declined) -> Unblock {
 }
 
 /// Describes the missing space on the node that lacks least.
-fn in_pieces(eyes: &Eyes<'_>, asks: Order, holders: &[Holder]) -> Unblock {
+fn in_pieces(eyes: &NodeFit<'_>, asks: Order, holders: &[Holder]) -> Unblock {
     let needs = asks.qshares();
     let coming = |node: &NodeView| free(node) + leaving(node);
     let nearest = eyes.in_use().max_by_key(|node| (coming(node), std::cmp::Reverse(&node.name)));

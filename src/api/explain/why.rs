@@ -1,7 +1,7 @@
 //! Explanation of what a job has: the sentence, the sums behind it, and the obstacles.
 
 use crate::api::explain::ahead::ahead;
-use crate::api::explain::node_fit::Eyes;
+use crate::api::explain::node_fit::NodeFit;
 use crate::api::explain::preemptions::preemption;
 use crate::api::explain::silent::SilentNodes;
 use crate::api::explain::unblock::unblock;
@@ -14,7 +14,7 @@ use crate::scheduler::{Declined, JobView, View, Waiting};
 /// Explains a job in a sentence.
 pub fn brief(view: &View, job: &JobView) -> WhyBrief {
     let reason = reason_of(job);
-    let eyes = Eyes::of(view, job);
+    let eyes = NodeFit::of(view, job);
     WhyBrief {
         job: job.id.0,
         cycle: view.cycle,
@@ -26,14 +26,14 @@ pub fn brief(view: &View, job: &JobView) -> WhyBrief {
 
 /// Explains a job in full, with every node.
 pub fn why_by_node(view: &View, job: &JobView) -> Why {
-    Why { verdicts: Some(Eyes::of(view, job).verdicts()), ..why(view, job) }
+    Why { verdicts: Some(NodeFit::of(view, job).verdicts()), ..why(view, job) }
 }
 
 /// Explains a job in full, with counts of nodes.
 pub fn why(view: &View, job: &JobView) -> Why {
     let reason = reason_of(job);
     let sums = JobSums::of(job, view.cycle);
-    let eyes = Eyes::of(view, job);
+    let eyes = NodeFit::of(view, job);
     let holders = if reason.is_some() { eyes.holders() } else { Vec::new() };
     let victims = view
         .jobs
@@ -140,7 +140,7 @@ fn bound(job: &JobView, class: Option<&Account>, user: Option<&Account>) -> Boun
             BoundBy::Nodes,
             format!("it needs a node of {}, and there is none", exactly(job.quantum, *asks, *most)),
         ),
-        Cause::NoMachineUp { suitable, .. } => {
+        Cause::NoNodeUp { suitable, .. } => {
             told(BoundBy::Nodes, format!("{suitable} nodes would do, and none of them is up"))
         }
         Cause::OverAllotment { allotment, held, asks } => told(

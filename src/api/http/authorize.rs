@@ -8,7 +8,7 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 
 use crate::api::http::error::{ApiError, Code};
-use crate::api::http::origin::{credential, is_own_will, is_rebound};
+use crate::api::http::origin::{credential, is_rebound, is_same_origin_post};
 use crate::api::http::refuse::{NOT_KNOWN, record, refused, stranger};
 use crate::api::metrics::client_stats::Client;
 use crate::api::state::ApiState;
@@ -67,7 +67,7 @@ async fn let_in(
             return ApiError::new(Code::NotAllowed, OTHER_HOST).into_response();
         }
         Ok(identity) => {
-            let is_theirs = is_own_will(&request, &identity);
+            let is_theirs = is_same_origin_post(&request, &identity);
             match state.gatekeeper.admit(&identity, rule) {
                 Ok(()) if is_theirs => {
                     request.extensions_mut().insert(identity);

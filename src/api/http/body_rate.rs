@@ -18,27 +18,27 @@ const LEAST: usize = 5 << 10;
 
 /// A body came too slowly.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct TooSlow;
+pub struct BodyTooSlow;
 
-impl fmt::Display for TooSlow {
+impl fmt::Display for BodyTooSlow {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (least, window) = (LEAST, WINDOW.as_secs());
         write!(f, "the body came with less than {least} bytes in {window} s; nothing was changed")
     }
 }
 
-impl std::error::Error for TooSlow {}
+impl std::error::Error for BodyTooSlow {}
 
 /// Limits the body of `request` to a minimum pace; a slower body fails.
-pub fn in_pace(request: Request) -> Request {
+pub fn enforce_min_rate(request: Request) -> Request {
     request.map(|body| {
-        if body.is_end_stream() { body } else { Body::new(Paced::new(body, WINDOW, LEAST)) }
+        if body.is_end_stream() { body } else { Body::new(MinRateBody::new(body, WINDOW, LEAST)) }
     })
 }
 
 /// A body that fails if fewer than `least` bytes arrive in a `window`.
 #[derive(Debug)]
-struct Paced {
+struct MinRateBody {
     body: Body,
     window: Duration,
     least: usize,
@@ -47,13 +47,13 @@ struct Paced {
     came: usize,
 }
 
-impl Paced {
-    fn new(body: Body, window: Duration, least: usize) -> Paced {
-        Paced { body, window, least, end: None, came: 0 }
+impl MinRateBody {
+    fn new(body: Body, window: Duration, least: usize) -> MinRateBody {
+        MinRateBody { body, window, least, end: None, came: 0 }
     }
 }
 
-impl HttpBody for Paced {
+impl HttpBody for MinRateBody {
     type Data = Bytes;
     type Error = axum::BoxError;
 
@@ -72,7 +72,7 @@ impl HttpBody for Paced {
             let end = self.end.get_or_insert_with(|| Box::pin(sleep(window)));
             ready!(end.as_mut().poll(cx));
             if self.came < self.least {
-                return Poll::Ready(Some(Err(TooSlow.into())));
+                return Poll::Ready(Some(Err(BodyTooSlow.into())));
             }
             self.came = 0;
             self.end = None;
@@ -100,10 +100,10 @@ mod tests {
     async fn arrives(bytes: usize) -> bool {
         let part = move |count: u8| async move {
             sleep(Duration::from_millis(20)).await;
-            (count < 10).then(|| (Ok::<_, TooSlow>(Bytes::from(vec![b'x'; bytes])), count + 1))
+            (count < 10).then(|| (Ok::<_, BodyTooSlow>(Bytes::from(vec![b'x'; bytes])), count + 1))
         };
         let body = Body::from_stream(stream::unfold(0, part));
-        let paced = Paced::new(body, Duration::from_millis(50), 10);
+        let paced = MinRateBody::new(body, Duration::from_millis(50), 10);
         to_bytes(Body::new(paced), usize::MAX).await.is_ok()
     }
 

@@ -34,22 +34,22 @@ pub(in crate::api) const VARIES: (HeaderName, HeaderValue) =
 
 /// True if the client accepts gzip.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Unpacks(bool);
+pub struct AcceptsGzip(bool);
 
-impl<S: Send + Sync> FromRequestParts<S> for Unpacks {
+impl<S: Send + Sync> FromRequestParts<S> for AcceptsGzip {
     type Rejection = Infallible;
 
-    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Unpacks, Infallible> {
-        Ok(Unpacks::said_in(&parts.headers))
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<AcceptsGzip, Infallible> {
+        Ok(AcceptsGzip::said_in(&parts.headers))
     }
 }
 
-impl Unpacks {
-    fn said_in(headers: &HeaderMap) -> Unpacks {
+impl AcceptsGzip {
+    fn said_in(headers: &HeaderMap) -> AcceptsGzip {
         let values = headers.get_all(header::ACCEPT_ENCODING).into_iter();
         let mut codings =
             values.filter_map(|value| value.to_str().ok()).flat_map(|value| value.split(','));
-        Unpacks(codings.any(|coding| {
+        AcceptsGzip(codings.any(|coding| {
             let mut parts = coding.split(';').map(str::trim);
             let is_gzip = parts.next().is_some_and(|name| name.eq_ignore_ascii_case("gzip"));
             // A weight of 0, however it is written, is a refusal.
@@ -86,7 +86,7 @@ impl SharedJson {
     }
 
     /// Builds an answer, packed if the text is long and the client accepts gzip.
-    pub async fn answer(&self, unpacks: Unpacks) -> Response {
+    pub async fn answer(&self, unpacks: AcceptsGzip) -> Response {
         let json = (header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
         if unpacks.0
             && usize::from(LONG) < self.plain.len()
@@ -137,8 +137,8 @@ mod tests {
         ] {
             let headers =
                 HeaderMap::from_iter([(header::ACCEPT_ENCODING, HeaderValue::from_static(said))]);
-            assert_eq!(Unpacks::said_in(&headers), Unpacks(expected), "{said}");
+            assert_eq!(AcceptsGzip::said_in(&headers), AcceptsGzip(expected), "{said}");
         }
-        assert_eq!(Unpacks::said_in(&HeaderMap::new()), Unpacks(false));
+        assert_eq!(AcceptsGzip::said_in(&HeaderMap::new()), AcceptsGzip(false));
     }
 }

@@ -147,7 +147,7 @@ pub enum Code {
     /// A caller that asks too often.
     TooOften,
     /// The body comes too slowly.
-    TooSlow,
+    BodyTooSlow,
     /// No schedule is available yet.
     NotReady,
     /// On its way down.
@@ -221,7 +221,7 @@ impl Code {
         Code::NotKnown,
         Code::NotAllowed,
         Code::TooOften,
-        Code::TooSlow,
+        Code::BodyTooSlow,
         Code::NotReady,
         Code::Stopping,
     ];
@@ -292,7 +292,7 @@ impl Code {
             Code::NotKnown => ("T009", StatusCode::UNAUTHORIZED, "not known"),
             Code::NotAllowed => ("T010", StatusCode::FORBIDDEN, "not allowed"),
             Code::TooOften => ("T011", StatusCode::TOO_MANY_REQUESTS, "too often"),
-            Code::TooSlow => ("T012", StatusCode::REQUEST_TIMEOUT, "the body comes too slowly"),
+            Code::BodyTooSlow => ("T012", StatusCode::REQUEST_TIMEOUT, "the body comes too slowly"),
             Code::NotReady => ("T007", StatusCode::SERVICE_UNAVAILABLE, "nothing is scheduled yet"),
             Code::Stopping => ("T008", StatusCode::SERVICE_UNAVAILABLE, "the daemon is stopping"),
         }

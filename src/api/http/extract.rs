@@ -7,7 +7,7 @@ use axum::http::{HeaderMap, HeaderValue, Version, header};
 use http_body_util::BodyExt;
 use serde::de::DeserializeOwned;
 
-use crate::api::http::body_rate::TooSlow;
+use crate::api::http::body_rate::BodyTooSlow;
 use crate::api::http::error::{ApiError, Code};
 use crate::api::http::json::{self, shortened};
 use crate::api::state::ApiState;
@@ -36,8 +36,8 @@ impl FromRequest<ApiState> for JsonText {
             return Err(too_large(most, state.limits.body));
         }
         let gathered = gather(body, most).await.map_err(|error| {
-            if because_of::<TooSlow>(&error) {
-                ApiError::new(Code::TooSlow, TooSlow.to_string())
+            if because_of::<BodyTooSlow>(&error) {
+                ApiError::new(Code::BodyTooSlow, BodyTooSlow.to_string())
             } else {
                 tracing::debug!(%error, "a body did not arrive");
                 let detail = "the body did not arrive whole, or in chunks that are none; nothing was changed";
@@ -180,7 +180,7 @@ impl<S: Send + Sync, T: DeserializeOwned> FromRequestParts<S> for QueryParams<T>
         match Query::from_request_parts(parts, state).await {
             Ok(Query(params)) => Ok(QueryParams(params)),
             Err(rejection) => {
-                Err(ApiError::new(Code::BadParameter, in_plain_words(&rejection.body_text())))
+                Err(ApiError::new(Code::BadParameter, reworded(&rejection.body_text())))
             }
         }
     }
@@ -197,14 +197,14 @@ impl<S: Send + Sync, T: DeserializeOwned + Send> FromRequestParts<S> for PathPar
         match Path::from_request_parts(parts, state).await {
             Ok(Path(part)) => Ok(PathPart(part)),
             Err(rejection) => {
-                Err(ApiError::new(Code::BadParameter, in_plain_words(&rejection.body_text())))
+                Err(ApiError::new(Code::BadParameter, reworded(&rejection.body_text())))
             }
         }
     }
 }
 
 /// Rewrites a message of axum without the names of Rust's types and of axum's own steps.
-fn in_plain_words(message: &str) -> String {
+fn reworded(message: &str) -> String {
     let message = message
         .trim_start_matches("Failed to deserialize query string: ")
         .trim_start_matches("Invalid URL: ")
@@ -250,7 +250,7 @@ mod tests {
             ),
         ];
         for (said, told) in cases {
-            assert_eq!(in_plain_words(said), told);
+            assert_eq!(reworded(said), told);
         }
     }
 }

@@ -81,7 +81,7 @@ pub fn read_body<'de, T: Deserialize<'de>>(
         .classify()
     {
         Category::Data => {
-            let mut fault = misfit(&error, codes);
+            let mut fault = fault_of(&error, codes);
             fault.detail.push_str(NOTHING_CHANGED);
             fault
         }
@@ -112,7 +112,7 @@ pub fn read_part<'de, T: Deserialize<'de>>(
     let mut json = serde_json::Deserializer::from_str(part);
     serde_path_to_error::deserialize(&mut json)
         .map(|Object(value)| value)
-        .map_err(|error| misfit(&error, codes))
+        .map_err(|error| fault_of(&error, codes))
 }
 
 /// True if arrays and objects are nested more than [`DEPTH_MAX`] levels deep. A body with fewer
@@ -161,7 +161,7 @@ fn without_position(message: &str) -> &str {
 }
 
 /// A fault for JSON that does not have the shape it should.
-fn misfit(
+fn fault_of(
     error: &serde_path_to_error::Error<serde_json::Error>,
     codes: FieldCodes,
 ) -> RequestFault {
@@ -185,7 +185,7 @@ fn misfit(
     } else {
         (codes(pointer.rsplit('/').next().unwrap_or_default()), pointer)
     };
-    RequestFault::new(code, pointer, in_plain_words(&in_short(message)) + &hint(message))
+    RequestFault::new(code, pointer, reworded(&clipped_message(message)) + &hint(message))
 }
 
 /// Suggests the most similar of the names that serde expected, if any name is similar.
@@ -197,7 +197,7 @@ fn hint(message: &str) -> String {
 
 /// Shortens the value in a message of serde. The message quotes the value first, and names last
 /// what was expected.
-fn in_short(message: &str) -> String {
+fn clipped_message(message: &str) -> String {
     let (said, expected) =
         message.rfind(", expected").map_or((message, ""), |at| message.split_at(at));
     let (words, value) = said.find(['`', '"']).map_or((said, ""), |at| said.split_at(at));
@@ -205,7 +205,7 @@ fn in_short(message: &str) -> String {
 }
 
 /// Rewrites a message of serde without the names of Rust's types.
-fn in_plain_words(message: &str) -> String {
+fn reworded(message: &str) -> String {
     message
         .replace("expected u64", "expected a whole number, 0 or more")
         .replace("unknown variant", "unknown value")

@@ -26,7 +26,7 @@ pub(crate) fn credential(headers: &HeaderMap) -> Credential<'_> {
 
 /// True if the sender intends the change. A foreign page can make a browser send requests, with the
 /// session in it, or from this very node. A token has to be added on purpose.
-pub(crate) fn is_own_will(request: &Request, identity: &Identity) -> bool {
+pub(crate) fn is_same_origin_post(request: &Request, identity: &Identity) -> bool {
     let is_safe = [Method::GET, Method::HEAD, Method::OPTIONS].contains(request.method());
     let needs_none = identity.role.is_none();
     let is_session = || matches!(credential(request.headers()), Credential::Session(_));
@@ -47,7 +47,7 @@ pub(in crate::api) fn is_same_site(headers: &HeaderMap, needs_none: bool) -> boo
     let host = text(header::HOST).unwrap_or_default();
     let Ok(origin) = origin.parse::<Url>() else { return false };
     let is_here = origin.authority() == host;
-    is_here && (!needs_none || is_this_machine(&origin))
+    is_here && (!needs_none || is_this_node(&origin))
 }
 
 /// True if the request was meant for another name. Any site can make its name lead to this node; a
@@ -73,7 +73,7 @@ fn is_own_name(host: &str) -> bool {
     is_address || !name.contains('.') || name.ends_with(".localhost")
 }
 
-fn is_this_machine(origin: &Url) -> bool {
+fn is_this_node(origin: &Url) -> bool {
     let host = origin.host_str().unwrap_or_default().trim_matches(['[', ']']);
     let is_loopback = host.parse::<IpAddr>().is_ok_and(|ip| ip.is_loopback());
     host == "localhost" || is_loopback

@@ -8,18 +8,18 @@
 use std::collections::VecDeque;
 
 /// Number of earlier incarnations that are remembered. An older incarnation counts as new.
-const EARLIER_MAX: usize = 8;
+const MAX_INCARNATIONS: usize = 8;
 
 /// Heartbeats of earlier incarnations, while the present incarnation is silent, until an earlier
 /// incarnation takes over.
-const TAKES_OVER: u32 = 3;
+const SWITCH_AFTER: u32 = 3;
 
 /// Heartbeats of an agent, without any of its rival, until the agent counts as alone.
-const ALONE_AFTER: u32 = 10;
+const CONFLICT_CLEARS_AFTER: u32 = 10;
 
 /// An incarnation of an agent, as its heartbeats describe it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-struct Life {
+struct Incarnation {
     boot_id: Option<String>,
     sequence: Option<u64>,
     /// Number of its heartbeats since another incarnation began.
@@ -29,9 +29,9 @@ struct Life {
 /// All agents that report as a node.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Agent {
-    present: Life,
+    present: Incarnation,
     /// The latest first.
-    earlier: VecDeque<Life>,
+    earlier: VecDeque<Incarnation>,
     /// Heartbeats of earlier incarnations since the last of the present incarnation.
     others: u32,
     /// Heartbeats until the present incarnation counts as alone. 0: it does.
@@ -54,18 +54,18 @@ pub enum Heard {
 impl Agent {
     /// Builds the agent from the first heartbeat of a node.
     pub fn new(boot_id: Option<&str>, sequence: Option<u64>) -> Agent {
-        Agent { present: Life::new(boot_id, sequence), ..Agent::default() }
+        Agent { present: Incarnation::new(boot_id, sequence), ..Agent::default() }
     }
 
     /// True if two agents report under this name.
-    pub fn is_contested(&self) -> bool {
+    pub fn has_conflict(&self) -> bool {
         0 < self.contested
     }
 
     /// The boot ids of both agents, if there are two.
-    pub fn rivals(&self) -> Option<(&str, &str)> {
+    pub fn conflicting_boot_ids(&self) -> Option<(&str, &str)> {
         let rival = self.earlier.iter().find(|life| 0 < life.heard_since);
-        let rival = rival.filter(|_| self.is_contested())?.boot_id.as_deref()?;
+        let rival = rival.filter(|_| self.has_conflict())?.boot_id.as_deref()?;
         Some((self.present.boot_id.as_deref().unwrap_or("none"), rival))
     }
 
@@ -80,11 +80,11 @@ impl Agent {
             self.contested = self.contested.saturating_sub(1);
             return Heard::Alive;
         }
-        let is_it = |life: &Life| life.boot_id.as_deref() == boot_id;
+        let is_it = |life: &Incarnation| life.boot_id.as_deref() == boot_id;
         if let Some(place) = self.earlier.iter().position(is_it) {
             return self.hear_earlier(place, sequence);
         }
-        self.replace(Life::new(boot_id, sequence));
+        self.replace(Incarnation::new(boot_id, sequence));
         Heard::Alive
     }
 
@@ -99,8 +99,8 @@ impl Agent {
         if life.heard_since == 1 {
             return Heard::Late;
         }
-        self.contested = ALONE_AFTER;
-        if self.others < TAKES_OVER {
+        self.contested = CONFLICT_CLEARS_AFTER;
+        if self.others < SWITCH_AFTER {
             return Heard::Other;
         }
         if let Some(life) = self.earlier.remove(place) {
@@ -113,20 +113,20 @@ impl Agent {
         Heard::Alive
     }
 
-    fn replace(&mut self, life: Life) {
-        let before = std::mem::replace(&mut self.present, Life { heard_since: 0, ..life });
+    fn replace(&mut self, life: Incarnation) {
+        let before = std::mem::replace(&mut self.present, Incarnation { heard_since: 0, ..life });
         self.others = 0;
         // An agent without a boot id has no incarnation that could be over.
         if before.boot_id.is_some() {
             self.earlier.push_front(before);
-            self.earlier.truncate(EARLIER_MAX);
+            self.earlier.truncate(MAX_INCARNATIONS);
         }
     }
 }
 
-impl Life {
-    fn new(boot_id: Option<&str>, sequence: Option<u64>) -> Life {
-        Life { boot_id: boot_id.map(str::to_owned), sequence, heard_since: 0 }
+impl Incarnation {
+    fn new(boot_id: Option<&str>, sequence: Option<u64>) -> Incarnation {
+        Incarnation { boot_id: boot_id.map(str::to_owned), sequence, heard_since: 0 }
     }
 
     fn has_heard(&self, sequence: Option<u64>) -> bool {
@@ -160,7 +160,7 @@ mod tests {
                 Heard::Late => 'l',
                 Heard::Other => '2',
             });
-            if agent.is_contested() {
+            if agent.has_conflict() {
                 actual.push('!');
             }
         }
@@ -206,10 +206,10 @@ mod tests {
         let mut agent = Agent::new(Some("a"), Some(1));
         for (boot_id, sequence) in [("b", 1), ("a", 2)] {
             agent.hear(Some(boot_id), Some(sequence));
-            assert_eq!(agent.rivals(), None);
+            assert_eq!(agent.conflicting_boot_ids(), None);
         }
         agent.hear(Some("a"), Some(3));
-        assert_eq!(agent.rivals(), Some(("b", "a")));
+        assert_eq!(agent.conflicting_boot_ids(), Some(("b", "a")));
     }
 
     #[test]
@@ -218,6 +218,6 @@ mod tests {
         for life in 1..100 {
             assert_eq!(agent.hear(Some(&life.to_string()), Some(1)), Heard::Alive);
         }
-        assert_eq!(agent.earlier.len(), EARLIER_MAX);
+        assert_eq!(agent.earlier.len(), MAX_INCARNATIONS);
     }
 }

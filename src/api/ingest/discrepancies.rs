@@ -55,14 +55,14 @@ impl<'a> ViewShares<'a> {
     }
 
     /// The processes of `work` that run elsewhere than their shares are: both places are taken.
-    pub fn strays(&self, work: &PublishedJob) -> Vec<(ShareId, LimboProcess)> {
+    pub fn misplaced_processes(&self, work: &PublishedJob) -> Vec<(ShareId, LimboProcess)> {
         let is_stray = |share: &ShareId, node: &str| {
             self.shares.get(share).is_some_and(|issued| issued.node != node)
         };
         let live = work.processes.iter().filter(|(_, process)| !process.is_gone);
-        let strays = live.filter(|(share, process)| is_stray(share, &process.node));
+        let misplaced_processes = live.filter(|(share, process)| is_stray(share, &process.node));
         let memory = Some(work.spec.memory);
-        strays
+        misplaced_processes
             .map(|(&share, process)| (share, LimboProcess { node: process.node.clone(), memory }))
             .collect()
     }

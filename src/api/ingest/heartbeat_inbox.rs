@@ -188,7 +188,7 @@ impl HeartbeatLog {
             return Vec::new();
         }
         let Some(node) = self.nodes.get(node) else { return Vec::new() };
-        let rivals = node.agent.rivals().map(|(one, other)| {
+        let conflicting_boot_ids = node.agent.conflicting_boot_ids().map(|(one, other)| {
             format!(
                 "two agents report as this node (boot ids `{}` and `{}`); it gets no new work until one is alone",
                 shortened(one),
@@ -200,7 +200,7 @@ impl HeartbeatLog {
         let way = if ahead < 0 { "behind" } else { "ahead of" };
         let skew = is_off(ahead)
             .then(|| format!("its clock is {minutes} min {way} ours; no decision depends on it"));
-        rivals.into_iter().chain(skew).collect()
+        conflicting_boot_ids.into_iter().chain(skew).collect()
     }
 }
 
@@ -224,7 +224,7 @@ impl HeardNode {
 
     /// Adds the node to the nodes with remarks, or removes it.
     fn note(&mut self, name: &str, noted: &mut BTreeSet<String>) {
-        let is_noted = self.agent.is_contested() || is_off(self.clock_ahead);
+        let is_noted = self.agent.has_conflict() || is_off(self.clock_ahead);
         if is_noted && !self.is_noted {
             noted.insert(name.to_owned());
         } else if !is_noted && self.is_noted {
@@ -235,7 +235,7 @@ impl HeardNode {
 
     /// Adds the report to the undelivered reports, or replaces the node's earlier report there.
     fn is_to_be_told(&mut self, beat: Heartbeat, untold: &mut Vec<NodeReport>, turn: u64) {
-        let report = report_of(beat, self.agent.is_contested());
+        let report = report_of(beat, self.agent.has_conflict());
         match self.untold {
             Some((of_turn, place)) if of_turn == turn => untold[place] = report,
             _ => {
@@ -252,17 +252,17 @@ fn is_off(ahead: i64) -> bool {
 }
 
 /// Builds the report for the scheduler. A node with two agents gets no new processes.
-fn report_of(beat: Heartbeat, is_contested: bool) -> NodeReport {
+fn report_of(beat: Heartbeat, has_conflict: bool) -> NodeReport {
     NodeReport {
         name: beat.node.into(),
         memory: Mebibytes(beat.memory_mb),
-        is_quiesced: beat.quiesced || is_contested,
+        is_quiesced: beat.quiesced || has_conflict,
     }
 }
 
 /// Explains why a heartbeat does not count.
 fn no_sign_of_life(node: &str, heard: Heard, agent: &Agent) -> RequestFault {
-    if let (Heard::Other, Some((one, other))) = (heard, agent.rivals()) {
+    if let (Heard::Other, Some((one, other))) = (heard, agent.conflicting_boot_ids()) {
         let (one, other) = (shortened(one), shortened(other));
         let detail = format!(
             "two agents report as `{node}`, with boot ids `{one}` and `{other}`; that of `{one}` is listened to, and the node gets no new work until one is alone: stop the other, or give it a name of its own"

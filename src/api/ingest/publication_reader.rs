@@ -42,7 +42,7 @@ const FIRST_MAX: u64 = 1 << 52;
 
 /// State that is kept from a publication to the next.
 #[derive(Debug)]
-pub struct Intake {
+pub struct PublicationReader {
     /// The last publication, in full. `None` until the first since the start.
     current: Option<CheckedPublication>,
     /// Number of the last publication, also from before the start.
@@ -80,12 +80,12 @@ impl Taken {
     }
 }
 
-impl Intake {
+impl PublicationReader {
     /// Builds an intake without a publication. Publications up to `sequence` came before the start.
-    pub fn new(sequence: Option<u64>, limits: Limits) -> Intake {
+    pub fn new(sequence: Option<u64>, limits: Limits) -> PublicationReader {
         let (overdue, absences) = (BTreeMap::new(), Absences::default());
         let publishers = Publishers::default();
-        Intake { current: None, sequence, overdue, absences, publishers, limits }
+        PublicationReader { current: None, sequence, overdue, absences, publishers, limits }
     }
 
     /// Reads `body` and computes its changes. Takes nothing in yet.
@@ -240,7 +240,7 @@ impl Intake {
         publication: &CheckedPublication,
         answer: PublicationAnswer,
     ) -> Result<Taken, ApiError> {
-        if self.current.as_ref().is_some_and(|current| say_the_same(current, publication)) {
+        if self.current.as_ref().is_some_and(|current| are_equivalent(current, publication)) {
             let (events, overdue) = (Vec::new(), BTreeMap::new());
             let absences = Absences::default();
             let publisher = None;
@@ -257,7 +257,7 @@ impl Intake {
 
 /// True if two publications have the same jobs. The view, not the publication, decides where the
 /// shares of their processes are.
-fn say_the_same(one: &CheckedPublication, other: &CheckedPublication) -> bool {
+fn are_equivalent(one: &CheckedPublication, other: &CheckedPublication) -> bool {
     let is_placed =
         |share: &ShareId| one.work.values().any(|work| work.processes.contains_key(share));
     let unplaced = |publication: &CheckedPublication| -> BTreeSet<ShareId> {
@@ -283,7 +283,7 @@ struct PublicationReading<'a> {
     /// Live processes in items that were refused.
     limbo: BTreeMap<ShareId, LimboProcess>,
     /// Live processes on other nodes than their shares are.
-    strays: BTreeMap<ShareId, LimboProcess>,
+    misplaced_processes: BTreeMap<ShareId, LimboProcess>,
     accepted: u64,
     refused: Vec<RequestFault>,
     /// Number of refused items beyond the listed ones.
@@ -310,7 +310,7 @@ impl<'a> PublicationReading<'a> {
             shares: HashMap::new(),
             has_nameless: false,
             limbo: BTreeMap::new(),
-            strays: BTreeMap::new(),
+            misplaced_processes: BTreeMap::new(),
             accepted: 0,
             refused: Vec::new(),
             refused_unlisted: 0,
@@ -333,7 +333,7 @@ impl<'a> PublicationReading<'a> {
                 self.take(index, &prefix, work);
             }
             Err(mut fault) => {
-                fault.detail.push_str(&self.keep_as_it_was(index, text));
+                fault.detail.push_str(&self.keep_previous(index, text));
                 self.refuse(fault.within(&prefix));
             }
         }
@@ -386,7 +386,7 @@ impl<'a> PublicationReading<'a> {
         for alarm in self.books.alarms(prefix, &work, self.before, &mut self.overdue) {
             self.warn(alarm);
         }
-        self.strays.extend(self.books.strays(&work));
+        self.misplaced_processes.extend(self.books.misplaced_processes(&work));
         let id = work.spec.id;
         self.items.insert(id, index);
         self.shares.extend(work.processes.keys().map(|&share| (share, id)));
@@ -395,7 +395,7 @@ impl<'a> PublicationReading<'a> {
 
     /// Keeps the known state despite a bad item. The job stays as it was in the publication before,
     /// and its running processes occupy their space. Returns a note about that.
-    fn keep_as_it_was(&mut self, index: usize, text: &str) -> String {
+    fn keep_previous(&mut self, index: usize, text: &str) -> String {
         let live = live_processes(text, self.limits);
         let running = match live.len() {
             0 => "",
@@ -460,7 +460,7 @@ impl<'a> PublicationReading<'a> {
             placed.contains(share) || self.books.has_at(*share, &process.node)
         };
         self.limbo.retain(|share, process| !is_placed(share, process));
-        self.limbo.append(&mut self.strays);
+        self.limbo.append(&mut self.misplaced_processes);
         let answer = PublicationAnswer {
             sequence,
             accepted: self.accepted,

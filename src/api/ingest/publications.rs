@@ -14,7 +14,7 @@ use tokio::time::{Instant, timeout_at};
 
 use crate::api::admin::reason_in;
 use crate::api::http::authorize::Caller;
-use crate::api::http::compression::{Unpacks, VARIES};
+use crate::api::http::compression::{AcceptsGzip, VARIES};
 use crate::api::http::error::{ApiError, Code};
 use crate::api::http::extract::{JsonBody, JsonText, QueryParams};
 use crate::api::ingest::orchestrators::remember;
@@ -206,7 +206,7 @@ pub struct ScheduleParams {
 pub async fn get_schedule(
     State(state): State<ApiState>,
     known: KnownTags,
-    unpacks: Unpacks,
+    unpacks: AcceptsGzip,
     QueryParams(params): QueryParams<ScheduleParams>,
 ) -> Result<Response, ApiError> {
     let wait = params.wait.as_deref().map_or(Ok(Duration::ZERO), wait_of)?;
@@ -273,7 +273,7 @@ fn unchanged(latest: &Published) -> Response {
     (StatusCode::NOT_MODIFIED, publication(latest), headers).into_response()
 }
 
-async fn schedule_response(latest: &Published, unpacks: Unpacks) -> Response {
+async fn schedule_response(latest: &Published, unpacks: AcceptsGzip) -> Response {
     let schedule = &latest.schedule;
     let headers = [(header::ETAG, schedule.etag.clone()), sequence(latest)];
     (publication(latest), headers, schedule.json.answer(unpacks).await).into_response()

@@ -233,7 +233,7 @@ fn spec_of(work: wire::Work, class: String) -> JobSpec {
         memory: Mebibytes(work.memory_mb),
         threads: work.threads,
         submitted: work.submitted_ms,
-        machines: work.nodes,
+        nodes: work.nodes,
         service: work.service_id.unwrap_or(0),
         facts,
     }

@@ -15,7 +15,7 @@ use crate::auth::{AccessRefusal, Identity, Peer, Role};
 use crate::model::Name;
 
 /// Limit of clients that are counted separately.
-const TOLD_APART: usize = 20_000;
+const MAX_CLIENTS: usize = 20_000;
 
 /// Number of clients that an answer lists.
 const HEAVIEST: usize = 32;
@@ -61,12 +61,12 @@ impl Clients {
     pub fn answered(&self, client: Client, status: StatusCode) {
         let mut counts = self.counts();
         counts.by_client.entry(client).or_default().count(status);
-        if TOLD_APART < counts.by_client.len() {
-            counts.forget_the_lighter_half();
+        if MAX_CLIENTS < counts.by_client.len() {
+            counts.evict_light_clients();
         }
     }
 
-    pub fn heaviest(&self) -> ClientList {
+    pub fn top_clients(&self) -> ClientList {
         let counts = self.counts();
         let mut others = counts.others;
         let mut by_client: Vec<_> = counts.by_client.iter().collect();
@@ -114,7 +114,7 @@ impl ClientCounts {
 impl Counts {
     /// Sums up the clients with the fewest requests. A client with more requests than most is never
     /// among them, so its count is right.
-    fn forget_the_lighter_half(&mut self) {
+    fn evict_light_clients(&mut self) {
         let mut requests: Vec<u64> =
             self.by_client.values().map(|counts| counts.requests).collect();
         let middle = requests.len().div_euclid(2);
@@ -148,7 +148,7 @@ mod tests {
             clients.answered(client(number), StatusCode::TOO_MANY_REQUESTS);
             clients.answered(client(number), StatusCode::NOT_FOUND);
         }
-        let list = clients.heaviest();
+        let list = clients.top_clients();
         assert_eq!(list.clients.len(), HEAVIEST);
         let counts = |requests| ClientCounts { requests, refused: 1, limited: 1 };
         let first = &list.clients[0];
@@ -161,13 +161,13 @@ mod tests {
     fn however_many_come_the_heavy_are_known_and_none_is_lost() {
         let clients = Clients::default();
         let heavy = client(0);
-        for number in 1..=3 * TOLD_APART {
+        for number in 1..=3 * MAX_CLIENTS {
             clients.answered(client(number), StatusCode::OK);
             clients.answered(heavy.clone(), StatusCode::OK);
-            assert!(clients.counts().by_client.len() <= TOLD_APART);
+            assert!(clients.counts().by_client.len() <= MAX_CLIENTS);
         }
-        let list = clients.heaviest();
-        let each = u64::try_from(3 * TOLD_APART).unwrap();
+        let list = clients.top_clients();
+        let each = u64::try_from(3 * MAX_CLIENTS).unwrap();
         assert_eq!(
             (list.clients[0].client.as_str(), list.clients[0].counts.requests),
             ("c00000", each)

@@ -15,7 +15,7 @@ use prometheus_client::metrics::gauge::ConstGauge;
 use crate::api::ingest::heartbeat_inbox::HeardAgo;
 use crate::api::published::Published;
 use crate::converter::explain;
-use crate::model::{ClassIx, JobKind, MachineState, QShares, SharePhase, floor_div};
+use crate::model::{ClassIx, JobKind, NodeCondition, QShares, SharePhase, floor_div};
 use crate::scheduler::{JobView, NodeView, View};
 
 /// Published view and heartbeats for a scrape.
@@ -169,7 +169,7 @@ impl Cluster {
 }
 
 /// Returns the state that keeps shares from a node, the gravest first; "up" if there is none.
-fn node_state(state: MachineState) -> &'static str {
+fn node_state(state: NodeCondition) -> &'static str {
     let states = [
         (state.is_dead, "dead"),
         (state.is_awaited, "awaited"),

@@ -70,7 +70,7 @@ impl PastStates {
         });
         if !Arc::ptr_eq(&before.jobs, &now.jobs) {
             self.look_at_exits(now, at, &mut step);
-            self.look_at_waits(now, at, &mut step);
+            self.count_waits(now, at, &mut step);
         }
         step
     }
@@ -94,7 +94,7 @@ impl PastStates {
         self.purged = purged;
     }
 
-    fn look_at_waits(&mut self, now: &View, at: Instant, step: &mut CycleCounts) {
+    fn count_waits(&mut self, now: &View, at: Instant, step: &mut CycleCounts) {
         let mut work = HashMap::with_capacity(now.jobs.len());
         for job in now.jobs.iter().filter(|job| job.order.is_some()) {
             let before = self.work.remove(&job.id);

@@ -27,13 +27,13 @@ pub struct Event {
     pub at_ms: i64,
     /// Kind and content of the event.
     #[serde(flatten)]
-    pub what: Happening,
+    pub what: FeedEvent,
 }
 
 /// Kind and content of an event.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(tag = "kind", rename_all = "snake_case")]
-pub enum Happening {
+pub enum FeedEvent {
     /// Shares to start a process in.
     Added {
         /// The shares, by job.
@@ -66,7 +66,7 @@ pub enum Happening {
     },
 }
 
-impl Happening {
+impl FeedEvent {
     /// Parses `body` as an event of `kind`. The derived parser accepts every kind, but first builds
     /// a tree of the whole body, at several times the cost. Thousands of shares or nodes may come
     /// at once, so their kinds are parsed directly.
@@ -74,15 +74,15 @@ impl Happening {
     /// # Errors
     ///
     /// If it is not of that kind.
-    pub fn read(kind: &str, body: &str) -> serde_json::Result<Happening> {
+    pub fn read(kind: &str, body: &str) -> serde_json::Result<FeedEvent> {
         match kind {
             "added" => {
-                serde_json::from_str(body).map(|Shares { shares }| Happening::Added { shares })
+                serde_json::from_str(body).map(|Shares { shares }| FeedEvent::Added { shares })
             }
             "removed" => {
-                serde_json::from_str(body).map(|Shares { shares }| Happening::Removed { shares })
+                serde_json::from_str(body).map(|Shares { shares }| FeedEvent::Removed { shares })
             }
-            "nodes" => serde_json::from_str(body).map(|Nodes { nodes }| Happening::Nodes { nodes }),
+            "nodes" => serde_json::from_str(body).map(|Nodes { nodes }| FeedEvent::Nodes { nodes }),
             _ => serde_json::from_str(body),
         }
     }
@@ -171,11 +171,11 @@ mod tests {
             r#"{"kind":"administration","action":"vary-off","nodes":["n1"],"reason":"fan"}"#,
         ];
         for body in bodies {
-            let plain: Happening = serde_json::from_str(body).unwrap();
+            let plain: FeedEvent = serde_json::from_str(body).unwrap();
             let kind = plain.kind();
-            assert_eq!(Happening::read(kind, body).unwrap(), plain, "{kind}");
+            assert_eq!(FeedEvent::read(kind, body).unwrap(), plain, "{kind}");
             assert_eq!(serde_json::to_string(&plain).unwrap(), body);
         }
-        assert!(Happening::read("nodes", bodies[0]).is_err());
+        assert!(FeedEvent::read("nodes", bodies[0]).is_err());
     }
 }

@@ -7,11 +7,11 @@ use serde::{Serialize, Serializer};
 use crate::api::wire;
 use crate::converter::{AssignedShare, Explanation, JobUpdate, ShareRemoval, explain, update_of};
 use crate::model::{
-    ClassPolicy, JobId, JobKind, MachineState, Name, Order, QShares, ShareId, SharePhase,
+    ClassPolicy, JobId, JobKind, Name, NodeCondition, Order, QShares, ShareId, SharePhase,
     amount_text,
 };
 use crate::scheduler::{
-    Cap, ClassView, JobAccount, JobDisposition, JobView, NodeView, Pictures, Removal, ShareView,
+    Cap, ClassView, JobAccount, JobDisposition, JobView, NodeView, Removal, ShareView, SharedList,
     View,
 };
 
@@ -21,16 +21,16 @@ use crate::scheduler::{
 /// # Panics
 ///
 /// If a plain struct does not become JSON.
-pub fn schedule_json(cycle: u64, publication: Option<u64>, jobs: &Pictures<JobView>) -> Vec<u8> {
+pub fn schedule_json(cycle: u64, publication: Option<u64>, jobs: &SharedList<JobView>) -> Vec<u8> {
     #[derive(Serialize)]
     struct Schedule<'a> {
         cycle: u64,
         #[serde(skip_serializing_if = "Option::is_none")]
         publication: Option<u64>,
         #[serde(serialize_with = "told")]
-        jobs: &'a Pictures<JobView>,
+        jobs: &'a SharedList<JobView>,
     }
-    fn told<S: Serializer>(jobs: &Pictures<JobView>, serializer: S) -> Result<S::Ok, S::Error> {
+    fn told<S: Serializer>(jobs: &SharedList<JobView>, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_seq(jobs.iter().map(|job| wire::ScheduledJob::from(&update_of(job))))
     }
     serde_json::to_vec(&Schedule { cycle, publication, jobs }).expect("plain structs become JSON")
@@ -145,7 +145,7 @@ impl From<&JobAccount> for wire::Account {
 }
 
 /// Returns the states of a node: up, or every reason why it gets no share.
-pub fn node_states(state: MachineState) -> Vec<wire::NodeState> {
+pub fn node_states(state: NodeCondition) -> Vec<wire::NodeState> {
     let states = [
         (state.is_schedulable(), wire::NodeState::Up),
         (state.is_awaited, wire::NodeState::Awaited),

@@ -27,7 +27,7 @@ pub use config::{
     ConfigRequest, ConfigSetting, JobEviction, JobParked, JobRefused, NodeMove,
 };
 pub use cycles::CycleRange;
-pub use events::{AddedShare, ChangedNode, Event, EventPage, Happening, RefusedWork, RemovedShare};
+pub use events::{AddedShare, ChangedNode, Event, EventPage, FeedEvent, RefusedWork, RemovedShare};
 pub use jobs::{Disposition, JobInfo, JobPage, JobSums, ShareInfo, ShareState};
 pub use nodes::{
     Heartbeat, HeartbeatAnswer, HeartbeatBatch, HeartbeatEnvelope, HeartbeatProbe, NodeInfo,

@@ -59,7 +59,7 @@ fn a_promised_request_is_placed() {
 }
 
 #[test]
-fn a_counted_reservation_is_placed_if_a_machine_is_empty() {
+fn a_counted_reservation_is_placed_if_a_node_is_empty() {
     let mut scene = Scene::new(&[4]);
     scene.running((ANN, FIXED), 1, 1, 0);
     let whole = scene.job(ANN, RESERVE, 4, 1);
@@ -70,7 +70,7 @@ fn a_counted_reservation_is_placed_if_a_machine_is_empty() {
 
 /// A node larger than requested may be more than is left of an allotment.
 #[test]
-fn a_reservation_under_an_allotment_may_wait_beside_a_larger_machine() {
+fn a_reservation_under_an_allotment_may_wait_beside_a_larger_node() {
     let allotted = Some(Mebibytes(8192));
     for (allotment, whole, is_right) in
         [(None, 4, false), (None, 5, false), (allotted, 4, false), (allotted, 5, true)]

@@ -7,8 +7,8 @@ fn no_tree_is_counted_twice() {
     let mut scene = Scene::new(&[2, 2]);
     let ann = scene.running((ANN, FAIR), 1, 2, 0);
     scene.edit(ann).facts.remaining = 4;
-    scene.machine(1).pool = APART;
-    scene.machine(1).order = QShares(2);
+    scene.node(1).pool = APART;
+    scene.node(1).order = QShares(2);
     scene.breaks(Rule::OverCounted, |scene| scene.count(ann, 3));
 }
 
@@ -17,7 +17,7 @@ fn what_is_held_out_of_scheduling_may_be_counted() {
     let mut scene = Scene::new(&[2, 1]);
     let ann = scene.running((ANN, FAIR), 1, 2, 0);
     scene.hold(ann, 1, 1);
-    scene.machine(1).state.is_varied_off = true;
+    scene.node(1).state.is_varied_off = true;
     scene.edit(ann).facts.remaining = 4;
     scene.breaks(Rule::OverCounted, |scene| {
         scene.count(ann, 4);
@@ -74,7 +74,7 @@ fn what_a_peer_could_not_use_is_not_envied() {
     let beside = [(FAIR, 1, 5), (FAIR, 5, 0)];
     assert_eq!(counted(&beside, (FAIR, 1, 2)), [Rule::UnevenCounts], "large, but not counted");
     let mut scene = Scene::new(&[8, 8]);
-    scene.machine(0).pool = SUB;
+    scene.node(0).pool = SUB;
     let ann = scene.job(ANN, FAIR, 1, 30);
     scene.hold(ann, 8, 1);
     let bob = scene.job(BOB, INNER, 1, 30);
@@ -99,9 +99,9 @@ fn what_is_tied_to_its_place_is_not_envied() {
         scene.broken()
     };
     assert_eq!(tied(|_, _| ()), [Rule::UnevenCounts]);
-    assert_eq!(tied(|scene, ann| scene.edit(ann).machines = Some(vec![MachineIx(0)])), []);
+    assert_eq!(tied(|scene, ann| scene.edit(ann).nodes = Some(vec![NodeIx(0)])), []);
     assert_eq!(tied(|scene, ann| scene.edit(ann).facts.is_completing = true), []);
-    assert_eq!(tied(|scene, _| scene.machine(0).state.is_quiesced = true), []);
+    assert_eq!(tied(|scene, _| scene.node(0).state.is_quiesced = true), []);
 }
 
 /// The class with the small job grows in space that the large order cannot use.

@@ -111,17 +111,17 @@ fn no_job_starves_if_not_all_could_have_a_process() {
 /// Ann is owed a process on the first node; Cid is owed a process there, or on any node.
 #[test]
 fn a_list_bounds_what_could_be_had() {
-    let broken = |list: Option<Vec<MachineIx>>| {
+    let broken = |list: Option<Vec<NodeIx>>| {
         let mut scene = scene(&[1, 1, 1]);
         let ann = scene.running((ANN, FAIR), 1, 1, 0);
-        scene.edit(ann).machines = Some(vec![MachineIx(0)]);
+        scene.edit(ann).nodes = Some(vec![NodeIx(0)]);
         let bob = scene.running((BOB, FAIR), 1, 1, 1);
         scene.hold(bob, 1, 2);
         let cid = scene.job(CID, FAIR, 1, 1);
-        scene.edit(cid).machines = list;
+        scene.edit(cid).nodes = list;
         scene.broken()
     };
-    assert_eq!(broken(Some(vec![MachineIx(0)])), []);
+    assert_eq!(broken(Some(vec![NodeIx(0)])), []);
     assert_eq!(broken(None), [Rule::Starving]);
 }
 
@@ -213,7 +213,7 @@ fn what_starts_has_its_place() {
 /// Cid is owed a process of 3. Ann's 4 may go to the node of 4 only once Bob's process has left it. If
 /// Bob's has 3, two nodes would have to be cleared; if it has 2, there is space beside Ann's.
 #[test]
-fn what_is_moved_has_no_machine_cleared_for_it() {
+fn what_is_moved_has_no_node_cleared_for_it() {
     let broken = |bobs: u32| {
         let mut scene = scene(&[4, 6]);
         scene.running((ANN, FAIR), 4, 1, 1);

@@ -20,11 +20,11 @@ use std::sync::Arc;
 use super::{Rule, audit, cap::cap_of};
 use crate::engine::{
     Alternatives, Cap, CapBound, CycleSchedule, Declined, Expansion, Job, JobAccount, JobReport,
-    Machine, Preemption, Promise, Quiescence, Share, Snapshot, UserAccount, VictimRule, WaitReason,
+    Node, Preemption, Promise, Quiescence, Share, Snapshot, UserAccount, VictimRule, WaitReason,
 };
 use crate::model::{
-    CapRules, ClassIx, ClassPolicy, JobFacts, JobId, JobKind, MachineIx, MachineState, Mebibytes,
-    NShares, Nodepool, Order, PoolIx, ProcessLimit, QShares, Quantum, ResourceClass, Settings,
+    CapRules, ClassIx, ClassPolicy, JobFacts, JobId, JobKind, Mebibytes, NShares, NodeCondition,
+    NodeIx, Nodepool, Order, PoolIx, ProcessLimit, QShares, Quantum, ResourceClass, Settings,
     ShareFacts, ShareId, SharePhase, Topology, UserIx,
 };
 
@@ -69,11 +69,11 @@ pub(crate) struct Scene {
 impl Scene {
     /// Nodes of these orders, in `TOP`.
     pub(crate) fn new(orders: &[u64]) -> Scene {
-        let machines = orders.iter().enumerate().map(|(ix, &order)| machine(ix, order));
+        let nodes = orders.iter().enumerate().map(|(ix, &order)| node(ix, order));
         let snapshot = Snapshot {
             cycle: 100,
             topology: Arc::new(topology()),
-            machines: Arc::new(machines.collect()),
+            nodes: Arc::new(nodes.collect()),
             users: Arc::new(vec!["ann".into(), "bob".into()]),
             jobs: Arc::default(),
             promises: Vec::new(),
@@ -96,7 +96,7 @@ impl Scene {
             submitted: id.0,
             threads: 1,
             service: 0,
-            machines: None,
+            nodes: None,
             facts: JobFacts {
                 remaining: work,
                 limit: ProcessLimit::Unlimited,
@@ -130,7 +130,7 @@ impl Scene {
             let size = job.order;
             job.shares.push(Share {
                 id: ShareId(id.0 * 1000 + u64::try_from(on).unwrap() * 100 + number),
-                machine: MachineIx(on),
+                node: NodeIx(on),
                 order: size,
                 state: SharePhase::Held,
                 facts: ShareFacts::default(),
@@ -146,8 +146,8 @@ impl Scene {
         Arc::make_mut(&mut self.snapshot.jobs)
     }
 
-    pub(crate) fn machine(&mut self, ix: usize) -> &mut Machine {
-        &mut Arc::make_mut(&mut self.snapshot.machines)[ix]
+    pub(crate) fn node(&mut self, ix: usize) -> &mut Node {
+        &mut Arc::make_mut(&mut self.snapshot.nodes)[ix]
     }
 
     pub(crate) fn settings(&mut self) -> &mut Settings {
@@ -156,13 +156,13 @@ impl Scene {
 
     fn expand(&mut self, job: JobId, on: usize) -> &mut Expansion {
         let size = self.edit(job).order;
-        self.schedule.expansions.push(Expansion { job, machine: MachineIx(on), order: size });
+        self.schedule.expansions.push(Expansion { job, node: NodeIx(on), order: size });
         self.schedule.expansions.last_mut().unwrap()
     }
 
     fn promise(&mut self, job: JobId, on: usize) {
         let size = self.edit(job).order;
-        self.schedule.promises.push(Promise { job, machine: MachineIx(on), order: size });
+        self.schedule.promises.push(Promise { job, node: NodeIx(on), order: size });
     }
 
     /// Takes the job's share in this place among its shares.
@@ -171,7 +171,7 @@ impl Scene {
         self.schedule.preemptions.push(Preemption {
             share: share.id,
             job,
-            machine: share.machine,
+            node: share.node,
             beneficiary: for_whom,
             rule,
             loss: 0,
@@ -253,12 +253,12 @@ fn order(of: u32) -> Order {
     Order::new(of).unwrap()
 }
 
-fn machine(ix: usize, order: u64) -> Machine {
-    Machine {
+fn node(ix: usize, order: u64) -> Node {
+    Node {
         name: format!("node{ix}").into(),
         order: QShares(order),
         pool: TOP,
-        state: MachineState::default(),
+        state: NodeCondition::default(),
         limbo: QShares(0),
     }
 }

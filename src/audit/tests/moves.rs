@@ -59,20 +59,20 @@ fn what_was_promised_is_kept() {
     scene.breaks(Rule::DroppedPromise, |scene| scene.schedule.promises.clear());
     // The promised process may begin elsewhere instead.
     let (mut scene, ann) = promised();
-    Arc::make_mut(&mut scene.snapshot.machines).push(machine(2, 1));
+    Arc::make_mut(&mut scene.snapshot.nodes).push(node(2, 1));
     scene.schedule.promises.clear();
     scene.expand(ann, 2);
     assert_eq!(scene.broken(), []);
 }
 
 #[test]
-fn it_goes_with_the_work_the_machine_or_the_room() {
+fn it_goes_with_the_work_the_node_or_the_room() {
     type Doctor = fn(&mut Scene, JobId);
     let doctors: [Doctor; 5] = [
         |scene, ann| scene.edit(ann).facts.remaining = 1,
         |scene, ann| scene.edit(ann).facts.limit = ProcessLimit::AtMost(1),
-        |scene, _| scene.machine(1).state.is_varied_off = true,
-        |scene, _| scene.machine(1).order = QShares(0),
+        |scene, _| scene.node(1).state.is_varied_off = true,
+        |scene, _| scene.node(1).order = QShares(0),
         |scene, _| {
             let fixed = scene.job(BOB, FIXED, 1, 1);
             scene.promise(fixed, 1);

@@ -3,11 +3,11 @@
 use super::*;
 
 #[test]
-fn no_machine_is_over_committed() {
+fn no_node_is_over_committed() {
     // The order of the node also limits the targets, so the targets stay low.
     let (mut scene, job) = growing(FAIR);
     scene.count(job, 1);
-    scene.breaks(Rule::OverCommitted, |scene| scene.machine(0).order = QShares(3));
+    scene.breaks(Rule::OverCommitted, |scene| scene.node(0).order = QShares(3));
 }
 
 #[test]
@@ -15,9 +15,9 @@ fn what_is_leaving_or_in_limbo_still_takes_room() {
     let (mut scene, job) = growing(FAIR);
     scene.count(job, 0);
     scene.count(JobId(1), 1);
-    scene.breaks(Rule::OverCommitted, |scene| scene.machine(0).limbo = QShares(1));
+    scene.breaks(Rule::OverCommitted, |scene| scene.node(0).limbo = QShares(1));
     let (mut scene, job) = growing(FAIR);
-    scene.machine(0).order = QShares(5);
+    scene.node(0).order = QShares(5);
     scene.hold(job, 1, 0);
     scene.edit(job).shares[0].state = SharePhase::Leaving;
     scene.breaks(Rule::OverCommitted, |scene| {
@@ -28,7 +28,7 @@ fn what_is_leaving_or_in_limbo_still_takes_room() {
 }
 
 #[test]
-fn a_machine_that_shrank_below_its_use_is_left_alone() {
+fn a_node_that_shrank_below_its_use_is_left_alone() {
     let mut scene = Scene::new(&[2]);
     scene.running((ANN, FAIR), 1, 4, 0);
     assert_eq!(scene.broken(), []);
@@ -43,13 +43,13 @@ fn promises_fit_beside_what_stays() {
 }
 
 #[test]
-fn machines_out_of_scheduling_get_nothing() {
+fn nodes_out_of_scheduling_get_nothing() {
     let mut scene = Scene::new(&[4]);
     let job = scene.job(ANN, FAIR, 4, 1);
     scene.count(job, 0);
     scene.expand(job, 0);
-    scene.breaks(Rule::UnschedulableMachine, |scene| {
-        scene.machine(0).state.is_quiesced = true;
+    scene.breaks(Rule::UnschedulableNode, |scene| {
+        scene.node(0).state.is_quiesced = true;
     });
 }
 
@@ -59,25 +59,25 @@ fn a_promise_is_held_to_the_same_as_a_share() {
     scene.breaks(Rule::WrongOrder, |scene| {
         let mut promises = scene.schedule.promises.iter_mut();
         promises.next().unwrap().order = order(2);
-        scene.machine(0).order = QShares(5);
+        scene.node(0).order = QShares(5);
     });
     let (scene, _, bob) = sharing(VictimRule::FairShare);
-    scene.breaks(Rule::MachineList, |scene| {
+    scene.breaks(Rule::NodeList, |scene| {
         scene.schedule.promises.pop();
         scene.schedule.preemptions.pop();
-        scene.edit(bob).machines = Some(Vec::new());
+        scene.edit(bob).nodes = Some(Vec::new());
     });
 }
 
 #[test]
 fn fair_share_work_goes_down_the_tree_and_not_up() {
     let mut scene = Scene::new(&[1]);
-    scene.machine(0).pool = SUB;
+    scene.node(0).pool = SUB;
     let job = scene.job(ANN, FAIR, 1, 1);
     scene.expand(job, 0);
     scene.breaks(Rule::WrongPool, |scene| {
         scene.edit(job).class = INNER;
-        scene.machine(0).pool = TOP;
+        scene.node(0).pool = TOP;
     });
 }
 
@@ -86,28 +86,28 @@ fn work_that_stays_goes_to_its_own_pool_only() {
     let mut scene = Scene::new(&[4]);
     let job = scene.job(ANN, FIXED, 1, 1);
     scene.expand(job, 0);
-    scene.breaks(Rule::Squatter, |scene| scene.machine(0).pool = SUB);
+    scene.breaks(Rule::Squatter, |scene| scene.node(0).pool = SUB);
 }
 
 #[test]
-fn an_old_squatter_blacklists_its_machine() {
+fn an_old_squatter_blacklists_its_node() {
     let mut scene = Scene::new(&[4]);
     scene.running((ANN, FIXED), 1, 1, 0);
-    scene.machine(0).pool = SUB;
-    scene.machine(0).state.is_blacklisted = true;
+    scene.node(0).pool = SUB;
+    scene.node(0).state.is_blacklisted = true;
     scene.breaks(Rule::Squatter, |scene| {
-        scene.machine(0).state.is_blacklisted = false;
+        scene.node(0).state.is_blacklisted = false;
     });
 }
 
 #[test]
-fn a_machine_list_is_obeyed() {
+fn a_node_list_is_obeyed() {
     let mut scene = Scene::new(&[1, 1]);
     let job = scene.job(ANN, FAIR, 1, 1);
-    scene.edit(job).machines = Some(vec![MachineIx(0)]);
+    scene.edit(job).nodes = Some(vec![NodeIx(0)]);
     scene.expand(job, 0);
-    scene.breaks(Rule::MachineList, |scene| {
-        scene.edit(job).machines = Some(vec![MachineIx(1)]);
+    scene.breaks(Rule::NodeList, |scene| {
+        scene.edit(job).nodes = Some(vec![NodeIx(1)]);
     });
 }
 
@@ -121,7 +121,7 @@ fn a_share_has_its_jobs_order() {
 
 /// Seed 000, "Scheduling Policies", and the overage of a quantum that is configured here.
 #[test]
-fn a_reservation_has_a_whole_machine_of_its_size() {
+fn a_reservation_has_a_whole_node_of_its_size() {
     let reserve = |whole: u32, kind| {
         let mut scene = Scene::new(&[u64::from(whole)]);
         let job = scene.job(ANN, RESERVE, 4, 1);
@@ -178,7 +178,7 @@ fn a_job_may_stay_above_its_cap() {
 #[test]
 fn an_allotment_holds_over_all_trees() {
     let mut scene = Scene::new(&[4, 4, 4]);
-    scene.machine(1).pool = APART;
+    scene.node(1).pool = APART;
     scene.running((BOB, FIXED), 4, 1, 2);
     let first = scene.job(ANN, FIXED, 1, 1);
     let second = scene.job(ANN, FIXED, 1, 1);

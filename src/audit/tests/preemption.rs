@@ -22,7 +22,7 @@ fn a_share_is_taken_once() {
 fn a_receipt_agrees_with_its_share() {
     let doctors: [fn(&mut Preemption); 3] = [
         |receipt| receipt.loss = 7,
-        |receipt| receipt.machine = MachineIx(1),
+        |receipt| receipt.node = NodeIx(1),
         |receipt| receipt.rule = VictimRule::NoLongerAllowed,
     ];
     for doctor in doctors {
@@ -69,7 +69,7 @@ fn a_maximum_takes_what_is_above_it() {
 #[test]
 fn what_goes_for_its_place_does_not_go_for_the_maximum_as_well() {
     let mut scene = Scene::new(&[5, 2]);
-    scene.machine(1).pool = APART;
+    scene.node(1).pool = APART;
     let ann = scene.running((ANN, FAIR), 1, 5, 0);
     scene.hold(ann, 1, 1);
     scene.edit(ann).facts.limit = ProcessLimit::AtMost(3);
@@ -87,7 +87,7 @@ fn a_share_may_not_stay_where_its_job_may_not_be() {
     let mut scene = Scene::new(&[1]);
     let ann = scene.running((ANN, INNER), 1, 1, 0);
     scene.preempt(ann, 0, None, VictimRule::NoLongerAllowed);
-    scene.breaks(Rule::StillAllowed, |scene| scene.machine(0).pool = SUB);
+    scene.breaks(Rule::StillAllowed, |scene| scene.node(0).pool = SUB);
 }
 
 #[test]
@@ -130,13 +130,13 @@ fn no_share_is_preempted_in_vain() {
     let bob = scene.job(BOB, FAIR, 2, 1);
     scene.preempt(ann, 0, Some(bob), VictimRule::Priority);
     scene.promise(bob, 0);
-    scene.breaks(Rule::Unpaid, |scene| scene.schedule.promises[0].machine = MachineIx(1));
+    scene.breaks(Rule::Unpaid, |scene| scene.schedule.promises[0].node = NodeIx(1));
 }
 
 /// Bob gets a share in free space beside the share preempted for him. The space of the preempted
 /// share is kept for Ann's fixed work.
 #[test]
-fn a_new_share_on_that_very_machine_pays_as_well() {
+fn a_new_share_on_that_very_node_pays_as_well() {
     let mut scene = Scene::new(&[2, 1]);
     let low = scene.running((ANN, LOW), 1, 1, 0);
     let bob = scene.job(BOB, FAIR, 1, 1);
@@ -146,8 +146,8 @@ fn a_new_share_on_that_very_machine_pays_as_well() {
     scene.expand(fixed, 1);
     scene.promise(fixed, 0);
     scene.breaks(Rule::Unpaid, |scene| {
-        scene.schedule.expansions[0].machine = MachineIx(1);
-        scene.schedule.expansions[1].machine = MachineIx(0);
+        scene.schedule.expansions[0].node = NodeIx(1);
+        scene.schedule.expansions[1].node = NodeIx(0);
     });
 }
 
@@ -229,12 +229,12 @@ fn a_moved_job_has_as_much_elsewhere() {
     let (scene, ..) = moving();
     scene.breaks(Rule::FalseMove, |scene| {
         scene.schedule.expansions.clear();
-        scene.machine(1).order = QShares(0);
+        scene.node(1).order = QShares(0);
     });
     let (scene, ..) = moving();
     scene.breaks(Rule::FalseMove, |scene| {
-        scene.schedule.expansions[0].machine = MachineIx(0);
-        scene.machine(0).order = QShares(3);
+        scene.schedule.expansions[0].node = NodeIx(0);
+        scene.node(0).order = QShares(3);
     });
 }
 
@@ -254,7 +254,7 @@ fn a_moved_job_gets_a_new_share() {
 
 /// Swapping two shares of a job between two nodes would be no move at all.
 #[test]
-fn what_is_moved_from_two_machines_goes_to_others() {
+fn what_is_moved_from_two_nodes_goes_to_others() {
     let mut scene = Scene::new(&[3, 3, 1, 1]);
     let ann = scene.running((ANN, FAIR), 1, 1, 0);
     scene.hold(ann, 1, 1);
@@ -268,9 +268,9 @@ fn what_is_moved_from_two_machines_goes_to_others() {
     scene.snapshot.calm.rest_cycles = 2;
     scene.breaks(Rule::FalseMove, |scene| {
         for new in &mut scene.schedule.expansions {
-            new.machine = MachineIx(0);
+            new.node = NodeIx(0);
         }
-        scene.machine(0).order = QShares(5);
+        scene.node(0).order = QShares(5);
     });
 }
 
@@ -291,7 +291,7 @@ fn no_share_is_moved_in_vain_or_needlessly() {
     scene.breaks(Rule::Unpaid, |scene| scene.schedule.promises.clear());
     let (scene, ..) = moving();
     scene.breaks(Rule::SuperfluousVictim, |scene| {
-        scene.machine(0).order = QShares(3);
+        scene.node(0).order = QShares(3);
     });
 }
 
@@ -318,11 +318,11 @@ fn moving_in() -> Scene {
 #[test]
 fn what_is_taken_elsewhere_makes_room_for_what_is_moved() {
     moving_in().breaks(Rule::Unpaid, |scene| {
-        Arc::make_mut(&mut scene.snapshot.machines).push(machine(2, 1));
-        scene.schedule.promises[0].machine = MachineIx(2);
+        Arc::make_mut(&mut scene.snapshot.nodes).push(node(2, 1));
+        scene.schedule.promises[0].node = NodeIx(2);
     });
     moving_in().breaks(Rule::SuperfluousVictim, |scene| {
-        scene.machine(1).order = QShares(3);
+        scene.node(1).order = QShares(3);
         for job in scene.jobs() {
             Arc::make_mut(job).facts.limit = ProcessLimit::AtMost(1);
         }
@@ -519,7 +519,7 @@ fn what_was_promised_before_the_last_plan_is_held() {
 /// As in the test above, 2 against 2, on a node whose last free space went to fixed work in the
 /// same cycle.
 #[test]
-fn what_is_new_on_a_machine_was_not_in_the_way() {
+fn what_is_new_on_a_node_was_not_in_the_way() {
     let mut scene = Scene::new(&[8]);
     let ann = scene.running((ANN, FAIR), 1, 5, 0);
     let bob = scene.job(BOB, FAIR, 1, 3);
@@ -549,7 +549,7 @@ fn a_plan_makes_up_for_what_has_shrunk() {
     scene.promise(bob, 0);
     scene.count(ann, 2);
     scene.count(bob, 1);
-    scene.breaks(Rule::UnfairPreemption, |scene| scene.machine(0).order = QShares(5));
+    scene.breaks(Rule::UnfairPreemption, |scene| scene.node(0).order = QShares(5));
 }
 
 #[test]
@@ -659,7 +659,7 @@ fn giving() -> (Scene, JobId, JobId) {
 fn a_donor_that_gains_as_well_may_become_needy() {
     let (mut scene, ann, _) = giving();
     assert_eq!(scene.broken(), [Rule::NeedyDonor]);
-    Arc::make_mut(&mut scene.snapshot.machines).push(machine(2, 3));
+    Arc::make_mut(&mut scene.snapshot.nodes).push(node(2, 3));
     scene.expand(ann, 2);
     scene.edit(ann).facts.remaining = 3;
     scene.count(ann, 3);
@@ -678,9 +678,9 @@ fn a_donor_to_a_job_with_nothing_may_become_needy() {
 #[test]
 fn a_donor_on_a_side_with_surplus_may_become_needy() {
     let (mut scene, ..) = giving();
-    Arc::make_mut(&mut scene.snapshot.machines).push(machine(2, 1));
+    Arc::make_mut(&mut scene.snapshot.nodes).push(node(2, 1));
     let other = scene.running((ANN, FAIR), 1, 1, 2);
-    scene.edit(other).machines = Some(vec![MachineIx(2)]);
+    scene.edit(other).nodes = Some(vec![NodeIx(2)]);
     scene.count(other, 0);
     scene.breaks(Rule::NeedyDonor, |scene| scene.count(other, 1));
 }
@@ -690,7 +690,7 @@ fn a_donor_on_a_side_with_surplus_may_become_needy() {
 fn a_donor_that_keeps_its_count_does_not_become_needy() {
     let (mut scene, ann, _) = giving();
     let other = scene.job(ANN, FAIR, 3, 1);
-    scene.edit(other).machines = Some(Vec::new());
+    scene.edit(other).nodes = Some(Vec::new());
     scene.count(other, 1);
     scene.count(ann, 1);
     assert_eq!(scene.broken(), []);
@@ -700,14 +700,14 @@ fn a_donor_that_keeps_its_count_does_not_become_needy() {
 #[test]
 fn a_donor_is_judged_with_what_it_was_promised_before() {
     let (mut scene, ann, bob) = giving();
-    Arc::make_mut(&mut scene.snapshot.machines).push(machine(2, 3));
+    Arc::make_mut(&mut scene.snapshot.nodes).push(node(2, 3));
     let low = scene.running((ANN, LOW), 3, 1, 2);
     scene.edit(low).shares[0].state = SharePhase::Leaving;
     scene.promise(ann, 2);
     scene.snapshot.promises = vec![scene.schedule.promises[1]];
     scene.edit(ann).facts.remaining = 3;
     scene.count(ann, 3);
-    scene.edit(bob).machines = Some(vec![MachineIx(0), MachineIx(1)]);
+    scene.edit(bob).nodes = Some(vec![NodeIx(0), NodeIx(1)]);
     scene.edit(bob).facts.remaining = 5;
     scene.breaks(Rule::NeedyDonor, |scene| {
         scene.preempt(ann, 1, Some(bob), VictimRule::Defragmentation);

@@ -55,7 +55,7 @@ fn the_first_process_is_free_and_no_other() {
 }
 
 #[test]
-fn of_two_machines_one_is_the_first() {
+fn of_two_nodes_one_is_the_first() {
     let broken = |loss| {
         let mut scene = Scene::new(&[5, 5]);
         let ann = scene.running((ANN, FAIR), 1, 5, 0);

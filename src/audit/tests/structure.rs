@@ -10,10 +10,10 @@ fn codes_are_stable() {
         (Rule::UnknownName, "unknown_name"),
         (Rule::OverCommitted, "over_committed"),
         (Rule::OverPromised, "over_promised"),
-        (Rule::UnschedulableMachine, "unschedulable_machine"),
+        (Rule::UnschedulableNode, "unschedulable_machine"),
         (Rule::WrongPool, "wrong_pool"),
         (Rule::Squatter, "squatter"),
-        (Rule::MachineList, "machine_list"),
+        (Rule::NodeList, "machine_list"),
         (Rule::WrongOrder, "wrong_order"),
         (Rule::EndedWork, "ended_work"),
         (Rule::AboveCap, "above_cap"),
@@ -61,7 +61,7 @@ fn names_must_exist() {
     scene.misreports(Rule::UnknownName, |scene| scene.schedule.expansions[0].job = JobId(9));
     let (scene, _) = growing(FAIR);
     scene.misreports(Rule::UnknownName, |scene| {
-        scene.schedule.expansions[0].machine = MachineIx(9);
+        scene.schedule.expansions[0].node = NodeIx(9);
     });
     let (scene, ..) = sharing(VictimRule::FairShare);
     scene.misreports(Rule::UnknownName, |scene| {

@@ -1,7 +1,7 @@
 //! Screen of `top` as lines of painted text. The text follows from the picture and the view alone.
 
 use super::picture::Picture;
-use super::stand::{PANES, Pane, Stand};
+use super::stand::{PANES, Pane, UiState};
 use crate::api::wire::{Account, NodeState, Policy, UserClass, UserInfo};
 use crate::cli::events;
 use crate::cli::figures::millis;
@@ -29,7 +29,7 @@ pub(super) enum Ink {
 /// The screenful for a terminal of `width` by `height`.
 pub(super) fn frame(
     picture: &Picture,
-    stand: &mut Stand,
+    stand: &mut UiState,
     (width, height): (usize, usize),
 ) -> Vec<PaintedLine> {
     let mut lines = head(picture, width);
@@ -131,7 +131,7 @@ fn head(picture: &Picture, width: usize) -> Vec<PaintedLine> {
     vec![first, second, third, fourth.into_iter().chain(audit).collect()]
 }
 
-fn tabs(picture: &Picture, stand: &Stand) -> PaintedLine {
+fn tabs(picture: &Picture, stand: &UiState) -> PaintedLine {
     let mut line = PaintedLine::new();
     for (digit, pane, name) in PANES {
         let paint = if pane == stand.pane { Ink::Inverse } else { Ink::Plain };
@@ -154,7 +154,7 @@ fn tabs(picture: &Picture, stand: &Stand) -> PaintedLine {
 }
 
 /// Returns the heading and the lines of the chosen pane.
-fn pane(picture: &Picture, stand: &Stand, width: usize) -> (PaintedLine, Vec<PaintedLine>) {
+fn pane(picture: &Picture, stand: &UiState, width: usize) -> (PaintedLine, Vec<PaintedLine>) {
     match stand.pane {
         Pane::Overview => overview(picture, width),
         Pane::Users => {

@@ -22,7 +22,7 @@ use super::failure::{Failure, FailureKind};
 use frame::frame;
 use picture::Picture;
 use screen::Screen;
-use stand::Stand;
+use stand::UiState;
 
 /// Shortest time between two pictures: readers are no faster.
 const PAUSE: Duration = Duration::from_secs(1);
@@ -39,7 +39,7 @@ pub async fn run(args: &Args) -> Result<(), Failure> {
         return Err(Failure::new(FailureKind::Refused, message));
     }
     let client = DaemonClient::new(&args.remote)?;
-    let mut stand = Stand::default();
+    let mut stand = UiState::default();
     let mut picture = Picture::take(&client, &stand, None).await?;
     let mut terminated = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate())?;
     let mut screen = Screen::open()?;
@@ -84,10 +84,10 @@ fn is_end(key: KeyEvent) -> bool {
 type PictureStream = mpsc::Receiver<Result<Picture, Failure>>;
 
 /// Returns a stream of pictures for the pane that the sender names, a new one after each event.
-fn pictures(args: &Args) -> Result<(tokio::sync::watch::Sender<Stand>, PictureStream), Failure> {
+fn pictures(args: &Args) -> Result<(tokio::sync::watch::Sender<UiState>, PictureStream), Failure> {
     let client = DaemonClient::new(&args.remote)?;
     let (sender, receiver) = mpsc::channel(1);
-    let (asked, mut wanted) = tokio::sync::watch::channel(Stand::default());
+    let (asked, mut wanted) = tokio::sync::watch::channel(UiState::default());
     tokio::spawn(async move {
         let mut last: Option<Picture> = None;
         loop {

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use super::stand::Stand;
+use super::stand::UiState;
 use crate::api::wire::{Event, EventPage, JobPage, Load, NodeList, Status, UserList};
 use crate::cli::client::DaemonClient;
 use crate::cli::failure::Failure;
@@ -35,7 +35,7 @@ impl Picture {
     /// A look at the cluster after `last`.
     pub async fn take(
         client: &DaemonClient,
-        stand: &Stand,
+        stand: &UiState,
         last: Option<&Picture>,
     ) -> Result<Picture, Failure> {
         let waiting = stand.waiting_only.then_some(("waiting", "true"));

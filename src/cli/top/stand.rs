@@ -22,7 +22,7 @@ pub(super) const PANES: [(char, Pane, &str); 4] = [
 
 /// Place of the reader: pane, scroll position and filter.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Stand {
+pub(super) struct UiState {
     pub pane: Pane,
     /// Lines of the pane above the first shown line.
     pub scroll: usize,
@@ -32,13 +32,13 @@ pub(super) struct Stand {
     pub waiting_only: bool,
 }
 
-impl Stand {
+impl UiState {
     /// Goes where `key` says.
     #[expect(clippy::wildcard_enum_match_arm, reason = "all other keys mean nothing")]
     pub fn take(&mut self, key: KeyCode) {
         let places = PANES.iter().map(|(_, pane, _)| *pane).collect::<Vec<_>>();
         let at = places.iter().position(|pane| *pane == self.pane).unwrap_or(0);
-        let to = |pane: Pane| Stand { pane, scroll: 0, ..self.clone() };
+        let to = |pane: Pane| UiState { pane, scroll: 0, ..self.clone() };
         *self = match key {
             KeyCode::Tab | KeyCode::Right => to(places[(at + 1) % places.len()]),
             KeyCode::BackTab | KeyCode::Left => to(places[(at + places.len() - 1) % places.len()]),
@@ -46,9 +46,9 @@ impl Stand {
             KeyCode::Up | KeyCode::Char('k') => self.scrolled(1, false),
             KeyCode::PageDown | KeyCode::Char(' ') => self.scrolled(self.page, true),
             KeyCode::PageUp => self.scrolled(self.page, false),
-            KeyCode::Home => Stand { scroll: 0, ..self.clone() },
-            KeyCode::End => Stand { scroll: usize::MAX, ..self.clone() },
-            KeyCode::Char('w') => Stand {
+            KeyCode::Home => UiState { scroll: 0, ..self.clone() },
+            KeyCode::End => UiState { scroll: usize::MAX, ..self.clone() },
+            KeyCode::Char('w') => UiState {
                 pane: Pane::Queue,
                 scroll: 0,
                 waiting_only: !self.waiting_only,
@@ -62,12 +62,12 @@ impl Stand {
         };
     }
 
-    fn scrolled(&self, lines: usize, is_down: bool) -> Stand {
+    fn scrolled(&self, lines: usize, is_down: bool) -> UiState {
         let scroll = if is_down {
             self.scroll.saturating_add(lines)
         } else {
             self.scroll.saturating_sub(lines)
         };
-        Stand { scroll, ..self.clone() }
+        UiState { scroll, ..self.clone() }
     }
 }

@@ -5,7 +5,7 @@ use serde_json::json;
 
 use super::frame::{PaintedLine, frame};
 use super::picture::Picture;
-use super::stand::Stand;
+use super::stand::UiState;
 use crate::api::wire::{
     Account, ClassLoad, Load, NodeInfo, NodeList, NodeState, Policy, Status, UserClass, UserInfo,
     UserList, UserLoad,
@@ -123,7 +123,7 @@ fn a_screen_is_filled_and_never_overflows() {
     let picture = picture();
     for (width, height) in [(80, 24), (140, 50), (40, 10), (20, 3), (200, 6), (1, 1)] {
         for keys in ["1", "2", "3", "4"] {
-            let mut stand = Stand::default();
+            let mut stand = UiState::default();
             stand.take(KeyCode::Char(keys.chars().next().unwrap()));
             let lines = frame(&picture, &mut stand, (width, height));
             assert!(lines.len() <= height, "{width}x{height}");
@@ -132,13 +132,13 @@ fn a_screen_is_filled_and_never_overflows() {
             assert!(!shown.contains('\u{1b}'), "names give no orders to the terminal");
         }
     }
-    assert_eq!(frame(&picture, &mut Stand::default(), (80, 24)).len(), 24);
+    assert_eq!(frame(&picture, &mut UiState::default(), (80, 24)).len(), 24);
 }
 
 #[test]
 fn every_pane_is_reached_and_shows_what_it_is_of() {
     let picture = picture();
-    let mut stand = Stand::default();
+    let mut stand = UiState::default();
     let mut shown = Vec::new();
     for key in [KeyCode::Char('1'), KeyCode::Tab, KeyCode::Char('w'), KeyCode::Char('4')] {
         stand.take(key);
@@ -152,7 +152,7 @@ fn every_pane_is_reached_and_shows_what_it_is_of() {
 #[test]
 fn one_scrolls_to_the_end_and_no_further() {
     let picture = picture();
-    let mut stand = Stand::default();
+    let mut stand = UiState::default();
     stand.take(KeyCode::Char('4'));
     let mut shown = |key| {
         stand.take(key);

@@ -13,7 +13,7 @@ fn orchestrator(kind: WorkKind, items: &[Millis]) -> DemoOrchestrator {
         class: "normal".to_owned(),
         memory: Mebibytes::from_gib(28),
         threads: NonZeroU64::MIN,
-        machines: None,
+        nodes: None,
         submitted: 0,
         items: items.to_vec(),
     };

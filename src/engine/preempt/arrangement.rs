@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::engine::draft::Draft;
-use crate::model::{MachineIx, PoolIx, QShares};
+use crate::model::{NodeIx, PoolIx, QShares};
 
 /// True if all fair-share jobs of a priority in a tree could have a process at the same time.
 pub(super) fn is_possible(draft: &Draft<'_>, priority: u32, tree: PoolIx) -> bool {
@@ -28,27 +28,27 @@ pub(super) fn is_possible(draft: &Draft<'_>, priority: u32, tree: PoolIx) -> boo
 /// goes first. Each takes the smallest free space that suffices. So true is proven, but false is
 /// not.
 fn gives_all_one(draft: &Draft<'_>, jobs: &[usize]) -> bool {
-    let mut rooms = FreeSpaces::new(draft, jobs);
+    let mut spaces = FreeSpaces::new(draft, jobs);
     let mut jobs: Vec<usize> = jobs.to_vec();
     let mut choices = BTreeMap::new();
     jobs.sort_by_cached_key(|&job| {
         let order = draft.jobs[job].order;
-        let choice = if draft.jobs[job].is_confined {
-            rooms.choice(draft, job)
+        let choice = if draft.jobs[job].is_restricted {
+            spaces.choice(draft, job)
         } else {
             let kind = (draft.entities.class_of(job), order);
-            *choices.entry(kind).or_insert_with(|| rooms.choice(draft, job))
+            *choices.entry(kind).or_insert_with(|| spaces.choice(draft, job))
         };
         (Reverse(order), choice, job)
     });
-    jobs.iter().all(|&job| rooms.take(draft, job))
+    jobs.iter().all(|&job| spaces.take(draft, job))
 }
 
 /// Free space of each node, in quanta.
 struct FreeSpaces {
-    of_machines: Vec<u64>,
+    of_nodes: Vec<u64>,
     /// Nodes of each pool by their free space.
-    of_pools: BTreeMap<PoolIx, BTreeSet<(u64, MachineIx)>>,
+    of_pools: BTreeMap<PoolIx, BTreeSet<(u64, NodeIx)>>,
 }
 
 impl FreeSpaces {
@@ -58,51 +58,51 @@ impl FreeSpaces {
             let class = draft.class_of(job);
             !class.policy.is_preemptable() || class.priority < priority
         };
-        let mut of_machines = vec![0; draft.snapshot.machines.len()];
-        let mut of_pools: BTreeMap<PoolIx, BTreeSet<(u64, MachineIx)>> = BTreeMap::new();
-        for (ix, machine) in draft.snapshot.machines_with_ix() {
-            if !draft.rooms.is_schedulable(ix) {
+        let mut of_nodes = vec![0; draft.snapshot.nodes.len()];
+        let mut of_pools: BTreeMap<PoolIx, BTreeSet<(u64, NodeIx)>> = BTreeMap::new();
+        for (ix, node) in draft.snapshot.nodes_with_ix() {
+            if !draft.spaces.is_schedulable(ix) {
                 continue;
             }
-            let used = draft.rooms.held_shares(ix).filter(|(holding, _)| stays(holding.job));
+            let used = draft.spaces.held_shares(ix).filter(|(holding, _)| stays(holding.job));
             let used: QShares = used.map(|(_, tenant)| tenant.order()).sum();
-            let room = machine.order.saturating_sub(machine.limbo).saturating_sub(used).0;
-            of_machines[ix.0] = room;
-            of_pools.entry(draft.rooms.pool(ix)).or_default().insert((room, ix));
+            let room = node.order.saturating_sub(node.limbo).saturating_sub(used).0;
+            of_nodes[ix.0] = room;
+            of_pools.entry(draft.spaces.pool(ix)).or_default().insert((room, ix));
         }
-        FreeSpaces { of_machines, of_pools }
+        FreeSpaces { of_nodes, of_pools }
     }
 
     /// Counts the nodes that are large enough for `job`: of its list, if it has a list.
     fn choice(&self, draft: &Draft<'_>, job: usize) -> usize {
         let order = draft.jobs[job].order.qshares().0;
-        if let Some(list) = draft.job(job).machines.as_ref() {
-            return list.iter().filter(|ix| order <= self.of_machines[ix.0]).count();
+        if let Some(list) = draft.job(job).nodes.as_ref() {
+            return list.iter().filter(|ix| order <= self.of_nodes[ix.0]).count();
         }
         let pools = draft.pools_for(job).iter().filter_map(|pool| self.of_pools.get(pool));
-        pools.map(|machines| machines.range((order, MachineIx(0))..).count()).sum()
+        pools.map(|nodes| nodes.range((order, NodeIx(0))..).count()).sum()
     }
 
     /// Takes space for a process of `job`. True if a node has enough.
     fn take(&mut self, draft: &Draft<'_>, job: usize) -> bool {
         let order = draft.jobs[job].order.qshares().0;
         let pools = draft.pools_for(job);
-        let found = match draft.job(job).machines.as_ref() {
+        let found = match draft.job(job).nodes.as_ref() {
             Some(list) => list
                 .iter()
-                .filter(|ix| pools.contains(&draft.rooms.pool(**ix)))
-                .map(|&ix| (self.of_machines[ix.0], ix))
+                .filter(|ix| pools.contains(&draft.spaces.pool(**ix)))
+                .map(|&ix| (self.of_nodes[ix.0], ix))
                 .filter(|(room, _)| order <= *room)
                 .min(),
             None => pools
                 .iter()
-                .filter_map(|pool| self.of_pools.get(pool)?.range((order, MachineIx(0))..).next())
+                .filter_map(|pool| self.of_pools.get(pool)?.range((order, NodeIx(0))..).next())
                 .copied()
                 .min(),
         };
         let Some((room, ix)) = found else { return false };
-        self.of_machines[ix.0] = room - order;
-        let of_pool = self.of_pools.entry(draft.rooms.pool(ix)).or_default();
+        self.of_nodes[ix.0] = room - order;
+        let of_pool = self.of_pools.entry(draft.spaces.pool(ix)).or_default();
         of_pool.remove(&(room, ix));
         of_pool.insert((room - order, ix));
         true

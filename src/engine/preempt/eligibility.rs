@@ -10,9 +10,9 @@ use super::budget::{self, Worth};
 use super::history::Barred;
 use super::keeps::Keeps;
 use crate::engine::draft::Draft;
-use crate::engine::entities::Level;
+use crate::engine::fairness_tree::Level;
 use crate::engine::schedule::VictimRule;
-use crate::model::{MachineIx, Millis, count};
+use crate::model::{Millis, NodeIx, count};
 
 /// Most processes of a job that may soon have only its last process left.
 const FEW: u64 = 8;
@@ -155,13 +155,13 @@ impl<'d, 'a> Entitlement<'d, 'a> {
             let members = entities.members(user);
             let Some(&first) = members.first() else { return false };
             let class = self.draft.class_of(first);
-            let level = entities.dividing_level(first, self.requester);
+            let level = entities.lowest_common_level(first, self.requester);
             class.policy.is_preemptable()
                 && class.priority == own.priority
                 // All jobs of the user have this in common.
                 && (level == Level::Job || self.would_balance(level, first, 1))
                 && members.iter().any(|&job| {
-                    is_in_the_way(entities.dividing_level(job, self.requester), job)
+                    is_in_the_way(entities.lowest_common_level(job, self.requester), job)
                 })
         };
         self.is_among_peers
@@ -186,7 +186,7 @@ impl<'d, 'a> Entitlement<'d, 'a> {
         if own.priority < theirs.priority {
             return true;
         }
-        let level = draft.entities.dividing_level(victim, self.requester);
+        let level = draft.entities.lowest_common_level(victim, self.requester);
         if !self.is_among_peers
             || self.keeps.has_given(self.requester)
             || self.barred.contains(draft, level, victim)
@@ -202,11 +202,11 @@ impl<'d, 'a> Entitlement<'d, 'a> {
             || (self.may_balance && self.would_balance(level, victim, 1))
     }
 
-    /// True if the requester's user has processes on `machine`.
-    pub(super) fn has_own_on(&self, machine: MachineIx) -> bool {
+    /// True if the requester's user has processes on `node`.
+    pub(super) fn has_own_on(&self, node: NodeIx) -> bool {
         let entities = &self.draft.entities;
         let own = entities.group_of(self.requester);
-        let mut held = self.draft.rooms.held_shares(machine);
+        let mut held = self.draft.spaces.held_shares(node);
         held.any(|(holding, _)| entities.group_of(holding.job) == own)
     }
 
@@ -225,7 +225,7 @@ impl<'d, 'a> Entitlement<'d, 'a> {
         if !are_peers || is_passing() {
             return None;
         }
-        let level = draft.entities.dividing_level(victim, self.requester);
+        let level = draft.entities.lowest_common_level(victim, self.requester);
         if self.is_last_owed(victim) {
             if self.gives_first_processes() {
                 return None;
@@ -243,7 +243,7 @@ impl<'d, 'a> Entitlement<'d, 'a> {
 
     /// True if `victim`, a peer, keeps a process only because it is the last and owed to it.
     pub(super) fn would_go_but_is_owed(&self, victim: usize, quanta: u64) -> bool {
-        let level = self.draft.entities.dividing_level(victim, self.requester);
+        let level = self.draft.entities.lowest_common_level(victim, self.requester);
         self.may_balance && self.is_last_owed(victim) && self.would_balance(level, victim, quanta)
     }
 

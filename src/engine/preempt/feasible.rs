@@ -3,7 +3,7 @@
 use super::plan::Plan;
 use crate::engine::draft::Draft;
 use crate::engine::schedule::Alternatives;
-use crate::model::{ClassPolicy, MachineIx, Order, PoolIx, QShares, count};
+use crate::model::{ClassPolicy, NodeIx, Order, PoolIx, QShares, count};
 
 /// Nodes that a request may use.
 #[derive(Clone, Copy)]
@@ -20,22 +20,22 @@ impl<'d, 'a> Feasible<'d, 'a> {
         Feasible { draft, job, policy, pools: draft.pools_for(job) }
     }
 
-    /// Returns the order of a share on `machine`; `None` if the request may not use that node.
-    pub(super) fn order_on(&self, machine: MachineIx) -> Option<Order> {
+    /// Returns the order of a share on `node`; `None` if the request may not use that node.
+    pub(super) fn order_on(&self, node: NodeIx) -> Option<Order> {
         let (draft, least) = (self.draft, self.draft.jobs[self.job].order);
-        let is_legal = draft.rooms.is_schedulable(machine)
-            && self.pools.contains(&draft.rooms.pool(machine))
-            && draft.may_use(self.job, machine);
+        let is_legal = draft.spaces.is_schedulable(node)
+            && self.pools.contains(&draft.spaces.pool(node))
+            && draft.may_use(self.job, node);
         if !is_legal {
             return None;
         }
-        let whole = draft.rooms.order(machine);
+        let whole = draft.spaces.order(node);
         match self.policy {
             ClassPolicy::FairShare { .. } | ClassPolicy::FixedShare => {
                 (least.qshares() <= whole).then_some(least)
             }
             ClassPolicy::Reserve => {
-                draft.machines_within_reach(self.job).contains(&whole.0).then_some(())?;
+                draft.nodes_within_reach(self.job).contains(&whole.0).then_some(())?;
                 u32::try_from(whole.0).ok().and_then(Order::new)
             }
         }
@@ -43,39 +43,39 @@ impl<'d, 'a> Feasible<'d, 'a> {
 
     /// Returns a plan that waits for terminating shares, if their space is promised to no job.
     pub(super) fn room_to_come(&self) -> Option<Plan> {
-        let rooms = &self.draft.rooms;
+        let spaces = &self.draft.spaces;
         let least = self.draft.jobs[self.job].order;
-        let order_on = |machine| {
-            let order = self.order_on(machine)?;
-            (rooms.lacking(machine, order.qshares()) == QShares(0)).then_some((machine, order))
+        let order_on = |node| {
+            let order = self.order_on(node)?;
+            (spaces.missing_for(node, order.qshares()) == QShares(0)).then_some((node, order))
         };
-        let machines = self.pools.iter().flat_map(|&pool| rooms.with_room_to_come(pool, least));
-        let (machine, order) = machines.filter_map(|mut all| all.find_map(order_on)).min()?;
+        let nodes = self.pools.iter().flat_map(|&pool| spaces.with_room_to_come(pool, least));
+        let (node, order) = nodes.filter_map(|mut all| all.find_map(order_on)).min()?;
         let considered = Alternatives::default();
-        Some(Plan { machine, order, victims: Vec::new(), loss: 0, considered })
+        Some(Plan { node, order, victims: Vec::new(), loss: 0, considered })
     }
 
     /// Iterates over the nodes that the request may use, as if they were empty.
-    pub(super) fn suitable(&self) -> impl Iterator<Item = MachineIx> {
+    pub(super) fn suitable(&self) -> impl Iterator<Item = NodeIx> {
         let draft = self.draft;
         // A list is short, and the nodes are many.
-        let list = draft.jobs[self.job].is_confined.then(|| draft.job(self.job).machines.iter());
+        let list = draft.jobs[self.job].is_restricted.then(|| draft.job(self.job).nodes.iter());
         let all = list.is_none().then(|| self.in_scheduling());
         let listed = list.into_iter().flatten().flatten().copied();
-        listed.chain(all.into_iter().flatten()).filter(|&machine| self.order_on(machine).is_some())
+        listed.chain(all.into_iter().flatten()).filter(|&node| self.order_on(node).is_some())
     }
 
     /// Iterates over the nodes in scheduling that the request's class may use, of any size.
-    pub(super) fn in_scheduling(&self) -> impl Iterator<Item = MachineIx> {
-        self.pools.iter().flat_map(|&pool| self.draft.rooms.schedulable(pool))
+    pub(super) fn in_scheduling(&self) -> impl Iterator<Item = NodeIx> {
+        self.pools.iter().flat_map(|&pool| self.draft.spaces.schedulable(pool))
     }
 
     /// Counts the nodes that the request may use, as if they were empty.
-    pub(super) fn machines(&self) -> u64 {
+    pub(super) fn nodes(&self) -> u64 {
         let (draft, work) = (self.draft, &self.draft.jobs[self.job]);
-        let rooms = &draft.rooms;
-        if !work.is_confined && *self.policy != ClassPolicy::Reserve {
-            return self.pools.iter().map(|&pool| rooms.count_of_size(pool, work.order)).sum();
+        let spaces = &draft.spaces;
+        if !work.is_restricted && *self.policy != ClassPolicy::Reserve {
+            return self.pools.iter().map(|&pool| spaces.count_of_size(pool, work.order)).sum();
         }
         count(self.suitable())
     }

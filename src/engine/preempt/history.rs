@@ -14,7 +14,7 @@ use std::cell::OnceCell;
 use std::collections::BTreeSet;
 
 use crate::engine::draft::Draft;
-use crate::engine::entities::{Entities, Level};
+use crate::engine::fairness_tree::{FairnessTree, Level};
 use crate::engine::snapshot::Taking;
 use crate::model::JobId;
 
@@ -40,7 +40,7 @@ pub(super) struct Barred {
 impl Takings {
     /// Builds the history from the preemptions that the snapshot remembers.
     pub(in crate::engine) fn new(
-        entities: &Entities,
+        entities: &FairnessTree,
         remembered: &[Taking],
         place_of: impl Fn(JobId) -> Option<usize>,
     ) -> Takings {
@@ -54,8 +54,8 @@ impl Takings {
     }
 
     /// Notes that the job at `by` took from the job at `from`.
-    pub(in crate::engine) fn note(&mut self, entities: &Entities, from: usize, by: usize) {
-        let level = entities.dividing_level(from, by);
+    pub(in crate::engine) fn note(&mut self, entities: &FairnessTree, from: usize, by: usize) {
+        let level = entities.lowest_common_level(from, by);
         let side = |job| entities.side(level, job);
         let takers = &mut self.0[level.place()];
         takers.resize_with(entities.sides(level), BTreeSet::new);

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use super::arrangement;
 use crate::engine::draft::Draft;
-use crate::engine::entities::Amounts;
+use crate::engine::fairness_tree::Amounts;
 use crate::model::PoolIx;
 
 /// Remaining holdings of each side, out of its holdings when the search began. A gain of this cycle

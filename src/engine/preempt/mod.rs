@@ -34,13 +34,13 @@ pub(super) use history::Takings;
 
 use std::collections::BTreeSet;
 
+use super::capacity::DemandByOrder;
 use super::draft::{Draft, JobDraft};
-use super::nodepool::OrdersWanted;
+use super::place::place_one;
 use super::report::Declined;
 use super::schedule::VictimRule;
-use super::serve::{Service, Turn};
-use super::shares::Holding;
-use super::what_of::place_one;
+use super::share_table::ShareIx;
+use super::water_filling::{Service, Turn};
 use crate::model::{ClassPolicy, JobId};
 use budget::is_at_rest;
 use plan::EvictionRank;
@@ -59,7 +59,7 @@ pub(super) fn shed_beyond_maximum(draft: &mut Draft<'_>) {
             continue;
         }
         let shares = draft.shares.held_by(ix);
-        let mut ranked: Vec<(EvictionRank, Holding)> =
+        let mut ranked: Vec<(EvictionRank, ShareIx)> =
             shares.map(|(holding, share)| (EvictionRank::of(draft, share), holding)).collect();
         ranked.sort_unstable();
         for (_, victim) in ranked.into_iter().zip(0..excess).map(|(ranked, _)| ranked) {
@@ -127,22 +127,22 @@ fn make_room_for_least_served(
     let done = |draft: &Draft<'_>| draft.promises.len() + draft.expansions.len();
     let before = done(draft);
     // A job that lost a share in this cycle may find free space left for it.
-    let mut serve = |draft: &mut Draft<'_>, job, wanted: &OrdersWanted| {
-        if let Some(machine) = place_one(draft, job, wanted) {
-            reclaim.note_used(draft, machine);
+    let mut serve = |draft: &mut Draft<'_>, job, wanted: &DemandByOrder| {
+        if let Some(node) = place_one(draft, job, wanted) {
+            reclaim.note_used(draft, node);
             return Service::Served;
         }
         if make_room_for(draft, reclaim, job) { Service::Served } else { Service::Refused }
     };
     let empty_handed: Vec<usize> =
         jobs.iter().copied().filter(|&job| draft.has(job) == 0).collect();
-    draft.serve_by_holdings(
+    draft.water_fill_by_holdings(
         &empty_handed,
         Turn::ByFinish,
         |draft, job| due(draft, job).min(1),
         &mut serve,
     );
-    draft.serve_by_holdings(jobs, Turn::ByFinish, due, &mut serve);
+    draft.water_fill_by_holdings(jobs, Turn::ByFinish, due, &mut serve);
     before < done(draft)
 }
 
@@ -198,7 +198,7 @@ fn make_room_for(draft: &mut Draft<'_>, reclaim: &mut Reclaim, job: usize) -> bo
         draft.preempt(victim.holding, victim.rule, Some((job, plan.considered)));
         reclaim.note_taken(draft, victim.holding, victim.rule, job);
     }
-    draft.promise(job, plan.machine, plan.order);
-    reclaim.note_used(draft, plan.machine);
+    draft.promise(job, plan.node, plan.order);
+    reclaim.note_used(draft, plan.node);
     true
 }

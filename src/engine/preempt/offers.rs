@@ -5,10 +5,10 @@ use std::cmp::Reverse;
 
 use super::keeps::Keeps;
 use super::plan::{Cost, EvictionClass};
+use crate::engine::capacity::Tenant;
 use crate::engine::draft::Draft;
-use crate::engine::nodepool::Tenant;
-use crate::engine::shares::Holding;
-use crate::model::{MachineIx, Millis, QShares};
+use crate::engine::share_table::ShareIx;
+use crate::model::{Millis, NodeIx, QShares};
 
 /// Offer of a user of a class on a node; the cheapest offer is the least.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -29,7 +29,7 @@ pub(super) struct Offers {
     /// them.
     of_groups: [Vec<OnceCell<Vec<Offer>>>; 2],
     /// For each node, the cost of its cheapest processes.
-    of_machines: Vec<OnceCell<Cheapest>>,
+    of_nodes: Vec<OnceCell<Cheapest>>,
 }
 
 /// Cost of the cheapest processes on a node.
@@ -47,7 +47,7 @@ impl Offers {
     pub(super) fn new(draft: &Draft<'_>) -> Offers {
         Offers {
             of_groups: [(); 2].map(|()| vec![OnceCell::new(); draft.entities.groups().len()]),
-            of_machines: vec![OnceCell::new(); draft.snapshot.machines.len()],
+            of_nodes: vec![OnceCell::new(); draft.snapshot.nodes.len()],
         }
     }
 
@@ -60,27 +60,27 @@ impl Offers {
         cost: Cost,
         missing: QShares,
     ) -> Option<Cost> {
-        self.cheapest(draft, keeps, cost.machine).bound(cost, missing)
+        self.cheapest(draft, keeps, cost.node).bound(cost, missing)
     }
 
-    /// Returns a lower bound of the cost of `missing` quanta on `machine`, from any user.
+    /// Returns a lower bound of the cost of `missing` quanta on `node`, from any user.
     pub(super) fn least(
         &self,
         draft: &Draft<'_>,
         keeps: &Keeps,
-        machine: MachineIx,
+        node: NodeIx,
         missing: QShares,
     ) -> Option<Cost> {
-        let nothing = Cost::nothing(machine);
+        let nothing = Cost::nothing(node);
         if missing == QShares(0) {
             return Some(nothing);
         }
-        let cheapest = self.cheapest(draft, keeps, machine);
+        let cheapest = self.cheapest(draft, keeps, node);
         cheapest.bound(Cost { worst: cheapest.class, ..nothing }, missing)
     }
 
-    fn cheapest(&self, draft: &Draft<'_>, keeps: &Keeps, machine: MachineIx) -> &Cheapest {
-        self.of_machines[machine.0].get_or_init(|| Cheapest::on(draft, keeps, machine))
+    fn cheapest(&self, draft: &Draft<'_>, keeps: &Keeps, node: NodeIx) -> &Cheapest {
+        self.of_nodes[node.0].get_or_init(|| Cheapest::on(draft, keeps, node))
     }
 
     /// Returns the offers of `group`, the cheapest first, each node once. `with_last` includes last
@@ -105,17 +105,17 @@ impl Offers {
                         worst: classes[usize::from(share.is_resident)],
                         loss: share.loss,
                         victims: 1,
-                        ..Cost::nothing(share.machine())
+                        ..Cost::nothing(share.node())
                     },
                     quanta: share.order.qshares(),
                 }));
             }
-            offers.sort_unstable_by_key(|offer| offer.cost.machine);
+            offers.sort_unstable_by_key(|offer| offer.cost.node);
             // The best eviction class and the least loss may belong to two processes: the offer is
             // a lower bound.
             offers.dedup_by(|next, first| {
                 let (next, cost) = (*next, &mut first.cost);
-                let is_same = next.cost.machine == cost.machine;
+                let is_same = next.cost.node == cost.node;
                 if is_same {
                     cost.worst = cost.worst.min(next.cost.worst);
                     cost.loss = cost.loss.min(next.cost.loss);
@@ -130,11 +130,11 @@ impl Offers {
 }
 
 impl Cheapest {
-    fn on(draft: &Draft<'_>, keeps: &Keeps, machine: MachineIx) -> Cheapest {
-        let held = draft.rooms.held_shares(machine);
+    fn on(draft: &Draft<'_>, keeps: &Keeps, node: NodeIx) -> Cheapest {
+        let held = draft.spaces.held_shares(node);
         let held = held.filter(|(holding, _)| draft.class_of(holding.job).policy.is_preemptable());
-        let held: Vec<(Holding, Tenant)> = held.collect();
-        let class_of = |&(holding, _): &(Holding, Tenant)| {
+        let held: Vec<(ShareIx, Tenant)> = held.collect();
+        let class_of = |&(holding, _): &(ShareIx, Tenant)| {
             let is_resident = draft.shares.at(holding).is_resident;
             EvictionClass::of(draft, keeps, holding.job, is_resident)
         };

@@ -4,15 +4,15 @@ use std::cmp::Reverse;
 
 use super::eligibility::Entitlement;
 use super::keeps::Keeps;
+use crate::engine::capacity::Tenant;
 use crate::engine::draft::Draft;
-use crate::engine::nodepool::Tenant;
 use crate::engine::schedule::{Alternatives, VictimRule};
-use crate::engine::shares::{Brief, Holding};
-use crate::model::{MachineIx, Millis, Order, QShares, ShareId};
+use crate::engine::share_table::{PackedShare, ShareIx};
+use crate::model::{Millis, NodeIx, Order, QShares, ShareId};
 
 /// Space for a process of a request on a node.
 pub(super) struct Plan {
-    pub machine: MachineIx,
+    pub node: NodeIx,
     /// The order of the share to come.
     pub order: Order,
     /// Least rank first; none of them superfluous.
@@ -36,14 +36,14 @@ pub(super) struct Cost {
     pub victims: usize,
     /// Freed space beyond the missing quanta.
     pub overshoot: QShares,
-    pub machine: MachineIx,
+    pub node: NodeIx,
 }
 
 impl Cost {
-    /// Returns the least cost on `machine`: nothing is lost.
-    pub(super) fn nothing(machine: MachineIx) -> Cost {
+    /// Returns the least cost on `node`: nothing is lost.
+    pub(super) fn nothing(node: NodeIx) -> Cost {
         let (worst, overshoot) = (None, QShares(0));
-        Cost { is_too_dear: false, worst, loss: 0, victims: 0, overshoot, machine }
+        Cost { is_too_dear: false, worst, loss: 0, victims: 0, overshoot, node }
     }
 
     /// Returns the same cost, marked as too dear if it exceeds `limit`.
@@ -58,7 +58,7 @@ impl Cost {
 /// A share that goes.
 #[derive(Clone, Copy)]
 pub(super) struct Victim {
-    pub holding: Holding,
+    pub holding: ShareIx,
     pub rule: VictimRule,
     class: EvictionClass,
     rank: EvictionRank,
@@ -111,11 +111,11 @@ pub(super) struct EvictionRank {
 }
 
 impl EvictionRank {
-    pub(super) fn of(draft: &Draft<'_>, share: &Brief) -> EvictionRank {
+    pub(super) fn of(draft: &Draft<'_>, share: &PackedShare) -> EvictionRank {
         EvictionRank {
             is_initialized: share.is_initialized,
             at_stake: share.at_stake,
-            pool_depth: Reverse(draft.pools.depth(draft.rooms.pool(share.machine()))),
+            pool_depth: Reverse(draft.pools.depth(draft.spaces.pool(share.node()))),
             share: Reverse(share.id),
         }
     }
@@ -126,35 +126,35 @@ impl EvictionRank {
 pub(super) fn plan_on(
     draft: &Draft<'_>,
     entitlement: &mut Entitlement<'_, '_>,
-    machine: MachineIx,
+    node: NodeIx,
     order: Order,
     missing: QShares,
 ) -> Option<(Cost, Plan)> {
-    let victims = choose_victims(draft, entitlement, machine, missing)?;
+    let victims = choose_victims(draft, entitlement, node, missing)?;
     let freed: QShares = victims.iter().map(|victim| victim.order).sum();
     let worst = victims.iter().map(|victim| victim.class).max();
     let loss = victims.iter().map(|victim| victim.loss).fold(0, Millis::saturating_add);
     let overshoot = freed.saturating_sub(missing);
-    let cost = Cost { is_too_dear: false, worst, loss, victims: victims.len(), overshoot, machine };
+    let cost = Cost { is_too_dear: false, worst, loss, victims: victims.len(), overshoot, node };
     let cost = cost.within(entitlement.limit);
     let considered = Alternatives::default();
-    Some((cost, Plan { machine, order, victims, loss, considered }))
+    Some((cost, Plan { node, order, victims, loss, considered }))
 }
 
-/// Returns the shares on `machine` that free `missing` quanta, least rank first, none superfluous.
+/// Returns the shares on `node` that free `missing` quanta, least rank first, none superfluous.
 fn choose_victims(
     draft: &Draft<'_>,
     entitlement: &mut Entitlement<'_, '_>,
-    machine: MachineIx,
+    node: NodeIx,
     missing: QShares,
 ) -> Option<Vec<Victim>> {
     if missing == QShares(0) {
         return Some(Vec::new());
     }
-    let there = draft.rooms.held_shares(machine).filter_map(|(holding, tenant)| {
+    let there = draft.spaces.held_shares(node).filter_map(|(holding, tenant)| {
         Some((holding, tenant, entitlement.rule(holding.job, tenant.order().0)?))
     });
-    let there: Vec<(Holding, Tenant, VictimRule)> = there.collect();
+    let there: Vec<(ShareIx, Tenant, VictimRule)> = there.collect();
     // Each share taken makes the next harder to take. So a sum that is too small stays too small.
     if there.iter().map(|(_, tenant, _)| tenant.order()).sum::<QShares>() < missing {
         return None;

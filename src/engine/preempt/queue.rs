@@ -22,8 +22,8 @@ use super::relocate::Tried;
 use crate::engine::draft::Draft;
 use crate::engine::report::Declined;
 use crate::engine::schedule::{Alternatives, NextBest, VictimRule};
-use crate::engine::shares::Holding;
-use crate::model::{ClassPolicy, MachineIx, Millis, QShares, count};
+use crate::engine::share_table::ShareIx;
+use crate::model::{ClassPolicy, Millis, NodeIx, QShares, count};
 
 /// State that requests of a cycle share.
 pub(super) struct Reclaim {
@@ -35,7 +35,7 @@ pub(super) struct Reclaim {
     /// Quanta by which the space of each node falls short of [`BEYOND`].
     claimed: Vec<QShares>,
     /// Nodes whose space grew, in order of time.
-    grown: Vec<MachineIx>,
+    grown: Vec<NodeIx>,
     /// Number of changes so far: a share preempted, or space promised or used.
     changes: usize,
     /// For each job, the number of changes at its last failed search.
@@ -78,8 +78,8 @@ struct Queue {
 
 impl Reclaim {
     pub(super) fn new(draft: &Draft<'_>) -> Reclaim {
-        let machines = draft.snapshot.machines_with_ix();
-        let claimed = machines.map(|(ix, _)| draft.rooms.lacking(ix, BEYOND)).collect();
+        let nodes = draft.snapshot.nodes_with_ix();
+        let claimed = nodes.map(|(ix, _)| draft.spaces.missing_for(ix, BEYOND)).collect();
         Reclaim {
             keeps: Keeps::new(draft),
             tried: Tried::default(),
@@ -113,7 +113,7 @@ impl Reclaim {
     pub(super) fn note_taken(
         &mut self,
         draft: &Draft<'_>,
-        holding: Holding,
+        holding: ShareIx,
         rule: VictimRule,
         taker: usize,
     ) {
@@ -124,17 +124,17 @@ impl Reclaim {
         }
         self.keeps.lose(draft, holding.job, share.order.qshares().0);
         // The first victims of a node do not always cost least, so the next plan may be cheaper.
-        self.note_used(draft, share.machine());
+        self.note_used(draft, share.node());
     }
 
-    /// Notes that space on `machine` was freed or given away.
-    pub(super) fn note_used(&mut self, draft: &Draft<'_>, machine: MachineIx) {
+    /// Notes that space on `node` was freed or given away.
+    pub(super) fn note_used(&mut self, draft: &Draft<'_>, node: NodeIx) {
         self.changes += 1;
-        let claimed = draft.rooms.lacking(machine, BEYOND);
-        if claimed < self.claimed[machine.0] {
-            self.grown.push(machine);
+        let claimed = draft.spaces.missing_for(node, BEYOND);
+        if claimed < self.claimed[node.0] {
+            self.grown.push(node);
         }
-        self.claimed[machine.0] = claimed;
+        self.claimed[node.0] = claimed;
     }
 
     /// Returns the cheapest plan for a process of `job`. It has the best worst eviction class, then
@@ -158,12 +158,12 @@ impl Reclaim {
         {
             return Err(Some(held_back));
         }
-        let found = if draft.jobs[job].is_confined
+        let found = if draft.jobs[job].is_restricted
             || draft.class_of(job).policy == ClassPolicy::Reserve
         {
             let mut plans = Plans::default();
-            for machine in feasible.suitable() {
-                plans.consider(draft, &feasible, &mut entitlement, machine);
+            for node in feasible.suitable() {
+                plans.consider(draft, &feasible, &mut entitlement, node);
             }
             plans
         } else {
@@ -202,7 +202,7 @@ pub(super) fn kind(draft: &Draft<'_>, entitlement: &Entitlement<'_, '_>, with_ow
     let has_others = with_own && draft.held.jobs[job] < draft.held.groups[user];
     let is_apart = has_others || entitlement.is_barred();
     let order = draft.jobs[job].order.qshares().0;
-    let confined = draft.jobs[job].is_confined.then_some(job);
+    let confined = draft.jobs[job].is_restricted.then_some(job);
     let apart = is_apart.then_some(user);
     (class.0, order, entitlement.rights(), apart, confined, entitlement.limit)
 }
@@ -227,22 +227,22 @@ struct Plans {
 }
 
 impl Plans {
-    /// Makes a plan for `machine`, keeps it if it is among the two best, and returns its cost.
+    /// Makes a plan for `node`, keeps it if it is among the two best, and returns its cost.
     fn consider(
         &mut self,
         draft: &Draft<'_>,
         feasible: &Feasible<'_, '_>,
         entitlement: &mut Entitlement<'_, '_>,
-        machine: MachineIx,
+        node: NodeIx,
     ) -> Option<Cost> {
         draft.effort.search();
-        let order = feasible.order_on(machine)?;
+        let order = feasible.order_on(node)?;
         entitlement.reset();
-        let missing = draft.rooms.lacking(machine, order.qshares());
+        let missing = draft.spaces.missing_for(node, order.qshares());
         if missing == QShares(0) && entitlement.has_given() {
             return None;
         }
-        let found = plan_on(draft, entitlement, machine, order, missing);
+        let found = plan_on(draft, entitlement, node, order, missing);
         entitlement.reset();
         let (cost, plan) = found?;
         let is_known =
@@ -267,13 +267,12 @@ impl Plans {
     /// The best of them, with what else could be done.
     fn best(self, feasible: &Feasible<'_, '_>) -> Option<Plan> {
         let runner_up = self.runner_up.map(|(_, plan)| NextBest {
-            machine: plan.machine,
+            node: plan.node,
             victims: count(&plan.victims),
             loss: plan.loss,
         });
         let (_, plan) = self.best?;
-        let considered =
-            Alternatives { machines: feasible.machines(), plans: self.made, runner_up };
+        let considered = Alternatives { nodes: feasible.nodes(), plans: self.made, runner_up };
         Some(Plan { considered, ..plan })
     }
 }
@@ -302,12 +301,12 @@ fn own_plans(
         if plans.are_complete(&offer.cost) {
             break;
         }
-        let machine = offer.cost.machine;
-        let Some(order) = feasible.order_on(machine) else { continue };
-        let missing = draft.rooms.lacking(machine, order.qshares());
+        let node = offer.cost.node;
+        let Some(order) = feasible.order_on(node) else { continue };
+        let missing = draft.spaces.missing_for(node, order.qshares());
         let bound = offers.bound(draft, entitlement.keeps, offer.cost, missing);
         if bound.is_some_and(|bound| !plans.are_complete(&bound.within(entitlement.limit))) {
-            plans.consider(draft, feasible, entitlement, machine);
+            plans.consider(draft, feasible, entitlement, node);
         }
     }
     true
@@ -346,7 +345,7 @@ impl Queue {
         Queue {
             standing,
             offers: first_offers.collect(),
-            offered: vec![QShares(0); draft.snapshot.machines.len()],
+            offered: vec![QShares(0); draft.snapshot.nodes.len()],
             heap: BinaryHeap::new(),
             seen: grown,
         }
@@ -358,13 +357,13 @@ impl Queue {
         draft: &Draft<'_>,
         offers: &Offers,
         (feasible, entitlement): (&Feasible<'_, '_>, &mut Entitlement<'_, '_>),
-        grown: &[MachineIx],
+        grown: &[NodeIx],
         plans: &mut Plans,
     ) {
-        for &machine in &grown[self.seen..] {
-            let Some(order) = feasible.order_on(machine) else { continue };
-            let missing = draft.rooms.lacking(machine, order.qshares());
-            let bound = offers.least(draft, entitlement.keeps, machine, missing);
+        for &node in &grown[self.seen..] {
+            let Some(order) = feasible.order_on(node) else { continue };
+            let missing = draft.spaces.missing_for(node, order.qshares());
+            let bound = offers.least(draft, entitlement.keeps, node, missing);
             self.heap.extend(bound.map(|bound| Reverse(bound.within(entitlement.limit))));
         }
         self.seen = grown.len();
@@ -379,11 +378,11 @@ impl Queue {
             if self.heap.peek() == Some(&Reverse(bound)) {
                 continue;
             }
-            let cost = plans.consider(draft, feasible, entitlement, bound.machine);
+            let cost = plans.consider(draft, feasible, entitlement, bound.node);
             // Shares of its own user there may go for the next request, and at a lower cost. Space
             // to come, closed to a job that lost a share, may be gone by then.
-            let is_free = || draft.rooms.lacking(bound.machine, QShares(1)) == QShares(0);
-            if entitlement.has_own_on(bound.machine) || (entitlement.has_given() && is_free()) {
+            let is_free = || draft.spaces.missing_for(bound.node, QShares(1)) == QShares(0);
+            if entitlement.has_own_on(bound.node) || (entitlement.has_given() && is_free()) {
                 found.push(Reverse(bound));
             } else if let Some(cost) = cost {
                 // A smaller victim may do next, if the victim found here may no longer go.
@@ -417,12 +416,12 @@ impl Queue {
                 Some(following) => *next = Reverse((*following, of_group, place + 1)),
                 None => drop(PeekMut::pop(next)),
             }
-            let machine = offer.cost.machine;
-            let Some(order) = feasible.order_on(machine) else { continue };
-            let missing = draft.rooms.lacking(machine, order.qshares()).max(QShares(1));
-            let before = self.offered[machine.0];
+            let node = offer.cost.node;
+            let Some(order) = feasible.order_on(node) else { continue };
+            let missing = draft.spaces.missing_for(node, order.qshares()).max(QShares(1));
+            let before = self.offered[node.0];
             let offered = before + offer.quanta;
-            self.offered[machine.0] = offered;
+            self.offered[node.0] = offered;
             if before < missing && missing <= offered {
                 let bound = offers.bound(draft, entitlement.keeps, offer.cost, missing);
                 self.heap.extend(bound.map(|bound| Reverse(bound.within(entitlement.limit))));

@@ -14,15 +14,13 @@ use super::plan::{Cost, plan_on};
 use super::queue::Reclaim;
 use super::{arrangement, due, make_room_for};
 use crate::audit::tests::{ANN, BOB, FAIR, FIXED, HEAVY, LOW, SUB, Scene, TOP};
+use crate::engine::capacity::DemandByOrder;
 use crate::engine::draft::Draft;
-use crate::engine::nodepool::OrdersWanted;
+use crate::engine::place::place_one;
 use crate::engine::report::{CapBound, Declined};
-use crate::engine::shares::Holding;
-use crate::engine::what_of::place_one;
-use crate::engine::{Alternatives, Snapshot, Taking, VictimRule, how_much, what_of};
-use crate::model::{
-    CapRules, ClassIx, JobId, MachineIx, Millis, Order, QShares, ShareFacts, UserIx,
-};
+use crate::engine::share_table::ShareIx;
+use crate::engine::{Alternatives, Snapshot, Taking, VictimRule, place, target};
+use crate::model::{CapRules, ClassIx, JobId, Millis, NodeIx, Order, QShares, ShareFacts, UserIx};
 
 const CID: UserIx = UserIx(2);
 /// A class like `FAIR`, in the pool `SUB`.
@@ -33,8 +31,8 @@ const ENVY: Option<VictimRule> = Some(VictimRule::Envy);
 
 /// Builds jobs of the fair class on nodes of these orders: each with its user, its order, and its
 /// processes, all on the first node. All could use more.
-fn scene(machines: &[u64], jobs: &[(UserIx, u32, u64)]) -> Scene {
-    let mut scene = Scene::new(machines);
+fn scene(nodes: &[u64], jobs: &[(UserIx, u32, u64)]) -> Scene {
+    let mut scene = Scene::new(nodes);
     let names = ["cid", "dan", "eve"].map(Into::into);
     Arc::make_mut(&mut scene.snapshot.users).extend(names);
     for &(user, order, held) in jobs {
@@ -45,8 +43,8 @@ fn scene(machines: &[u64], jobs: &[(UserIx, u32, u64)]) -> Scene {
 }
 
 /// Builds the same scene in an idle cluster.
-fn at_rest(machines: &[u64], jobs: &[(UserIx, u32, u64)]) -> Scene {
-    let mut scene = scene(machines, jobs);
+fn at_rest(nodes: &[u64], jobs: &[(UserIx, u32, u64)]) -> Scene {
+    let mut scene = scene(nodes, jobs);
     (scene.snapshot.calm.quiet_cycles, scene.snapshot.calm.rest_cycles) = (9, 9);
     scene
 }
@@ -123,7 +121,7 @@ fn a_plan_is_charged_as_a_whole() {
     let order = Order::new(4).unwrap();
     for (missing, goes) in [(2, true), (3, false)] {
         entitlement.reset();
-        let plan = plan_on(&draft, &mut entitlement, MachineIx(0), order, QShares(missing));
+        let plan = plan_on(&draft, &mut entitlement, NodeIx(0), order, QShares(missing));
         assert_eq!(plan.is_some(), goes, "{missing}");
     }
 }
@@ -140,8 +138,8 @@ fn of_processes_of_one_size_those_with_the_least_work_go() {
     }
     let draft = counted(&scene.snapshot, &[0, 1, 2]);
     let plan = Reclaim::new(&draft).best_plan(&draft, 2).unwrap();
-    let holdings: Vec<Holding> = plan.victims.iter().map(|victim| victim.holding).collect();
-    assert_eq!(holdings, [1, 2].map(|share| Holding { job: 1, share }));
+    let holdings: Vec<ShareIx> = plan.victims.iter().map(|victim| victim.holding).collect();
+    assert_eq!(holdings, [1, 2].map(|share| ShareIx { job: 1, share }));
 }
 
 #[test]
@@ -271,7 +269,7 @@ fn an_arrangement_is_found_by_first_fit_or_not() {
     assert!(!is_possible(&[2], &[2], |scene| busy(scene, FIXED)));
     let confine = |scene: &mut Scene| {
         for id in [1, 2] {
-            scene.edit(JobId(id)).machines = Some(vec![MachineIx(0)]);
+            scene.edit(JobId(id)).nodes = Some(vec![NodeIx(0)]);
         }
     };
     assert!(is_possible(&[1, 1], &[1, 1], |_| {}));
@@ -326,7 +324,7 @@ fn nothing_is_taken_back_in_the_same_cycle() {
         let scene = four_users([2, 2, 4, 4]);
         let mut draft = Draft::new(&scene.snapshot);
         assert_eq!(may_take_from(&draft), [2, 3]);
-        draft.preempt(Holding { job: 0, share: 0 }, rule, Some((3, Alternatives::default())));
+        draft.preempt(ShareIx { job: 0, share: 0 }, rule, Some((3, Alternatives::default())));
         assert_eq!(may_take_from(&draft), victims, "{rule:?}");
     }
 }
@@ -339,8 +337,8 @@ fn random_scene(random: &mut ChaCha8Rng) -> Scene {
     let orders: Vec<u64> = (0..draw(1, 12)).map(|_| draw(1, 11)).collect();
     let mut scene = scene(&orders, &[]);
     let is_sub: Vec<bool> = orders.iter().map(|_| draw(0, 2) == 0).collect();
-    for machine in (0..orders.len()).filter(|ix| is_sub[*ix]) {
-        scene.machine(machine).pool = SUB;
+    for node in (0..orders.len()).filter(|ix| is_sub[*ix]) {
+        scene.node(node).pool = SUB;
     }
     let mut room = orders.clone();
     let jobs = draw(1, 14);
@@ -364,7 +362,7 @@ fn random_scene(random: &mut ChaCha8Rng) -> Scene {
         }
         scene.edit(job).behind_since = Some(100 - 10 * (ix % 5));
         if draw(0, 9) == 0 {
-            scene.edit(job).machines = Some(vec![MachineIx(0)]);
+            scene.edit(job).nodes = Some(vec![NodeIx(0)]);
         }
     }
     for _ in 0..draw(0, 2) {
@@ -380,17 +378,17 @@ fn random_scene(random: &mut ChaCha8Rng) -> Scene {
 }
 
 /// Returns the cheapest of the plans for all nodes, and its victims.
-fn cheapest(draft: &Draft<'_>, keeps: &Keeps, job: usize) -> Option<(Cost, Vec<Holding>)> {
+fn cheapest(draft: &Draft<'_>, keeps: &Keeps, job: usize) -> Option<(Cost, Vec<ShareIx>)> {
     let feasible = Feasible::new(draft, job);
-    let plans = draft.snapshot.machines_with_ix().filter_map(|(machine, _)| {
-        let order = feasible.order_on(machine)?;
-        let missing = draft.rooms.lacking(machine, order.qshares());
+    let plans = draft.snapshot.nodes_with_ix().filter_map(|(node, _)| {
+        let order = feasible.order_on(node)?;
+        let missing = draft.spaces.missing_for(node, order.qshares());
         // Space to come is closed to a job that lost a share.
         if missing == QShares(0) && keeps.has_given(job) {
             return None;
         }
         let mut fresh = Entitlement::new(draft, keeps, job);
-        let (cost, plan) = plan_on(draft, &mut fresh, machine, order, missing)?;
+        let (cost, plan) = plan_on(draft, &mut fresh, node, order, missing)?;
         Some((cost, plan.victims.iter().map(|victim| victim.holding).collect()))
     });
     plans.min_by_key(|(cost, _)| *cost)
@@ -403,16 +401,16 @@ fn the_queue_finds_the_cheapest_of_all_plans() {
     for case in 0..3_000 {
         let scene = random_scene(&mut random);
         let mut draft = Draft::new(&scene.snapshot);
-        how_much::how_much(&mut draft);
-        what_of::what_of(&mut draft);
+        target::set_targets(&mut draft);
+        place::place_shares(&mut draft);
         let mut reclaim = Reclaim::new(&draft);
         for _ in 0..3 {
             for job in 0..draft.jobs.len() {
                 if due(&draft, job) == 0 {
                     continue;
                 }
-                if let Some(machine) = place_one(&mut draft, job, &OrdersWanted::default()) {
-                    reclaim.note_used(&draft, machine);
+                if let Some(node) = place_one(&mut draft, job, &DemandByOrder::default()) {
+                    reclaim.note_used(&draft, node);
                     continue;
                 }
                 let wanted = cheapest(&draft, &reclaim.keeps, job);
@@ -420,8 +418,8 @@ fn the_queue_finds_the_cheapest_of_all_plans() {
                     Ok(plan) => {
                         found += 1;
                         let victims = plan.victims.iter().map(|victim| victim.holding).collect();
-                        let wanted = wanted.map(|(cost, victims)| (cost.machine, victims));
-                        assert_eq!(Some((plan.machine, victims)), wanted, "{case}: job {job}");
+                        let wanted = wanted.map(|(cost, victims)| (cost.node, victims));
+                        assert_eq!(Some((plan.node, victims)), wanted, "{case}: job {job}");
                     }
                     Err(None) => assert_eq!(wanted, None, "{case}: job {job}"),
                     Err(Some(_)) => {}
@@ -435,14 +433,14 @@ fn the_queue_finds_the_cheapest_of_all_plans() {
 
 /// Plans for another process of Bob, who has a process. Each node has a process of another job of
 /// Ann's; the first job is above its target and loses `work`.
-fn taken_for_bob(mut scene: Scene, work: Millis) -> Option<(MachineIx, bool)> {
+fn taken_for_bob(mut scene: Scene, work: Millis) -> Option<(NodeIx, bool)> {
     scene.hold(JobId(2), 4, 1);
     for share in &mut scene.edit(JobId(1)).shares {
         share.facts = ShareFacts { is_initialized: true, initialization: 0, investment: work };
     }
     let draft = counted(&scene.snapshot, &[1, 4, 3]);
     let plan = Reclaim::new(&draft).best_plan(&draft, 2).ok()?;
-    Some((plan.machine, objection_to(&draft, 2, plan.loss).is_some()))
+    Some((plan.node, objection_to(&draft, 2, plan.loss).is_some()))
 }
 
 /// A job above its target goes before a job within it; in an idle cluster only within the limit.
@@ -451,9 +449,9 @@ fn at_rest_what_may_be_paid_goes_first() {
     let jobs = [(ANN, 1, 3), (ANN, 1, 0), (BOB, 1, 1)];
     let most = CapRules::LOSS_LIMIT;
     let resting = |work| taken_for_bob(at_rest(&[4, 4], &jobs), work);
-    assert_eq!(resting(most), Some((MachineIx(0), false)));
-    assert_eq!(resting(most + 1), Some((MachineIx(1), false)));
-    assert_eq!(taken_for_bob(scene(&[4, 4], &jobs), most + 1), Some((MachineIx(0), true)));
+    assert_eq!(resting(most), Some((NodeIx(0), false)));
+    assert_eq!(resting(most + 1), Some((NodeIx(1), false)));
+    assert_eq!(taken_for_bob(scene(&[4, 4], &jobs), most + 1), Some((NodeIx(0), true)));
 }
 
 /// Ann lost a share to another class and finds no plan. Bob has the same request before and after
@@ -463,7 +461,7 @@ fn what_is_refused_to_a_job_that_gave_is_not_refused_to_its_like() {
     let mut scene = scene(&[11, 3], &[(ANN, 1, 0), (BOB, 1, 2), (CID, 1, 0), (UserIx(3), 1, 9)]);
     scene.hold(JobId(1), 3, 1);
     let cid = scene.edit(JobId(3));
-    (cid.class, cid.machines) = (HEAVY, Some(vec![MachineIx(1)]));
+    (cid.class, cid.nodes) = (HEAVY, Some(vec![NodeIx(1)]));
     for id in [1, 2] {
         scene.edit(JobId(id)).behind_since = Some(0);
     }

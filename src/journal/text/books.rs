@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::topology::TopologyText;
 use super::work::{ProcessText, ReportText, Spec};
 use crate::model::{JobId, Mebibytes, Name, Order, ShareId, SharePhase};
-use crate::scheduler::{Removal, books};
+use crate::scheduler::{Removal, checkpoint};
 
 /// All that the next cycles follow from.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -146,19 +146,19 @@ fn order(number: NonZeroU32) -> Order {
     Order::new(number.get()).expect("it is not zero")
 }
 
-impl From<&books::Books> for BooksText {
-    fn from(books: &books::Books) -> BooksText {
-        let promise = |promise: &books::PromiseRecord| PromiseText {
+impl From<&checkpoint::SchedulerState> for BooksText {
+    fn from(books: &checkpoint::SchedulerState) -> BooksText {
+        let promise = |promise: &checkpoint::PromiseRecord| PromiseText {
             job: promise.job.0,
             node: promise.node.clone(),
             order: number(promise.order),
         };
-        let limbo = |limbo: &books::Limbo| LimboText {
+        let limbo = |limbo: &checkpoint::Limbo| LimboText {
             id: limbo.id.0,
             node: limbo.node.clone(),
             memory_mb: limbo.memory.map(|memory| memory.0),
         };
-        let books::CalmRecord { takings, .. } = &books.calm;
+        let checkpoint::CalmRecord { takings, .. } = &books.calm;
         BooksText {
             topology: (&*books.topology).into(),
             cycle: books.cycle,
@@ -183,20 +183,20 @@ impl From<&books::Books> for BooksText {
     }
 }
 
-impl From<BooksText> for books::Books {
-    fn from(text: BooksText) -> books::Books {
-        let promise = |promise: PromiseText| books::PromiseRecord {
+impl From<BooksText> for checkpoint::SchedulerState {
+    fn from(text: BooksText) -> checkpoint::SchedulerState {
+        let promise = |promise: PromiseText| checkpoint::PromiseRecord {
             job: JobId(promise.job),
             node: promise.node,
             order: order(promise.order),
         };
-        let limbo = |limbo: LimboText| books::Limbo {
+        let limbo = |limbo: LimboText| checkpoint::Limbo {
             id: ShareId(limbo.id),
             node: limbo.node,
             memory: limbo.memory_mb.map(Mebibytes),
         };
         let takings = text.calm.takings.iter();
-        books::Books {
+        checkpoint::SchedulerState {
             topology: Arc::new(text.topology.into()),
             cycle: text.cycle,
             interval: text.interval,
@@ -208,7 +208,7 @@ impl From<BooksText> for books::Books {
             crowded: text.crowded,
             promises: text.promises.into_iter().map(promise).collect(),
             put_off: text.put_off.into_iter().map(JobId).collect(),
-            calm: books::CalmRecord {
+            calm: checkpoint::CalmRecord {
                 have_claims_changed: text.calm.claims_changed,
                 has_news: text.calm.news,
                 quiet_cycles: text.calm.quiet_cycles,
@@ -220,8 +220,8 @@ impl From<BooksText> for books::Books {
     }
 }
 
-impl From<&books::Node> for NodeText {
-    fn from(node: &books::Node) -> NodeText {
+impl From<&checkpoint::Node> for NodeText {
+    fn from(node: &checkpoint::Node) -> NodeText {
         NodeText {
             report: (&node.report).into(),
             missed: node.missed,
@@ -238,9 +238,9 @@ impl From<&books::Node> for NodeText {
     }
 }
 
-impl From<NodeText> for books::Node {
-    fn from(node: NodeText) -> books::Node {
-        books::Node {
+impl From<NodeText> for checkpoint::Node {
+    fn from(node: NodeText) -> checkpoint::Node {
+        checkpoint::Node {
             report: node.report.into(),
             missed: node.missed,
             is_heard: node.heard,
@@ -256,8 +256,8 @@ impl From<NodeText> for books::Node {
     }
 }
 
-impl From<&books::JobRecord> for JobText {
-    fn from(job: &books::JobRecord) -> JobText {
+impl From<&checkpoint::JobRecord> for JobText {
+    fn from(job: &checkpoint::JobRecord) -> JobText {
         JobText {
             spec: (&job.spec).into(),
             shares: job.shares.iter().map(Into::into).collect(),
@@ -268,9 +268,9 @@ impl From<&books::JobRecord> for JobText {
     }
 }
 
-impl From<JobText> for books::JobRecord {
-    fn from(job: JobText) -> books::JobRecord {
-        books::JobRecord {
+impl From<JobText> for checkpoint::JobRecord {
+    fn from(job: JobText) -> checkpoint::JobRecord {
+        checkpoint::JobRecord {
             spec: job.spec.into(),
             shares: job.shares.into_iter().map(Into::into).collect(),
             purged: job.purged.into_iter().map(Into::into).collect(),
@@ -280,8 +280,8 @@ impl From<JobText> for books::JobRecord {
     }
 }
 
-impl From<&books::ShareRecord> for ShareText {
-    fn from(share: &books::ShareRecord) -> ShareText {
+impl From<&checkpoint::ShareRecord> for ShareText {
+    fn from(share: &checkpoint::ShareRecord) -> ShareText {
         ShareText {
             id: share.id.0,
             node: share.node.clone(),
@@ -300,9 +300,9 @@ impl From<&books::ShareRecord> for ShareText {
     }
 }
 
-impl From<ShareText> for books::ShareRecord {
-    fn from(share: ShareText) -> books::ShareRecord {
-        books::ShareRecord {
+impl From<ShareText> for checkpoint::ShareRecord {
+    fn from(share: ShareText) -> checkpoint::ShareRecord {
+        checkpoint::ShareRecord {
             id: ShareId(share.id),
             node: share.node,
             order: order(share.order),

@@ -6,7 +6,7 @@ use super::topology::TopologyText;
 use super::work::{Facts, ProcessText, ReportText, Spec};
 use crate::journal::JournalEntry;
 use crate::model::{JobId, Mebibytes, Name, ShareId};
-use crate::scheduler::books::Hearing;
+use crate::scheduler::checkpoint::Hearing;
 use crate::scheduler::{AdminCommand, SchedulerEvent};
 
 /// A line of a batch.

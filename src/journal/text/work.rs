@@ -44,7 +44,8 @@ pub struct Spec {
     threads: u64,
     submitted: Millis,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    machines: Vec<String>,
+    #[serde(rename = "machines")]
+    nodes: Vec<String>,
     #[serde(default, skip_serializing_if = "is_zero")]
     service: u64,
     facts: Facts,
@@ -116,7 +117,7 @@ impl From<Facts> for model::JobFacts {
 impl From<&model::JobSpec> for Spec {
     fn from(spec: &model::JobSpec) -> Spec {
         let model::JobSpec { id, user, class, kind, memory, threads, submitted, .. } = spec;
-        let model::JobSpec { machines, service, facts, .. } = spec;
+        let model::JobSpec { nodes, service, facts, .. } = spec;
         Spec {
             id: id.0,
             user: user.clone(),
@@ -125,7 +126,7 @@ impl From<&model::JobSpec> for Spec {
             memory_mb: memory.0,
             threads: *threads,
             submitted: *submitted,
-            machines: machines.clone(),
+            nodes: nodes.clone(),
             service: *service,
             facts: facts.into(),
         }
@@ -142,7 +143,7 @@ impl From<Spec> for model::JobSpec {
             memory: Mebibytes(spec.memory_mb),
             threads: spec.threads,
             submitted: spec.submitted,
-            machines: spec.machines,
+            nodes: spec.nodes,
             service: spec.service,
             facts: spec.facts.into(),
         }

@@ -7,7 +7,7 @@ use axum::response::{IntoResponse, Response};
 
 use super::problem::Failed;
 use super::state::ServeState;
-use crate::api::{OTHER_HOST, credential, is_own_will, is_rebound};
+use crate::api::{OTHER_HOST, credential, is_rebound, is_same_origin_post};
 use crate::auth::{AccessRefusal, Actor, Identity, Peer, Permission, Role, rule};
 use crate::orchestrator::drive::By;
 
@@ -67,7 +67,7 @@ pub(super) async fn gate(
         return Failed::not_allowed(OTHER_HOST).into_response();
     }
     // A page of another site can make a browser send a request.
-    if !is_own_will(&request, &identity) {
+    if !is_same_origin_post(&request, &identity) {
         tracing::warn!(%peer, who = %identity.name, "change by a page of another site refused");
         return Failed::not_allowed("requests of other sites' pages are refused").into_response();
     }

@@ -12,7 +12,7 @@ use serde::Deserialize;
 use super::caller::OrchestratorCaller;
 use super::problem::Failed;
 use super::state::ServeState;
-use crate::auth::Gatekeeper;
+use crate::auth::Authenticator;
 use crate::client::unpack;
 use crate::model::Name;
 use crate::orchestrator::book::Event;
@@ -44,7 +44,7 @@ pub(super) async fn check_node(
         return Ok(());
     }
     tracing::warn!(who = %caller.identity.name, node, "request refused: the token does not name the node");
-    let budget = |keeper: &Arc<Gatekeeper>| {
+    let budget = |keeper: &Arc<Authenticator>| {
         keeper.may_record_refusal(Some(&caller.identity.name), Instant::now())
     };
     if let Some(dropped) = state.gatekeeper.as_ref().map_or(Some(0), budget) {

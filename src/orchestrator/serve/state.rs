@@ -10,7 +10,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::hub::Hub;
 use super::problem::Failed;
-use crate::auth::Gatekeeper;
+use crate::auth::Authenticator;
 use crate::orchestrator::drive::BookRequest;
 use crate::orchestrator::meters::OrchestratorMeters;
 use crate::orchestrator::rm::{Rm, RmError};
@@ -94,7 +94,7 @@ impl Sight {
 #[derive(Debug)]
 pub struct ServeShared {
     /// Checks credentials and rules. `None`: another gate is in front.
-    pub gatekeeper: Option<Arc<Gatekeeper>>,
+    pub gatekeeper: Option<Arc<Authenticator>>,
     /// Counters of the orchestrator.
     pub meters: OrchestratorMeters,
     /// Output on its way.
@@ -125,7 +125,7 @@ impl ServeState {
         requests: mpsc::Sender<BookRequest>,
         file: PathBuf,
         phase: watch::Receiver<OrchestratorPhase>,
-        (gatekeeper, meters, sight): (Option<Arc<Gatekeeper>>, OrchestratorMeters, Sight),
+        (gatekeeper, meters, sight): (Option<Arc<Authenticator>>, OrchestratorMeters, Sight),
     ) -> ServeState {
         let (hub, readers) = (Hub::default(), Mutex::default());
         let places = Semaphore::new(READERS);

@@ -16,7 +16,7 @@ fn line(work: usize, order: u64, useful: u64, held: u64) -> MeasuredJob {
         need: Need {
             remaining: useful,
             threads,
-            machines: None,
+            nodes: None,
             is_running: true,
             time_per_item: 1_000_000_000,
             held,

@@ -21,7 +21,7 @@ pub struct Need {
     /// Items that a process works on at a time.
     pub threads: NonZeroU64,
     /// The most processes it may have, if there is such a limit.
-    pub machines: Option<u64>,
+    pub nodes: Option<u64>,
     /// True if a process of the job ever initialized.
     pub is_running: bool,
     /// Mean time of an item; 0 while unknown.
@@ -35,7 +35,7 @@ pub struct Need {
 impl Need {
     /// Processes for all its work at once, up to its limit.
     pub fn useful(&self) -> u64 {
-        self.at_most_machines(ceil_div(self.remaining, self.threads))
+        self.at_most_nodes(ceil_div(self.remaining, self.threads))
     }
 
     /// Processes that the job could use, independent of the scheduler's decisions so far.
@@ -45,7 +45,7 @@ impl Need {
 
     /// Processes it could use now, growth being paced.
     pub fn cap(&self) -> u64 {
-        let base = self.at_most_machines(ceil_div(self.remaining, self.threads).max(self.held));
+        let base = self.at_most_nodes(ceil_div(self.remaining, self.threads).max(self.held));
         let time_per_item = NonZeroU64::new(self.time_per_item).filter(|_| self.is_running);
         let Some(time_per_item) = time_per_item else {
             return base.min(INITIALIZATION_CAP);
@@ -67,8 +67,8 @@ impl Need {
         if processes == 0 { self.held } else { processes }
     }
 
-    fn at_most_machines(&self, processes: u64) -> u64 {
-        self.machines.map_or(processes, |machines| processes.min(machines))
+    fn at_most_nodes(&self, processes: u64) -> u64 {
+        self.nodes.map_or(processes, |nodes| processes.min(nodes))
     }
 }
 
@@ -79,7 +79,7 @@ mod tests {
     const FRESH: Need = Need {
         remaining: 400,
         threads: NonZeroU64::new(4).unwrap(),
-        machines: None,
+        nodes: None,
         is_running: false,
         time_per_item: 0,
         held: 0,
@@ -89,7 +89,7 @@ mod tests {
     #[test]
     fn before_initialization_two_are_enough() {
         assert_eq!((FRESH.cap(), FRESH.demand()), (2, 2));
-        let single = Need { machines: Some(1), ..FRESH };
+        let single = Need { nodes: Some(1), ..FRESH };
         assert_eq!((single.cap(), single.demand()), (1, 1));
     }
 

@@ -51,7 +51,7 @@ pub(super) fn job(job: &JobView, view: &View) -> PlayedJob {
 fn taken(job: &JobView, view: &View) -> Vec<PreemptedShare> {
     let Some(planned) = &view.planned else { return Vec::new() };
     let taken = job.preemptions.iter().map(|preemption| PreemptedShare {
-        node: planned.snapshot.machine(preemption.machine).name.to_string(),
+        node: planned.snapshot.node(preemption.node).name.to_string(),
         rule: preemption.rule.code(),
         beneficiary: preemption.beneficiary.map(|job| job.0),
         loss: preemption.loss,

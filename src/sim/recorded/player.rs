@@ -198,7 +198,7 @@ impl<'a> Player<'a> {
             memory: Mebibytes::from_gib(input.memory_gb),
             threads: input.threads,
             submitted,
-            machines: input.machines.clone(),
+            nodes: input.nodes.clone(),
             service: input.service_id,
             facts,
         }));

@@ -236,7 +236,8 @@ pub struct JobInput {
     #[serde(default, rename = "type", skip_serializing_if = "is_default")]
     pub kind: KindInput,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub machines: Vec<String>,
+    #[serde(rename = "machines")]
+    pub nodes: Vec<String>,
     #[serde(default, skip_serializing_if = "is_default")]
     pub service_id: u64,
     /// By order of arrival if absent.

@@ -17,7 +17,7 @@ use crate::sim::recorded::scenario::{
 pub(super) const CYCLES: u64 = 60;
 /// The cycles in which jobs arrive.
 pub(super) const ARRIVAL_CYCLES: u64 = 8;
-const MACHINES: [u64; 2] = [8, 40];
+const NODES: [u64; 2] = [8, 40];
 const LARGEST_ORDER: u64 = 16;
 const USERS: [u64; 2] = [4, 20];
 const CLASSES: [u64; 2] = [1, 4];
@@ -116,7 +116,7 @@ impl Hardware {
         let kinds = draw.between([1, 6]);
         let mut sizes = vec![draw.between([4, LARGEST_ORDER])];
         sizes.extend((1..kinds).map(|_| draw.between([1, LARGEST_ORDER])));
-        let machines = draw.between(MACHINES);
+        let nodes = draw.between(NODES);
         let node = |number: u64| {
             // No pool is empty: the first machines go round.
             let round = usize::try_from(number).ok().filter(|&number| number < pools.len());
@@ -126,7 +126,7 @@ impl Hardware {
                 pool: round.unwrap_or_else(|| draw.position(pools.len())),
             }
         };
-        let nodes = (0..machines).map(node).collect();
+        let nodes = (0..nodes).map(node).collect();
         Hardware { pools, nodes }
     }
 
@@ -222,7 +222,7 @@ fn draw_jobs(
             .expect("classes are drawn from the pools");
         let orders = hardware.orders_in(pool);
         let order = draw_order(draw, &orders);
-        let room: u64 = orders.iter().map(|machine| machine.div_euclid(order)).sum();
+        let room: u64 = orders.iter().map(|node| node.div_euclid(order)).sum();
         // On average, the demand divided by this size gives the number of jobs.
         let size = wanted.div_euclid(100 * least) * draw.between([40, 160]);
         let asked = size.div_euclid(100 * order).max(1);
@@ -244,8 +244,8 @@ fn draw_jobs(
 }
 
 /// Draws an order that fits on the largest of these machines, small orders more often.
-fn draw_order(draw: &mut Draw, machines: &[u64]) -> u64 {
-    let largest = machines.iter().copied().max().expect("no pool is empty");
+fn draw_order(draw: &mut Draw, nodes: &[u64]) -> u64 {
+    let largest = nodes.iter().copied().max().expect("no pool is empty");
     let most = if draw.one_in(2) { largest } else { draw.between([1, largest]) };
     draw.between([1, most])
 }
@@ -265,7 +265,7 @@ fn draw_job(draw: &mut Draw, class: &str, order: u64, processes: u64) -> JobInpu
         completed: 0,
         max_processes: is_limited.then(|| i64::try_from(processes).expect("a cluster is small")),
         kind: KindInput::Job,
-        machines: Vec::new(),
+        nodes: Vec::new(),
         service_id: 0,
         submit: None,
     }

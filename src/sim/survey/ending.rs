@@ -13,7 +13,7 @@ use crate::sim::recorded::{PlayedCycle, PlayedDocument, PlayedJob};
 /// The end of a play.
 pub(super) struct FinalState {
     pub classes: Vec<FinalClass>,
-    pub machines: Vec<FinalMachine>,
+    pub nodes: Vec<FinalNode>,
     /// By number.
     pub jobs: Vec<FinalJob>,
 }
@@ -25,7 +25,7 @@ pub(super) struct FinalClass {
 }
 
 /// A machine. All can be scheduled to the end.
-pub(super) struct FinalMachine {
+pub(super) struct FinalNode {
     pub name: String,
     pub order: u64,
     /// For each class, true if the class may use the machine.
@@ -61,7 +61,7 @@ impl FinalState {
             weight: u64::from(class.weight.unwrap_or(100)),
         });
         let mut ending =
-            FinalState { classes: classes.collect(), machines: Vec::new(), jobs: Vec::new() };
+            FinalState { classes: classes.collect(), nodes: Vec::new(), jobs: Vec::new() };
         let events = || scenario.cycles.iter().flat_map(|cycle| &cycle.events);
         let lists = events().filter_map(|event| {
             if let EventInput::Nodes { list } = event { Some(list) } else { None }
@@ -72,7 +72,7 @@ impl FinalState {
             let is_open_to = config.classes.iter().map(|class| {
                 is_within(config, pool, class.nodepool.as_deref().unwrap_or(first_pool))
             });
-            ending.machines.push(FinalMachine {
+            ending.nodes.push(FinalNode {
                 name: name.clone(),
                 order: *order,
                 is_open_to: is_open_to.collect(),
@@ -96,11 +96,11 @@ impl FinalState {
         let (Some(line), Some(class)) = (line, class) else { return };
         let Some(order) = line.order.map(u64::from) else { return };
         let mut shares = BTreeMap::new();
-        for (ix, machine) in self.machines.iter_mut().enumerate() {
-            let occupying = line.nodes.get(&machine.name).copied().unwrap_or(0);
-            let leaving = leaving_from(line, &machine.name);
-            machine.free -= occupying * order;
-            machine.is_emptying |= 0 < leaving;
+        for (ix, node) in self.nodes.iter_mut().enumerate() {
+            let occupying = line.nodes.get(&node.name).copied().unwrap_or(0);
+            let leaving = leaving_from(line, &node.name);
+            node.free -= occupying * order;
+            node.is_emptying |= 0 < leaving;
             if leaving < occupying {
                 shares.insert(ix, occupying - leaving);
             }
@@ -109,22 +109,22 @@ impl FinalState {
         self.jobs.push(FinalJob { id, class, user, order, cap, given, held, shares });
     }
 
-    /// True if `job` may use `machine`, and the machine is large enough.
-    pub fn may_use(&self, job: &FinalJob, machine: usize) -> bool {
-        let machine = &self.machines[machine];
-        machine.is_open_to[job.class] && job.order <= machine.order
+    /// True if `job` may use `node`, and the machine is large enough.
+    pub fn may_use(&self, job: &FinalJob, node: usize) -> bool {
+        let node = &self.nodes[node];
+        node.is_open_to[job.class] && job.order <= node.order
     }
 
     /// True if `job` could use more, and a process of it fits on some machine.
     pub fn has_unmet_demand(&self, job: &FinalJob) -> bool {
-        job.held < job.cap && (0..self.machines.len()).any(|machine| self.may_use(job, machine))
+        job.held < job.cap && (0..self.nodes.len()).any(|node| self.may_use(job, node))
     }
 }
 
-/// Terminated shares on `machine` that have not exited. Every eviction is confirmed in the next
+/// Terminated shares on `node` that have not exited. Every eviction is confirmed in the next
 /// cycle, so these shares were terminated in the last cycle.
-fn leaving_from(line: &PlayedJob, machine: &str) -> u64 {
-    count(line.shrunken.iter().filter(|node| *node == machine).count())
+fn leaving_from(line: &PlayedJob, node: &str) -> u64 {
+    count(line.shrunken.iter().filter(|left| *left == node).count())
 }
 
 /// True if pool `inner` is `outer`, or nested in it.

@@ -39,7 +39,7 @@ pub(super) struct Envy {
     pub level: EnvyLevel,
     /// The job that could use more.
     pub job: u64,
-    pub machine: String,
+    pub node: String,
     /// Quanta that the side would lose.
     pub taken: u64,
     /// The side of the job, and the side that it envies.
@@ -58,8 +58,8 @@ pub(super) struct EnvySide {
 
 impl fmt::Display for Envy {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Envy { job, machine, taken, sides: [one, other], .. } = self;
-        write!(f, "job {job} could be on {machine} in place of {taken} qshares: {one}, {other}")
+        let Envy { job, node, taken, sides: [one, other], .. } = self;
+        write!(f, "job {job} could be on {node} in place of {taken} qshares: {one}, {other}")
     }
 }
 
@@ -74,17 +74,17 @@ impl fmt::Display for EnvySide {
 /// Every pair of a job and a side that it envies, with the first machine where it could be. None while
 /// anything is leaving: then it is too early to say.
 pub(super) fn envies(ending: &FinalState) -> Vec<Envy> {
-    if ending.machines.iter().any(|machine| machine.is_emptying) {
+    if ending.nodes.iter().any(|node| node.is_emptying) {
         return Vec::new();
     }
     let scene = Scene::new(ending);
     let mut envies = Vec::new();
     for job in ending.jobs.iter().filter(|job| job.held < job.cap) {
         let mut envied: BTreeSet<Party<'_>> = BTreeSet::new();
-        for machine in (0..ending.machines.len()).filter(|&ix| ending.may_use(job, ix)) {
-            for (other, taken) in scene.places(job, machine) {
+        for node in (0..ending.nodes.len()).filter(|&ix| ending.may_use(job, ix)) {
+            for (other, taken) in scene.places(job, node) {
                 if envied.insert(other) {
-                    envies.push(scene.describe(job, other, machine, taken));
+                    envies.push(scene.describe(job, other, node, taken));
                 }
             }
         }
@@ -147,13 +147,13 @@ impl<'a> Scene<'a> {
     }
 
     /// The sides of which `job` could have places on this machine, and how many quanta of each.
-    fn places(&self, job: &FinalJob, machine: usize) -> Vec<(Party<'a>, u64)> {
-        let Some(lacking) = job.order.checked_sub(self.ending.machines[machine].free) else {
+    fn places(&self, job: &FinalJob, node: usize) -> Vec<(Party<'a>, u64)> {
+        let Some(lacking) = job.order.checked_sub(self.ending.nodes[node].free) else {
             return Vec::new();
         };
         let mut sides: BTreeMap<Party<'a>, Vec<u64>> = BTreeMap::new();
         for other in self.ending.jobs.iter().filter(|other| other.id != job.id) {
-            for _ in 0..other.shares.get(&machine).copied().unwrap_or(0) {
+            for _ in 0..other.shares.get(&node).copied().unwrap_or(0) {
                 let side = party(dividing_level(job, other), other);
                 sides.entry(side).or_default().push(other.order);
             }
@@ -185,11 +185,11 @@ impl<'a> Scene<'a> {
         }
     }
 
-    fn describe(&self, job: &FinalJob, other: Party<'a>, machine: usize, taken: u64) -> Envy {
+    fn describe(&self, job: &FinalJob, other: Party<'a>, node: usize, taken: u64) -> Envy {
         let level = other.level();
-        let machine = self.ending.machines[machine].name.clone();
+        let node = self.ending.nodes[node].name.clone();
         let sides = [self.side(party(level, job)), self.side(other)];
-        Envy { level, job: job.id, machine, taken, sides }
+        Envy { level, job: job.id, node, taken, sides }
     }
 
     fn side(&self, side: Party<'_>) -> EnvySide {

@@ -9,9 +9,9 @@ use super::ending::FinalState;
 ///
 /// Machines that a share is leaving do not count: free space beside it may be waiting for it.
 pub(super) fn usable_qshares(ending: &FinalState) -> u64 {
-    let mut machines: Vec<usize> =
-        (0..ending.machines.len()).filter(|&ix| !ending.machines[ix].is_emptying).collect();
-    machines.sort_by_key(|&ix| (ending.machines[ix].free, ix));
+    let mut nodes: Vec<usize> =
+        (0..ending.nodes.len()).filter(|&ix| !ending.nodes[ix].is_emptying).collect();
+    nodes.sort_by_key(|&ix| (ending.nodes[ix].free, ix));
     let mut waiting: Vec<(usize, u64)> = ending
         .jobs
         .iter()
@@ -20,11 +20,11 @@ pub(super) fn usable_qshares(ending: &FinalState) -> u64 {
         .collect();
     waiting.sort_by_key(|&(ix, _)| (Reverse(ending.jobs[ix].order), ix));
     let mut filled = 0;
-    for machine in machines {
-        let mut free = ending.machines[machine].free;
+    for node in nodes {
+        let mut free = ending.nodes[node].free;
         for (ix, left) in &mut waiting {
             let job = &ending.jobs[*ix];
-            while 0 < *left && job.order <= free && ending.may_use(job, machine) {
+            while 0 < *left && job.order <= free && ending.may_use(job, node) {
                 *left -= 1;
                 free -= job.order;
                 filled += job.order;

@@ -26,10 +26,10 @@ pub(super) struct Starving {
 
 /// The users and jobs that are owed a process and have nothing.
 pub(super) fn starving(ending: &FinalState) -> Starving {
-    let largest = ending.machines.iter().map(|machine| machine.order).max().unwrap_or(0);
+    let largest = ending.nodes.iter().map(|node| node.order).max().unwrap_or(0);
     let is_possible = |job: &&FinalJob| 0 < job.cap && job.order <= largest;
     let jobs: Vec<&FinalJob> = ending.jobs.iter().filter(is_possible).collect();
-    let capacity = ending.machines.iter().map(|machine| machine.order).sum();
+    let capacity = ending.nodes.iter().map(|node| node.order).sum();
     let mut starving = Starving::default();
     let mut owed: Vec<&FinalJob> = Vec::new();
     for (part, jobs) in
@@ -86,13 +86,13 @@ fn split<'e>(
 
 /// True if first fit, the largest and most constrained first, gives each of `jobs` a process.
 pub(super) fn can_pack(ending: &FinalState, mut jobs: Vec<&FinalJob>) -> bool {
-    let mut room: Vec<u64> = ending.machines.iter().map(|machine| machine.order).collect();
-    let machines = || 0..ending.machines.len();
-    let choices = |job: &FinalJob| machines().filter(|&ix| ending.may_use(job, ix)).count();
+    let mut room: Vec<u64> = ending.nodes.iter().map(|node| node.order).collect();
+    let nodes = || 0..ending.nodes.len();
+    let choices = |job: &FinalJob| nodes().filter(|&ix| ending.may_use(job, ix)).count();
     jobs.sort_by_key(|job| (Reverse(job.order), choices(job), job.id));
     jobs.into_iter().all(|job| {
-        let fits = machines().filter(|&ix| ending.may_use(job, ix) && job.order <= room[ix]);
-        let best = fits.min_by_key(|&ix| (room[ix], &ending.machines[ix].name));
+        let fits = nodes().filter(|&ix| ending.may_use(job, ix) && job.order <= room[ix]);
+        let best = fits.min_by_key(|&ix| (room[ix], &ending.nodes[ix].name));
         if let Some(ix) = best {
             room[ix] -= job.order;
         }

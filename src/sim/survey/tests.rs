@@ -20,10 +20,10 @@ const POOLS: &str =
 /// The end of a play, made by hand.
 ///
 /// - `classes`: name:weight, @pool if it is not `all`
-/// - `machines`: name=order, @pool likewise
+/// - `nodes`: name=order, @pool likewise
 /// - `jobs`: separated by commas, each "class user order cap" and the machines of its shares, those
 ///   that are leaving with an exclamation mark; numbered from 1
-fn table(classes: &str, machines: &str, jobs: &str) -> (Scenario, PlayedDocument) {
+fn table(classes: &str, nodes: &str, jobs: &str) -> (Scenario, PlayedDocument) {
     let mut pools: Vec<PoolInput> = serde_json::from_str(POOLS).unwrap();
     let classes = classes.split_whitespace().map(|text| {
         let (name, pool) = text.split_once('@').unwrap_or((text, "all"));
@@ -35,7 +35,7 @@ fn table(classes: &str, machines: &str, jobs: &str) -> (Scenario, PlayedDocument
     });
     let classes = classes.collect();
     let mut list = Vec::new();
-    for text in machines.split_whitespace() {
+    for text in nodes.split_whitespace() {
         let (name, pool) = text.split_once('@').unwrap_or((text, "all"));
         let (name, order) = name.split_once('=').unwrap();
         pools.iter_mut().find(|other| other.name == pool).unwrap().nodes.push(name.to_owned());
@@ -82,19 +82,19 @@ fn line(id: u64, order: &str, cap: &str, places: &[&str]) -> PlayedJob {
 
 /// Every envy in a table, as "level job>side taken".
 #[track_caller]
-fn check_envy(classes: &str, machines: &str, jobs: &str, expected: &str) {
-    let (scenario, played) = table(classes, machines, jobs);
+fn check_envy(classes: &str, nodes: &str, jobs: &str, expected: &str) {
+    let (scenario, played) = table(classes, nodes, jobs);
     let envies = envy::envies(&FinalState::new(&scenario, &played));
     let shown = envies.iter().map(|envy| {
         let Envy { level, job, taken, sides, .. } = envy;
         format!("{level} {job}>{} {taken}", sides[1].name)
     });
-    assert_eq!(shown.collect::<Vec<_>>().join(", "), expected, "{machines} | {jobs}");
+    assert_eq!(shown.collect::<Vec<_>>().join(", "), expected, "{nodes} | {jobs}");
 }
 
 #[test]
 fn no_job_envies_if_the_other_would_have_less() {
-    let check = |machines, jobs, expected| check_envy("a:100", machines, jobs, expected);
+    let check = |nodes, jobs, expected| check_envy("a:100", nodes, jobs, expected);
     check("m=8", "a u 1 9 m m m m, a v 1 9 m m m m", "");
     check("m=8", "a u 1 9 m m m m m, a v 1 9 m m m", "user 2>u in a 1");
     check("m=7", "a u 1 9 m m m m, a v 1 9 m m m", "");
@@ -111,7 +111,7 @@ fn no_job_envies_if_the_other_would_have_less() {
 
 #[test]
 fn a_satisfied_or_unplaceable_job_envies_no_side() {
-    let check = |machines, jobs, expected| check_envy("a:100 b:100@sub", machines, jobs, expected);
+    let check = |nodes, jobs, expected| check_envy("a:100 b:100@sub", nodes, jobs, expected);
     check("m=7", "a u 1 9 m m m m m m, a v 1 1 m", "");
     check("m=6", "a u 1 9 m m m m m m, a v 1 0", "");
     check("m=6", "a u 1 9 m m m m m m, a v 9 9", "");
@@ -126,7 +126,7 @@ fn a_satisfied_or_unplaceable_job_envies_no_side() {
 
 #[test]
 fn while_something_leaves_it_is_too_early_to_say() {
-    let check = |machines, jobs, expected| check_envy("a:100", machines, jobs, expected);
+    let check = |nodes, jobs, expected| check_envy("a:100", nodes, jobs, expected);
     check("m=8", "a u 1 9 m m m m! m! m!, a v 1 9 m m", "");
     check("m=9 n=1", "a u 1 9 m m m m m m m n!, a v 1 9 m m", "");
     check("m=8", "a u 1 9 m m m m m m, a v 1 9 m m", "user 2>u in a 1");
@@ -135,11 +135,11 @@ fn while_something_leaves_it_is_too_early_to_say() {
 #[test]
 fn siblings_are_compared_where_their_ways_part() {
     // Classes by weight, for all users alike.
-    let classes = |machines, jobs, expected| check_envy("a:100 b:300", machines, jobs, expected);
+    let classes = |nodes, jobs, expected| check_envy("a:100 b:300", nodes, jobs, expected);
     classes("m=18", "a u 2 9 m m, b u 2 9 m m m m m m m", "");
     classes("m=24", "a u 2 9 m m m m m, b u 2 9 m m m m m m m", "class 2>a 2");
     // A user's jobs among themselves; and together, where another user looks at them.
-    let users = |machines, jobs, expected| check_envy("a:100", machines, jobs, expected);
+    let users = |nodes, jobs, expected| check_envy("a:100", nodes, jobs, expected);
     users("m=10", "a u 1 9 m m m m, a u 1 9 m, a v 1 5 m m m m m", "job 2>job 1 1");
     users("m=9", "a u 1 9 m m m m, a u 1 9 m m m, a v 1 9 m m", "user 3>u in a 1");
     // A user counts separately in each class.
@@ -150,7 +150,7 @@ fn siblings_are_compared_where_their_ways_part() {
 
 #[test]
 fn one_side_gives_all_that_is_missing() {
-    let users = |machines, jobs, expected| check_envy("a:100", machines, jobs, expected);
+    let users = |nodes, jobs, expected| check_envy("a:100", nodes, jobs, expected);
     users("m=8", "a u 1 9 m m m m m m m m, a v 4 9", "user 2>u in a 4");
     users("m=7", "a u 1 9 m m m m m m m, a v 4 9", "");
     // Free space already reduces the number of processes to take.
@@ -163,8 +163,8 @@ fn one_side_gives_all_that_is_missing() {
 
 #[test]
 fn pools_are_open_to_the_classes_of_those_around_them() {
-    let check = |machines, jobs, expected| {
-        check_envy("a:100 s:100@sub d:100@deep", machines, jobs, expected);
+    let check = |nodes, jobs, expected| {
+        check_envy("a:100 s:100@sub d:100@deep", nodes, jobs, expected);
     };
     check("m=4", "a u 1 9 m m m m, s v 1 9, d w 1 9", "");
     check("n=4@sub", "a u 1 9 n n n n, s v 1 9, d w 1 9", "class 2>a 1");
@@ -174,14 +174,14 @@ fn pools_are_open_to_the_classes_of_those_around_them() {
 /// Users and jobs that are owed a process and have nothing. Behind the bar: true if all owed
 /// parties could have a process, then true if all jobs could.
 #[track_caller]
-fn check_owed(classes: &str, machines: &str, jobs: &str, expected: &str) {
-    let (scenario, played) = table(classes, machines, jobs);
+fn check_owed(classes: &str, nodes: &str, jobs: &str, expected: &str) {
+    let (scenario, played) = table(classes, nodes, jobs);
     let Starving { users, jobs: owed, could_all_owed, could_all } =
         owed::starving(&FinalState::new(&scenario, &played));
     let owed: Vec<String> = owed.iter().map(u64::to_string).collect();
     let shown = format!("{} {} | {could_all_owed} {could_all}", users.join("+"), owed.join("+"));
     let words: Vec<&str> = shown.split_whitespace().collect();
-    assert_eq!(words.join(" "), expected, "{machines} | {jobs}");
+    assert_eq!(words.join(" "), expected, "{nodes} | {jobs}");
 }
 
 #[test]
@@ -203,7 +203,7 @@ fn a_process_is_owed_to_those_whose_part_covers_one() {
 
 #[test]
 fn whether_all_could_have_one_is_found_by_trying() {
-    let check = |machines, jobs, expected| check_owed("a:1", machines, jobs, expected);
+    let check = |nodes, jobs, expected| check_owed("a:1", nodes, jobs, expected);
     check("m=3 n=3", "a u 2 9 m, a v 2 9 n, a w 2 9", "w in a 3 | false false");
     check("m=4 n=2", "a u 2 9 m m, a v 2 9 n, a w 2 9", "w in a 3 | true true");
     // A job that is owed nothing may be too many.
@@ -214,10 +214,10 @@ fn whether_all_could_have_one_is_found_by_trying() {
 
 /// Qshares that are idle and usable in a table of a single class.
 #[track_caller]
-fn check_idle(class: &str, machines: &str, jobs: &str, expected: u64) {
-    let (scenario, played) = table(class, machines, jobs);
+fn check_idle(class: &str, nodes: &str, jobs: &str, expected: u64) {
+    let (scenario, played) = table(class, nodes, jobs);
     let idle = idle::usable_qshares(&FinalState::new(&scenario, &played));
-    assert_eq!(idle, expected, "{machines} | {jobs}");
+    assert_eq!(idle, expected, "{nodes} | {jobs}");
 }
 
 #[test]
@@ -429,9 +429,9 @@ fn clusters_are_drawn_as_promised() {
         let ending = FinalState::new(&scenario, &player::play(&scenario).unwrap());
         let mut demanded = 0;
         for (job, (_, input)) in ending.jobs.iter().zip(&jobs) {
-            let room: u64 = (0..ending.machines.len())
-                .filter(|&machine| ending.may_use(job, machine))
-                .map(|machine| ending.machines[machine].order.div_euclid(job.order))
+            let room: u64 = (0..ending.nodes.len())
+                .filter(|&node| ending.may_use(job, node))
+                .map(|node| ending.nodes[node].order.div_euclid(job.order))
                 .sum();
             assert_ne!(room, 0, "{name}: job {} fits nowhere", job.id);
             let processes = input.work_items.div_ceil(input.threads);

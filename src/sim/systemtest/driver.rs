@@ -8,8 +8,7 @@ use super::suite::Suite;
 use super::{Clock, RunOutcome};
 use crate::audit;
 use crate::model::{
-    JobFacts, JobId, JobKind, JobSpec, MachineIx, Millis, NodeReport, ShareFacts, ShareId,
-    SharePhase,
+    JobFacts, JobId, JobKind, JobSpec, Millis, NodeIx, NodeReport, ShareFacts, ShareId, SharePhase,
 };
 use crate::scheduler::{Scheduler, SchedulerEvent, View};
 use crate::sim::count;
@@ -133,8 +132,8 @@ impl<'a> Driver<'a> {
         let mut lines = Vec::with_capacity(needs.len());
         for (work, need) in needs {
             let held = count(self.world.held(work).len());
-            if let Some(machines) = need.machines.filter(|&machines| machines < held) {
-                return Err(self.violated(Violation::OverMachines { work, held, machines }));
+            if let Some(nodes) = need.nodes.filter(|&nodes| nodes < held) {
+                return Err(self.violated(Violation::OverNodes { work, held, nodes }));
             }
             lines.push(MeasuredJob { subject: self.subjects[work.0], need, held });
         }
@@ -288,7 +287,7 @@ impl<'a> Driver<'a> {
         Need {
             remaining: facts.remaining,
             threads: self.world.work(work).threads,
-            machines: self.world.work(work).machines,
+            nodes: self.world.work(work).nodes,
             is_running: facts.is_running,
             time_per_item: facts.time_per_item.unwrap_or(0),
             held: count(held.len()),
@@ -343,7 +342,7 @@ impl<'a> Driver<'a> {
         TurnaroundBound {
             longest_item: work.items.iter().copied().max().unwrap_or(0),
             total: work.items.iter().sum(),
-            threads: work.threads.get() * work.machines.unwrap_or(fitting).min(fitting),
+            threads: work.threads.get() * work.nodes.unwrap_or(fitting).min(fitting),
         }
     }
 
@@ -384,7 +383,7 @@ fn spec(ix: WorkIx, work: &SimWork, facts: JobFacts) -> JobSpec {
         memory: work.memory,
         threads: work.threads.get(),
         submitted: work.submitted,
-        machines: Vec::new(),
+        nodes: Vec::new(),
         service: 0,
         facts,
     }
@@ -397,17 +396,17 @@ fn is_paid(view: &View) -> bool {
     const CREDIT: Millis = 300_000;
     let Some(planned) = &view.planned else { return false };
     let schedule = &planned.schedule;
-    let mut losses: BTreeMap<(JobId, MachineIx), Millis> = BTreeMap::new();
+    let mut losses: BTreeMap<(JobId, NodeIx), Millis> = BTreeMap::new();
     for receipt in &schedule.preemptions {
         let Some(taker) = receipt.beneficiary else { return false };
-        *losses.entry((taker, receipt.machine)).or_default() += receipt.loss;
+        *losses.entry((taker, receipt.node)).or_default() += receipt.loss;
     }
     let period = view.topology.settings.publication_period;
-    losses.into_iter().all(|((taker, machine), loss)| {
+    losses.into_iter().all(|((taker, node), loss)| {
         let job = planned.snapshot.jobs.iter().find(|job| job.id == taker);
         job.is_some_and(|job| {
             let promises = schedule.promises.iter();
-            let gained = promises.filter(|one| one.job == taker && one.machine == machine).count();
+            let gained = promises.filter(|one| one.job == taker && one.node == node).count();
             let waited = planned.snapshot.behind_cycles(job) * period * job.threads;
             job.nshares_held().0 > 0 && loss <= (waited + CREDIT) * count(gained.max(1))
         })

@@ -141,7 +141,7 @@ impl Draws {
     fn suite(&self, quantum: Quantum, variant: SuiteVariant, works: Vec<SimWork>) -> Suite {
         let node = |(name, gb): &(String, u64)| {
             let memory = Mebibytes::from_gib(*gb);
-            SuiteNode { name: name.clone(), memory, order: quantum.order_of_machine(memory) }
+            SuiteNode { name: name.clone(), memory, order: quantum.order_of_node(memory) }
         };
         let nodes: Vec<SuiteNode> = self.nodes.iter().map(node).collect();
         let is_in_use = |name: &str| variant == SuiteVariant::Mixed || name == NORMAL;
@@ -236,7 +236,7 @@ struct JobFile {
     items: Vec<u64>,
     threads: NonZeroU64,
     user: String,
-    machines: Option<u64>,
+    nodes: Option<u64>,
 }
 
 impl JobFile {
@@ -279,7 +279,7 @@ impl JobFile {
             items,
             threads: number("threads", required("threads")?)?,
             user: required("user")?.1.to_owned(),
-            machines: values.get("machines").map(|&value| number("machines", value)).transpose()?,
+            nodes: values.get("machines").map(|&value| number("machines", value)).transpose()?,
         })
     }
 
@@ -290,9 +290,9 @@ impl JobFile {
             SuiteVariant::Plain => NORMAL.to_owned(),
             SuiteVariant::Mixed => draw.class.clone(),
         };
-        let JobFile { submitted, items, threads, user, machines } = self;
+        let JobFile { submitted, items, threads, user, nodes } = self;
         let memory = Mebibytes::from_gib(draw.memory_gb);
-        SimWork { name, user, class, memory, threads, machines, submitted, items }
+        SimWork { name, user, class, memory, threads, nodes, submitted, items }
     }
 }
 
@@ -316,7 +316,7 @@ mod tests {
             items: vec![10, 20],
             threads,
             user: "Hilaria".to_owned(),
-            machines: None,
+            nodes: None,
         };
         assert_eq!(JobFile::parse(text), Ok(expected));
     }

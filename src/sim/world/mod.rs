@@ -48,7 +48,7 @@ impl fmt::Display for ProcessIx {
 /// The end of an initialization, or of an item. The order of the fields is the order in which
 /// things happen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Occurrence {
+struct WorldEvent {
     at: Millis,
     work: WorkIx,
     number: u64,
@@ -90,7 +90,7 @@ pub struct World {
     worked: Millis,
     works: Vec<WorkProgress>,
     processes: Vec<WorldProcess>,
-    upcoming: BinaryHeap<Reverse<Occurrence>>,
+    upcoming: BinaryHeap<Reverse<WorldEvent>>,
     /// Jobs that are not reported yet, the last to be submitted first.
     unsubmitted: Vec<WorkIx>,
     /// Jobs that are reported and not reported complete, in the order of submission.
@@ -140,8 +140,8 @@ impl World {
         self.now = to;
     }
 
-    fn happen(&mut self, occurrence: Occurrence) {
-        let Occurrence { at, work, thread, process, .. } = occurrence;
+    fn happen(&mut self, occurrence: WorldEvent) {
+        let WorldEvent { at, work, thread, process, .. } = occurrence;
         let progress = &mut self.works[work.0];
         let worker = &mut self.processes[process.0];
         match worker.stage {
@@ -175,7 +175,7 @@ impl World {
             worker.threads[thread] = Some(Assignment { item, since: now });
             let at = now + progress.work.items[item];
             let WorldProcess { work, number, .. } = *worker;
-            self.upcoming.push(Reverse(Occurrence { at, work, number, thread, process }));
+            self.upcoming.push(Reverse(WorldEvent { at, work, number, thread, process }));
         }
     }
 
@@ -233,7 +233,7 @@ impl World {
             threads: vec![None; threads],
             useful: 0,
         });
-        self.upcoming.push(Reverse(Occurrence {
+        self.upcoming.push(Reverse(WorldEvent {
             at: self.now + INITIALIZATION,
             work,
             number,

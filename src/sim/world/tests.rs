@@ -12,7 +12,7 @@ fn work(threads: u64, items: &[Millis]) -> SimWork {
         class: "normal".to_owned(),
         memory: Mebibytes::from_gib(28),
         threads: NonZeroU64::new(threads).unwrap(),
-        machines: None,
+        nodes: None,
         submitted: 0,
         items: items.to_vec(),
     }

@@ -22,7 +22,7 @@ pub struct SimWork {
     /// Items that a process works on at a time.
     pub threads: NonZeroU64,
     /// The most processes at a time; `None` means no limit.
-    pub machines: Option<u64>,
+    pub nodes: Option<u64>,
     /// Time of submission.
     pub submitted: Millis,
     /// The time of each item, in the order in which they are served. Never empty.
@@ -30,9 +30,9 @@ pub struct SimWork {
 }
 
 impl SimWork {
-    /// `machines` as the scheduler gets it.
+    /// `nodes` as the scheduler gets it.
     pub fn limit(&self) -> ProcessLimit {
-        self.machines.map_or(ProcessLimit::Unlimited, ProcessLimit::AtMost)
+        self.nodes.map_or(ProcessLimit::Unlimited, ProcessLimit::AtMost)
     }
 }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use apportion::api::wire::Schedule;
-use apportion::api::{AbsentSums, CycleSpans, Intake, Limits, Published, ScheduleText};
+use apportion::api::{AbsentSums, CycleSpans, PublicationReader, Limits, Published, ScheduleText};
 use apportion::audit::audit;
 use apportion::converter::CheckedPublication;
 use apportion::model::{
@@ -14,7 +14,7 @@ use apportion::model::{
 };
 use apportion::orchestrator::book::JobShares;
 use apportion::orchestrator::rm::shares_of;
-use apportion::scheduler::books::Books;
+use apportion::scheduler::checkpoint::SchedulerState;
 use apportion::scheduler::{AdminCommand, Removal, Scheduler, SchedulerEvent, View};
 
 /// Heartbeats that a node may miss before it is dead.
@@ -23,12 +23,12 @@ const STABILITY: u32 = 3;
 /// The scheduler, with what the daemon keeps around it.
 pub struct Manager {
     scheduler: Scheduler,
-    intake: Intake,
+    intake: PublicationReader,
     published: Published,
     /// The last publication that was recorded since the start.
     taken: Option<u64>,
     /// Stored state: the books of the last cycle, and the last publication in them.
-    record: (Books, Option<u64>),
+    record: (SchedulerState, Option<u64>),
     /// True if an empty scheduler waits for a publication.
     waits: bool,
     /// Shares that ever died with their nodes. While the nodes are dead, only the end of these
@@ -42,7 +42,7 @@ impl Manager {
     pub fn new(pace: u8) -> Manager {
         let scheduler = Scheduler::new(topology(pace), ShareId(1));
         Manager {
-            intake: Intake::new(None, limits()),
+            intake: PublicationReader::new(None, limits()),
             published: picture(scheduler.view(), None),
             taken: None,
             record: (scheduler.books(), None),
@@ -118,7 +118,7 @@ impl Manager {
             self.scheduler.restart_hearing();
         }
         self.taken = taken;
-        self.intake = Intake::new(taken, limits());
+        self.intake = PublicationReader::new(taken, limits());
         self.published =
             Published { schedule, taken_over, ..picture(self.scheduler.view(), taken) };
     }
@@ -149,7 +149,7 @@ impl Manager {
     }
 
     /// The present state.
-    pub fn books(&self) -> Books {
+    pub fn books(&self) -> SchedulerState {
         self.scheduler.books()
     }
 

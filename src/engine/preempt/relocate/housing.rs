@@ -6,7 +6,7 @@ use std::rc::Rc;
 
 use super::{MoveVictim, Search, spare_superfluous};
 use crate::engine::schedule::VictimRule;
-use crate::model::{MachineIx, Millis, Order, QShares, count};
+use crate::model::{Millis, NodeIx, Order, QShares, count};
 
 /// Nodes tried to make space for a moved share.
 const TRIED_ELSEWHERE: usize = 64;
@@ -19,16 +19,16 @@ type HomeCost = (Millis, usize, QShares);
 pub(super) struct Housing {
     pub homes: Vec<Home>,
     /// Victims preempted by a rule to make space for moved shares, by node.
-    pub victims: BTreeMap<MachineIx, Vec<MoveVictim>>,
+    pub victims: BTreeMap<NodeIx, Vec<MoveVictim>>,
     /// Quanta that moved shares take, by node.
-    used: BTreeMap<MachineIx, QShares>,
+    used: BTreeMap<NodeIx, QShares>,
 }
 
 /// Place where a moved share starts again.
 #[derive(Clone, Copy)]
 pub(super) struct Home {
     pub job: usize,
-    pub machine: MachineIx,
+    pub node: NodeIx,
     pub order: Order,
     /// True if the share can start now; else the space is promised.
     pub is_free: bool,
@@ -39,7 +39,7 @@ impl Search<'_, '_> {
     /// them.
     pub(super) fn house(
         &mut self,
-        cleared: MachineIx,
+        cleared: NodeIx,
         victims: &[MoveVictim],
         makes_room: bool,
     ) -> Option<Housing> {
@@ -50,7 +50,7 @@ impl Search<'_, '_> {
         // Shares without free space come last: by then it is known how much free space is used.
         moved.retain(|&victim| {
             let home = self.free_home(cleared, victim, &housing);
-            home.inspect(|&machine| housing.add(victim, machine, true)).is_none()
+            home.inspect(|&node| housing.add(victim, node, true)).is_none()
         });
         if moved.is_empty() {
             return Some(housing);
@@ -62,13 +62,13 @@ impl Search<'_, '_> {
             if !self.may_wait(victim.holding.job, victims, &housing) {
                 return None;
             }
-            let (machine, gone) = self.home_by_right(cleared, victims, victim, &housing)?;
-            housing.add(victim, machine, false);
-            housing.victims.entry(machine).or_default().extend(gone);
+            let (node, gone) = self.home_by_right(cleared, victims, victim, &housing)?;
+            housing.add(victim, node, false);
+            housing.victims.entry(node).or_default().extend(gone);
         }
         // A victim of a later share may also suffice for an earlier share.
-        for (&machine, gone) in &mut housing.victims {
-            let missing = self.draft.rooms.lacking(machine, housing.used[&machine]);
+        for (&node, gone) in &mut housing.victims {
+            let missing = self.draft.spaces.missing_for(node, housing.used[&node]);
             *gone = spare_superfluous(std::mem::take(gone), missing);
         }
         Some(housing)
@@ -77,20 +77,20 @@ impl Search<'_, '_> {
     /// Returns a node with free space for a moved share: the smallest space that suffices.
     pub(super) fn free_home(
         &self,
-        cleared: MachineIx,
+        cleared: NodeIx,
         victim: MoveVictim,
         housing: &Housing,
-    ) -> Option<MachineIx> {
+    ) -> Option<NodeIx> {
         let (draft, job) = (self.draft, victim.holding.job);
-        let has_room = |machine: MachineIx| {
-            let used = housing.used.get(&machine).copied().unwrap_or_default();
-            machine != cleared
-                && draft.may_use(job, machine)
-                && used + victim.order.qshares() <= draft.rooms.usable(machine)
+        let has_room = |node: NodeIx| {
+            let used = housing.used.get(&node).copied().unwrap_or_default();
+            node != cleared
+                && draft.may_use(job, node)
+                && used + victim.order.qshares() <= draft.spaces.usable(node)
         };
         draft.pools.searched_from(draft.class_of(job).pool).iter().find_map(|&pool| {
-            let mut machines = draft.rooms.with_room(pool, victim.order);
-            machines.find_map(|alike| alike.first(has_room))
+            let mut nodes = draft.spaces.with_room(pool, victim.order);
+            nodes.find_map(|alike| alike.first(has_room))
         })
     }
 
@@ -112,64 +112,64 @@ impl Search<'_, '_> {
     /// nodes are tried in the order of their cost at the start.
     fn home_by_right(
         &mut self,
-        cleared: MachineIx,
+        cleared: NodeIx,
         victims: &[MoveVictim],
         moved: MoveVictim,
         housing: &Housing,
-    ) -> Option<(MachineIx, Vec<MoveVictim>)> {
+    ) -> Option<(NodeIx, Vec<MoveVictim>)> {
         let (draft, job) = (self.draft, moved.holding.job);
         let pool = draft.class_of(job).pool;
-        let may_use = |machine: &MachineIx| {
-            *machine != cleared
-                && draft.rooms.is_schedulable(*machine)
-                && draft.pools.is_within(draft.rooms.pool(*machine), pool)
-                && draft.may_use(job, *machine)
+        let may_use = |node: &NodeIx| {
+            *node != cleared
+                && draft.spaces.is_schedulable(*node)
+                && draft.pools.is_within(draft.spaces.pool(*node), pool)
+                && draft.may_use(job, *node)
         };
         let homes = self.homes_by_right(moved.order);
-        homes.iter().copied().filter(may_use).find_map(|machine| {
+        homes.iter().copied().filter(may_use).find_map(|node| {
             self.recall(victims.iter().chain(housing.victims.values().flatten()));
-            let (_, gone) = self.make_home(machine, moved.order, Some(job), housing)?;
-            Some((machine, gone))
+            let (_, gone) = self.make_home(node, moved.order, Some(job), housing)?;
+            Some((node, gone))
         })
     }
 
     /// Returns nodes where the beneficiary may take space for a share of `order`, the cheapest
     /// first.
-    fn homes_by_right(&mut self, order: Order) -> Rc<[MachineIx]> {
+    fn homes_by_right(&mut self, order: Order) -> Rc<[NodeIx]> {
         if let Some(known) = self.homes.get(&order) {
             return Rc::clone(known);
         }
-        let machines: Vec<MachineIx> = self.prey.keys().copied().take(TRIED_ELSEWHERE).collect();
-        let mut homes: Vec<(HomeCost, MachineIx)> = Vec::new();
-        for machine in machines {
+        let nodes: Vec<NodeIx> = self.prey.keys().copied().take(TRIED_ELSEWHERE).collect();
+        let mut homes: Vec<(HomeCost, NodeIx)> = Vec::new();
+        for node in nodes {
             self.claim.reset();
-            if let Some((cost, _)) = self.make_home(machine, order, None, &Housing::default()) {
-                homes.push((cost, machine));
+            if let Some((cost, _)) = self.make_home(node, order, None, &Housing::default()) {
+                homes.push((cost, node));
             }
         }
         homes.sort_unstable();
-        let homes: Rc<[MachineIx]> = homes.into_iter().map(|(_, machine)| machine).collect();
+        let homes: Rc<[NodeIx]> = homes.into_iter().map(|(_, node)| node).collect();
         self.homes.insert(order, Rc::clone(&homes));
         homes
     }
 
-    /// Returns the victims on `machine` that make space for a share of `order` to move there, and
+    /// Returns the victims on `node` that make space for a share of `order` to move there, and
     /// their cost. No share of `job`, whose share is moved, is taken.
     fn make_home(
         &mut self,
-        machine: MachineIx,
+        node: NodeIx,
         order: Order,
         job: Option<usize>,
         housing: &Housing,
     ) -> Option<(HomeCost, Vec<MoveVictim>)> {
         self.draft.effort.search();
-        let used = housing.used.get(&machine).copied().unwrap_or_default();
-        let before = housing.victims.get(&machine).map_or(&[][..], Vec::as_slice);
-        let lacking = self.draft.rooms.lacking(machine, used + order.qshares());
+        let used = housing.used.get(&node).copied().unwrap_or_default();
+        let before = housing.victims.get(&node).map_or(&[][..], Vec::as_slice);
+        let missing_for = self.draft.spaces.missing_for(node, used + order.qshares());
         let made = before.iter().map(|victim| victim.order.qshares()).sum();
-        let missing = lacking.saturating_sub(made);
+        let missing = missing_for.saturating_sub(made);
         let (mut gone, mut freed) = (Vec::new(), QShares(0));
-        for victim in self.shares_on(machine) {
+        for victim in self.shares_on(node) {
             let is_gone = before.iter().any(|before| before.holding == victim.holding);
             if missing <= freed || is_gone || Some(victim.holding.job) == job {
                 continue;
@@ -188,9 +188,9 @@ impl Search<'_, '_> {
 }
 
 impl Housing {
-    fn add(&mut self, moved: MoveVictim, machine: MachineIx, is_free: bool) {
+    fn add(&mut self, moved: MoveVictim, node: NodeIx, is_free: bool) {
         let (job, order) = (moved.holding.job, moved.order);
-        self.homes.push(Home { job, machine, order, is_free });
-        *self.used.entry(machine).or_default() += order.qshares();
+        self.homes.push(Home { job, node, order, is_free });
+        *self.used.entry(node).or_default() += order.qshares();
     }
 }

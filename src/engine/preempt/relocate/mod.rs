@@ -30,9 +30,9 @@ use super::{due, put_off};
 use crate::engine::draft::Draft;
 use crate::engine::report::CapBound;
 use crate::engine::schedule::{Alternatives, NextBest, VictimRule};
-use crate::engine::serve::{Service, Turn};
-use crate::engine::shares::Holding;
-use crate::model::{ClassIx, MachineIx, Millis, Order, PoolIx, QShares, count};
+use crate::engine::share_table::ShareIx;
+use crate::engine::water_filling::{Service, Turn};
+use crate::model::{ClassIx, Millis, NodeIx, Order, PoolIx, QShares, count};
 use housing::Housing;
 
 /// Nodes tried for a beneficiary, by the amount to move, least first.
@@ -50,7 +50,7 @@ pub(super) fn relocate(draft: &mut Draft<'_>, reclaim: &mut Reclaim, jobs: &[usi
     let candidates: Vec<usize> = jobs.iter().copied().filter(|&job| 0 < due(draft, job)).collect();
     let mut sites = Sites { free: free_room(draft), of_classes: BTreeMap::new() };
     let (mut is_done, mut tried) = (false, 0);
-    draft.serve_by_holdings(
+    draft.water_fill_by_holdings(
         &candidates,
         Turn::ByFinish,
         |draft, job| due(draft, job).min(1),
@@ -111,27 +111,27 @@ impl Tried {
 }
 
 /// Quanta that would have to go from a node, and the node.
-type Lack = (QShares, MachineIx);
+type Lack = (QShares, NodeIx);
 
 /// Facts about nodes before any share is moved, for all requests.
 struct Sites {
     /// Free space that may be given away now, on all nodes together.
     free: QShares,
     /// Nodes in scheduling for jobs of a class, by the amount to clear, least first. Filled on use.
-    of_classes: BTreeMap<ClassIx, Vec<MachineIx>>,
+    of_classes: BTreeMap<ClassIx, Vec<NodeIx>>,
 }
 
 impl Sites {
     /// Returns the nodes for the job of `site`, by the amount to clear, least first. They include
     /// nodes that are too small or closed to the job.
-    fn by_lack(&mut self, site: &Feasible<'_, '_>) -> Cow<'_, [MachineIx]> {
+    fn by_lack(&mut self, site: &Feasible<'_, '_>) -> Cow<'_, [NodeIx]> {
         let (draft, job) = (site.draft, site.job);
-        let ranked = |machines: &mut dyn Iterator<Item = MachineIx>| {
-            let mut machines: Vec<MachineIx> = machines.collect();
-            machines.sort_by_cached_key(|&ix| (draft.rooms.lacking(ix, BEYOND), ix));
-            machines
+        let ranked = |nodes: &mut dyn Iterator<Item = NodeIx>| {
+            let mut nodes: Vec<NodeIx> = nodes.collect();
+            nodes.sort_by_cached_key(|&ix| (draft.spaces.missing_for(ix, BEYOND), ix));
+            nodes
         };
-        if draft.jobs[job].is_confined {
+        if draft.jobs[job].is_restricted {
             return Cow::Owned(ranked(&mut site.suitable()));
         }
         let of_class = self.of_classes.entry(draft.entities.class_of(job));
@@ -142,12 +142,12 @@ impl Sites {
 /// Returns the free space that may be given away now, on all nodes together.
 fn free_room(draft: &Draft<'_>) -> QShares {
     let pools = (0..draft.snapshot.topology.pools.len()).map(PoolIx);
-    pools.map(|pool| draft.rooms.usable_in(pool).0).sum()
+    pools.map(|pool| draft.spaces.usable_in(pool).0).sum()
 }
 
 /// Space for a process of a beneficiary on a node.
 struct MovePlan {
-    machine: MachineIx,
+    node: NodeIx,
     order: Order,
     /// Shares of that node that are preempted or moved; none of them superfluous.
     victims: Vec<MoveVictim>,
@@ -162,7 +162,7 @@ struct MovePlan {
 /// A share that goes.
 #[derive(Clone, Copy)]
 struct MoveVictim {
-    holding: Holding,
+    holding: ShareIx,
     /// [`VictimRule::Relocation`] if it is moved.
     rule: VictimRule,
     order: Order,
@@ -174,7 +174,7 @@ struct MoveVictim {
 /// Cost of a plan; the least is best. Free space comes before further victims, then the least work
 /// lost, the fewest victims, the least space beyond the need. The node comes last so that no two
 /// plans ever tie.
-type MoveCost = (bool, Millis, usize, QShares, MachineIx);
+type MoveCost = (bool, Millis, usize, QShares, NodeIx);
 
 /// Returns the cheapest way to make space for a process of `job` by moving the shares in its way.
 /// No more can be moved than fits into free space and into space that the rules allow to take.
@@ -196,25 +196,23 @@ fn best_plan(
     let order = draft.jobs[job].order;
     let by_right: QShares = search.prey.values().copied().sum();
     let site = Feasible::new(draft, job);
-    let is_suitable = |machine: &MachineIx| site.order_on(*machine).is_some();
-    let lacking = |machine| draft.rooms.lacking(machine, order.qshares());
-    let with_prey = search.prey.iter().filter(|(machine, _)| is_suitable(machine));
-    let with_prey = with_prey.filter_map(|(&machine, &prey)| {
-        let to_move = lacking(machine).saturating_sub(prey);
-        (to_move <= free + (by_right - prey)).then_some((to_move, machine))
+    let is_suitable = |node: &NodeIx| site.order_on(*node).is_some();
+    let missing_for = |node| draft.spaces.missing_for(node, order.qshares());
+    let with_prey = search.prey.iter().filter(|(node, _)| is_suitable(node));
+    let with_prey = with_prey.filter_map(|(&node, &prey)| {
+        let to_move = missing_for(node).saturating_sub(prey);
+        (to_move <= free + (by_right - prey)).then_some((to_move, node))
     });
     let by_lack = sites.by_lack(&site);
-    let others = by_lack.iter().map(|&machine| (lacking(machine), machine));
+    let others = by_lack.iter().map(|&node| (missing_for(node), node));
     let others = others.take_while(|(missing, _)| *missing <= free + by_right);
-    let others = others.filter(|(_, machine)| !search.prey.contains_key(machine));
-    let others = others.filter(|(_, machine)| is_suitable(machine)).take(TRIED);
+    let others = others.filter(|(_, node)| !search.prey.contains_key(node));
+    let others = others.filter(|(_, node)| is_suitable(node)).take(TRIED);
     let mut open: Vec<Lack> = with_prey.chain(others).collect();
     open.sort_unstable();
     open.truncate(TRIED);
-    let cleared: Vec<(MachineIx, Vec<MoveVictim>)> = open
-        .into_iter()
-        .filter_map(|(_, machine)| Some((machine, search.clear(machine, order)?)))
-        .collect();
+    let cleared: Vec<(NodeIx, Vec<MoveVictim>)> =
+        open.into_iter().filter_map(|(_, node)| Some((node, search.clear(node, order)?))).collect();
     let mut plans = search.plans(&cleared, order, false);
     if plans.is_empty() {
         plans = search.plans(&cleared, order, true);
@@ -224,12 +222,12 @@ fn best_plan(
     let mut plans = plans.into_iter();
     let (_, best) = plans.next()?;
     let runner_up = plans.next().map(|((_, loss, victims, ..), other)| NextBest {
-        machine: other.machine,
+        node: other.node,
         victims: count(0..victims),
         loss,
     });
     Some(MovePlan {
-        considered: Alternatives { machines: site.machines(), plans: found, runner_up },
+        considered: Alternatives { nodes: site.nodes(), plans: found, runner_up },
         ..best
     })
 }
@@ -240,15 +238,15 @@ struct Search<'d, 'a> {
     beneficiary: usize,
     claim: Entitlement<'d, 'a>,
     /// Quanta of jobs that might lose a process, by node.
-    prey: BTreeMap<MachineIx, QShares>,
+    prey: BTreeMap<NodeIx, QShares>,
     /// For shares of an order, nodes where space may be taken, the cheapest first. Filled on use.
-    homes: BTreeMap<Order, Rc<[MachineIx]>>,
+    homes: BTreeMap<Order, Rc<[NodeIx]>>,
 }
 
 impl<'d, 'a> Search<'d, 'a> {
     fn new(draft: &'d Draft<'a>, reclaim: &'d Reclaim, beneficiary: usize) -> Search<'d, 'a> {
         let claim = Entitlement::new(draft, &reclaim.keeps, beneficiary);
-        let mut prey: BTreeMap<MachineIx, QShares> = BTreeMap::new();
+        let mut prey: BTreeMap<NodeIx, QShares> = BTreeMap::new();
         for group in 0..draft.entities.groups().len() {
             if !claim.reaches_user(group) {
                 continue;
@@ -258,7 +256,7 @@ impl<'d, 'a> Search<'d, 'a> {
                 let order = draft.jobs[job].order.qshares();
                 if claim.rule(job, order.0).is_some() {
                     for (_, share) in draft.shares.held_by(job) {
-                        *prey.entry(share.machine()).or_default() += share.order.qshares();
+                        *prey.entry(share.node()).or_default() += share.order.qshares();
                     }
                 }
             }
@@ -266,15 +264,15 @@ impl<'d, 'a> Search<'d, 'a> {
         Search { draft, beneficiary, claim, prey, homes: BTreeMap::new() }
     }
 
-    /// Returns the shares that have to go from `machine` so that a share of `order` fits: as far as
+    /// Returns the shares that have to go from `node` so that a share of `order` fits: as far as
     /// the rules allow, then shares that may be moved.
-    fn clear(&mut self, machine: MachineIx, order: Order) -> Option<Vec<MoveVictim>> {
+    fn clear(&mut self, node: NodeIx, order: Order) -> Option<Vec<MoveVictim>> {
         self.draft.effort.search();
-        let missing = self.draft.rooms.lacking(machine, order.qshares());
+        let missing = self.draft.spaces.missing_for(node, order.qshares());
         self.claim.reset();
         let (mut victims, mut rest) = (Vec::new(), Vec::new());
         let mut freed = QShares(0);
-        for victim in self.shares_on(machine) {
+        for victim in self.shares_on(node) {
             match self.claim.rule(victim.holding.job, victim.order.qshares().0) {
                 Some(_) if missing <= freed => break,
                 Some(rule) => {
@@ -290,7 +288,7 @@ impl<'d, 'a> Search<'d, 'a> {
         let nothing = Housing::default();
         rest.sort_by_cached_key(|&victim| {
             let (job, quanta) = (victim.holding.job, victim.order.qshares().0);
-            let has_home = self.free_home(machine, victim, &nothing).is_some();
+            let has_home = self.free_home(node, victim, &nothing).is_some();
             (!has_home, !self.claim.would_go_but_is_owed(job, quanta))
         });
         for victim in rest {
@@ -302,9 +300,9 @@ impl<'d, 'a> Search<'d, 'a> {
         (missing <= freed).then(|| spare_superfluous(victims, missing))
     }
 
-    /// Returns the shares on `machine` that are not terminating, the cheapest first.
-    fn shares_on(&self, machine: MachineIx) -> Vec<MoveVictim> {
-        let shares = self.draft.rooms.held_shares(machine).map(|(holding, tenant)| MoveVictim {
+    /// Returns the shares on `node` that are not terminating, the cheapest first.
+    fn shares_on(&self, node: NodeIx) -> Vec<MoveVictim> {
+        let shares = self.draft.spaces.held_shares(node).map(|(holding, tenant)| MoveVictim {
             holding,
             rule: VictimRule::Relocation,
             order: self.draft.shares.at(holding).order,
@@ -335,22 +333,22 @@ impl<'d, 'a> Search<'d, 'a> {
     /// that the rules allow to take elsewhere.
     fn plans(
         &mut self,
-        cleared: &[(MachineIx, Vec<MoveVictim>)],
+        cleared: &[(NodeIx, Vec<MoveVictim>)],
         order: Order,
         makes_room: bool,
     ) -> Vec<(MoveCost, MovePlan)> {
         let mut plans = Vec::new();
-        for (machine, victims) in cleared {
-            let (machine, victims) = (*machine, victims.clone());
-            let Some(housing) = self.house(machine, &victims, makes_room) else { continue };
+        for (node, victims) in cleared {
+            let (node, victims) = (*node, victims.clone());
+            let Some(housing) = self.house(node, &victims, makes_room) else { continue };
             let freed: QShares = victims.iter().map(|victim| victim.order.qshares()).sum();
-            let missing = self.draft.rooms.lacking(machine, order.qshares());
+            let missing = self.draft.spaces.missing_for(node, order.qshares());
             let all = || victims.iter().chain(housing.victims.values().flatten());
             let loss = all().map(|victim| victim.loss).fold(0, Millis::saturating_add);
             let overshoot = freed.saturating_sub(missing);
-            let cost = (makes_room, loss, all().count(), overshoot, machine);
+            let cost = (makes_room, loss, all().count(), overshoot, node);
             let considered = Alternatives::default();
-            plans.push((cost, MovePlan { machine, order, victims, housing, loss, considered }));
+            plans.push((cost, MovePlan { node, order, victims, housing, loss, considered }));
         }
         plans
     }
@@ -370,7 +368,7 @@ impl<'d, 'a> Search<'d, 'a> {
 fn may_help(draft: &Draft<'_>, beneficiary: usize, job: usize) -> bool {
     let [own, theirs] = [beneficiary, job].map(|ix| draft.class_of(ix).pool);
     draft.jobs[job].order < draft.jobs[beneficiary].order
-        || draft.jobs[beneficiary].is_confined
+        || draft.jobs[beneficiary].is_restricted
         || !draft.pools.is_within(theirs, own)
 }
 
@@ -384,14 +382,14 @@ impl MovePlan {
         }
         for home in self.housing.homes {
             if home.is_free {
-                draft.expand(home.job, home.machine, home.order);
+                draft.expand(home.job, home.node, home.order);
             } else {
-                draft.promise(home.job, home.machine, home.order);
+                draft.promise(home.job, home.node, home.order);
             }
-            reclaim.note_used(draft, home.machine);
+            reclaim.note_used(draft, home.node);
         }
-        draft.promise(job, self.machine, self.order);
-        reclaim.note_used(draft, self.machine);
+        draft.promise(job, self.node, self.order);
+        reclaim.note_used(draft, self.node);
     }
 }
 

@@ -12,7 +12,7 @@ use crate::sim::survey::cluster::{ARRIVAL_CYCLES, Draw, WEIGHTS};
 use super::ScaleSize;
 
 const QUANTUM: Mebibytes = Mebibytes(15 * 1024);
-const MACHINE_ORDER: [u64; 2] = [1, 16];
+const NODE_ORDER: [u64; 2] = [1, 16];
 const JOB_ORDER: [u64; 2] = [1, 4];
 /// Nodes for each user.
 const NODES_A_USER: u64 = 10;
@@ -44,7 +44,7 @@ pub(super) struct DrawnJob {
 pub(super) fn cluster(size: ScaleSize, seed: u64) -> DrawnCluster {
     let mut draw = Draw::new(seed, 0);
     let quantum = Quantum::new(QUANTUM).expect("it is not nothing");
-    let orders: Vec<u64> = (0..size.nodes).map(|_| draw.between(MACHINE_ORDER)).collect();
+    let orders: Vec<u64> = (0..size.nodes).map(|_| draw.between(NODE_ORDER)).collect();
     let capacity = orders.iter().sum();
     let node = |(number, order): (u64, &u64)| NodeReport {
         name: format!("n{number:05}").into(),
@@ -107,7 +107,7 @@ fn job(draw: &mut Draw, id: u64, size: ScaleSize, capacity: u64) -> DrawnJob {
         memory: Mebibytes(QUANTUM.0 * order),
         threads: 1,
         submitted: FIRST_SUBMISSION + 1_000 * id,
-        machines: Vec::new(),
+        nodes: Vec::new(),
         service: 0,
         facts: JobFacts {
             remaining: demand.div_ceil(order),

@@ -175,7 +175,7 @@ impl Outcome {
 /// Reads the end of a play, as the survey measures it. Every class may go everywhere.
 fn ending(view: &View) -> FinalState {
     let is_open_to = vec![true; view.topology.classes.len()];
-    let machine = |node: &NodeView| ending::FinalMachine {
+    let node = |node: &NodeView| ending::FinalNode {
         name: node.name.to_string(),
         order: node.order.0,
         is_open_to: is_open_to.clone(),
@@ -200,8 +200,8 @@ fn ending(view: &View) -> FinalState {
             shares,
         }
     };
-    let mut ending = FinalState { classes: Vec::new(), machines: Vec::new(), jobs: Vec::new() };
-    ending.machines.extend(view.nodes.iter().map(machine));
+    let mut ending = FinalState { classes: Vec::new(), nodes: Vec::new(), jobs: Vec::new() };
+    ending.nodes.extend(view.nodes.iter().map(node));
     ending.jobs.extend(view.jobs.iter().map(job));
     for class in &view.topology.classes {
         let weight = u64::from(class.policy.weight());

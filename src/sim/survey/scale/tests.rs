@@ -64,7 +64,7 @@ fn clusters_are_drawn_as_promised() {
         let DrawnCluster { topology, nodes, jobs } = cluster::cluster(size, 7);
         let quantum = topology.pools[0].quantum;
         let orders: Vec<u64> =
-            nodes.iter().map(|node| quantum.order_of_machine(node.memory).0).collect();
+            nodes.iter().map(|node| quantum.order_of_node(node.memory).0).collect();
         assert!(orders.iter().all(|order| (1..=16).contains(order)));
         let names: BTreeSet<&Name> = nodes.iter().map(|node| &node.name).collect();
         assert_eq!((count(nodes.len()), count(names.len())), (size.nodes, size.nodes));
@@ -89,8 +89,7 @@ fn clusters_are_drawn_as_promised() {
 fn an_ending_is_what_is_held_and_what_is_free() {
     let DrawnCluster { topology, nodes, jobs } = cluster::cluster(SIZE, 1);
     let mut scheduler = Scheduler::new(topology, ShareId(1));
-    let capacity =
-        |ending: &FinalState| ending.machines.iter().map(|machine| machine.order).sum::<u64>();
+    let capacity = |ending: &FinalState| ending.nodes.iter().map(|node| node.order).sum::<u64>();
     for report in nodes {
         scheduler.record(SchedulerEvent::NodeReported(report));
     }
@@ -99,14 +98,14 @@ fn an_ending_is_what_is_held_and_what_is_free() {
     }
     let mut ending = ending(&scheduler.schedule());
     let held: u64 = ending.jobs.iter().map(|job| job.held * job.order).sum();
-    let free: u64 = ending.machines.iter().map(|machine| machine.free).sum();
+    let free: u64 = ending.nodes.iter().map(|node| node.free).sum();
     assert_eq!(held + free, capacity(&ending));
     for job in &ending.jobs {
         assert_eq!(job.shares.values().sum::<u64>(), job.held);
         assert!(job.held <= job.cap && 0 < job.cap && 0 < job.order);
     }
     assert_eq!(idle::usable_qshares(&ending), 0);
-    ending.machines[0].free = 1;
+    ending.nodes[0].free = 1;
     ending.jobs[0].order = 1;
     ending.jobs[0].cap += 1;
     assert_eq!(idle::usable_qshares(&ending), 1);

@@ -1,0 +1,129 @@
+//! A set of nodes whose smallest member is found at once.
+//!
+//! A bit for each node, in chunks that exist only around members. Each chunk has a summary word
+//! that marks its words with members. The last chunk stays when its last member is removed: sets
+//! with a single member come and go as nodes fill up.
+
+use crate::model::NodeIx;
+
+/// Bits of a word, and words of a chunk.
+const WORD: usize = 64;
+/// Nodes covered by a chunk.
+const CHUNK: usize = WORD * WORD;
+
+/// Some nodes of a cluster.
+#[derive(Clone, Debug, Default)]
+pub(in crate::engine) struct NodeSet {
+    /// Chunks by place. A chunk without members exists only if it is the only chunk.
+    chunks: Vec<(usize, Box<Chunk>)>,
+    len: u64,
+}
+
+#[derive(Clone, Debug)]
+struct Chunk {
+    /// Bit `n` is set if word `n` has a member.
+    summary: u64,
+    words: [u64; WORD],
+}
+
+/// Position of a node's bit.
+struct Place {
+    chunk: usize,
+    word: usize,
+    bit: u64,
+}
+
+fn place_of(node: NodeIx) -> Place {
+    let NodeIx(ix) = node;
+    Place { chunk: ix >> 12, word: (ix >> 6) & (WORD - 1), bit: 1 << (ix & (WORD - 1)) }
+}
+
+impl NodeSet {
+    /// Number of members.
+    pub(super) fn len(&self) -> u64 {
+        self.len
+    }
+
+    /// Inserts `node`, which must not be a member already.
+    pub(super) fn insert(&mut self, node: NodeIx) {
+        let Place { chunk, word, bit } = place_of(node);
+        let chunk = match self.chunks.binary_search_by_key(&chunk, |(place, _)| *place) {
+            Ok(at) => &mut self.chunks[at].1,
+            Err(_) if self.len == 0 && !self.chunks.is_empty() => {
+                self.chunks[0].0 = chunk;
+                &mut self.chunks[0].1
+            }
+            Err(at) => {
+                let new = Box::new(Chunk { summary: 0, words: [0; WORD] });
+                self.chunks.insert(at, (chunk, new));
+                &mut self.chunks[at].1
+            }
+        };
+        debug_assert!(chunk.words[word] & bit == 0, "a machine is put in once");
+        chunk.words[word] |= bit;
+        chunk.summary |= 1 << word;
+        self.len += 1;
+    }
+
+    /// Removes `node`, which must be a member.
+    pub(super) fn remove(&mut self, node: NodeIx) {
+        let Place { chunk: place, word, bit } = place_of(node);
+        let at = self.chunks.binary_search_by_key(&place, |(place, _)| *place);
+        let at = at.expect("a machine that is taken out is in");
+        let chunk = &mut self.chunks[at].1;
+        debug_assert!(chunk.words[word] & bit != 0, "a machine is taken out once");
+        chunk.words[word] &= !bit;
+        if chunk.words[word] == 0 {
+            chunk.summary &= !(1 << word);
+        }
+        if chunk.summary == 0 && 1 < self.chunks.len() {
+            self.chunks.remove(at);
+        }
+        self.len -= 1;
+    }
+
+    /// All of them, by place.
+    pub(super) fn iter(&self) -> impl Iterator<Item = NodeIx> {
+        self.chunks.iter().flat_map(|&(place, ref chunk)| {
+            bits(chunk.summary).flat_map(move |word| {
+                bits(chunk.words[word]).map(move |bit| NodeIx(place * CHUNK + word * WORD + bit))
+            })
+        })
+    }
+}
+
+/// The places of the bits that are set, lowest first.
+fn bits(mut word: u64) -> impl Iterator<Item = usize> {
+    std::iter::from_fn(move || {
+        let lowest = usize::try_from(word.trailing_zeros()).ok().filter(|_| word != 0)?;
+        word &= word - 1;
+        Some(lowest)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    /// Compares with a tree set, over changes that cross words and chunks.
+    #[test]
+    fn members_come_by_place() {
+        let (mut set, mut model) = (NodeSet::default(), BTreeSet::new());
+        let mut place = 1_usize;
+        for _ in 0..20_000 {
+            place = (place * 6_364_136 + 1_442_695) % 9_973;
+            let node = NodeIx(place);
+            if model.insert(node) {
+                set.insert(node);
+            } else {
+                model.remove(&node);
+                set.remove(node);
+            }
+            assert_eq!(set.iter().next(), model.first().copied());
+            assert_eq!(usize::try_from(set.len()), Ok(model.len()));
+        }
+        assert!(set.iter().eq(model.iter().copied()));
+    }
+}

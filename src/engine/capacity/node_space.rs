@@ -1,0 +1,359 @@
+//! The real cluster that What Of and preemption work on: the shares on each node, and the usable
+//! part of the rest.
+
+use std::ops::Range;
+
+use super::matrix::{Alike, Cell, Matrix};
+use super::node_set::NodeSet;
+use crate::engine::fairness_tree::FairnessTree;
+use crate::engine::share_table::{ShareIx, ShareTable, large, small};
+use crate::engine::snapshot::Snapshot;
+use crate::model::{Millis, NodeIx, Order, PoolIx, QShares};
+
+/// Facts of a share that a scan of its node needs.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::engine) struct Tenant {
+    /// Group of its job's class and user, as in [`FairnessTree`].
+    user: u32,
+    /// Size of the share; 0 once it is terminating.
+    order: u32,
+    /// Work lost if the share is preempted.
+    loss: Millis,
+}
+
+impl Tenant {
+    /// Group of its job's class and user.
+    pub(in crate::engine) fn user(self) -> usize {
+        large(self.user)
+    }
+
+    /// Size of the share; 0 once it is terminating.
+    pub(in crate::engine) fn order(self) -> QShares {
+        QShares(u64::from(self.order))
+    }
+
+    /// Work lost if the share is preempted.
+    pub(in crate::engine) fn loss(self) -> Millis {
+        self.loss
+    }
+}
+
+/// A [`ShareIx`] in half the memory, as there are many.
+#[derive(Clone, Copy, Debug)]
+struct PackedHolding {
+    job: u32,
+    share: u32,
+}
+
+impl PackedHolding {
+    fn holding(self) -> ShareIx {
+        ShareIx { job: large(self.job), share: large(self.share) }
+    }
+}
+
+/// The space of every node, and the capacity matrix that finds nodes by it.
+#[derive(Debug)]
+pub(in crate::engine) struct SpaceIndex {
+    by_node: Vec<NodeSpace>,
+    /// Shares held when the cycle began, node by node.
+    held_shares: Vec<PackedHolding>,
+    /// Facts of each share in `held_shares`: a scan of a node need not fetch them from the jobs.
+    tenants: Vec<Tenant>,
+    by_pool: Vec<PoolRooms>,
+}
+
+/// The schedulable nodes of a pool by free space, at three points in time.
+#[derive(Debug, Default)]
+struct PoolRooms {
+    /// Free space that is usable now.
+    now: Matrix<NodeSet>,
+    /// Future free space of the nodes with terminating shares, if it is not 0.
+    to_come: Matrix<NodeSet>,
+    /// Free space if all preemptable shares were gone, as at the start of the cycle.
+    ideal: Matrix<u64>,
+}
+
+#[derive(Debug)]
+struct NodeSpace {
+    pool: PoolIx,
+    is_schedulable: bool,
+    order: QShares,
+    /// Occupied space, terminating shares included.
+    used: QShares,
+    /// Space occupied by terminating shares.
+    leaving: QShares,
+    /// Space of shares that no job can preempt, and of shares without a class, at the start of the
+    /// cycle.
+    immovable: QShares,
+    /// Space promised to jobs that wait for it.
+    promised: QShares,
+    /// Range of its shares in [`SpaceIndex::held_shares`].
+    holdings: Range<usize>,
+}
+
+impl NodeSpace {
+    fn free(&self) -> QShares {
+        self.order.saturating_sub(self.used)
+    }
+
+    /// Free space after all terminating shares have exited, less all promises.
+    fn coming(&self) -> QShares {
+        self.order.saturating_sub(self.used - self.leaving).saturating_sub(self.promised)
+    }
+
+    /// Space usable now: free, and not needed to keep a promise.
+    fn usable(&self) -> QShares {
+        self.free().min(self.coming())
+    }
+
+    /// Cell of the node if `free` of it is free.
+    fn cell(&self, free: QShares) -> Cell {
+        Cell { order: self.order.0, free: free.0 }
+    }
+
+    fn cell_now(&self) -> Cell {
+        self.cell(self.usable())
+    }
+
+    /// Cell of the node after its terminating shares have exited; `None` if it has none, or nothing
+    /// would be free.
+    fn future_cell(&self) -> Option<Cell> {
+        let coming = self.coming();
+        (QShares(0) < self.leaving && QShares(0) < coming).then(|| self.cell(coming))
+    }
+
+    fn ideal_cell(&self) -> Cell {
+        self.cell(self.order.saturating_sub(self.immovable))
+    }
+}
+
+impl PoolRooms {
+    fn enter(&mut self, node: NodeIx, room: &NodeSpace) {
+        self.now.insert(node, room.cell_now());
+        self.to_come.move_node(node, None, room.future_cell());
+        self.ideal.put(room.ideal_cell(), 1);
+    }
+}
+
+impl SpaceIndex {
+    /// Builds the nodes of `snapshot` with all `shares` on them. Marks each share that is in the
+    /// pool of its job's class.
+    pub(in crate::engine) fn new(
+        snapshot: &Snapshot,
+        entities: &FairnessTree,
+        shares: &mut ShareTable,
+    ) -> SpaceIndex {
+        let mut spaces: Vec<NodeSpace> = snapshot
+            .nodes
+            .iter()
+            .map(|node| NodeSpace {
+                pool: node.pool,
+                is_schedulable: node.state.is_schedulable(),
+                order: node.order,
+                used: node.limbo,
+                leaving: QShares(0),
+                immovable: node.limbo,
+                promised: QShares(0),
+                holdings: 0..0,
+            })
+            .collect();
+        let (held_shares, tenants) = take_in_shares(snapshot, entities, shares, &mut spaces);
+        let mut by_pool: Vec<PoolRooms> = Vec::new();
+        by_pool.resize_with(snapshot.topology.pools.len(), PoolRooms::default);
+        for (ix, room) in spaces.iter().enumerate().filter(|(_, room)| room.is_schedulable) {
+            by_pool[room.pool.0].enter(NodeIx(ix), room);
+        }
+        SpaceIndex { by_node: spaces, held_shares, tenants, by_pool }
+    }
+
+    /// Changes a node, and moves it to its new cells.
+    fn change(&mut self, node: NodeIx, change: impl FnOnce(&mut NodeSpace)) {
+        let room = &mut self.by_node[node.0];
+        let before = (room.cell_now(), room.future_cell());
+        change(room);
+        if room.is_schedulable {
+            let pool = &mut self.by_pool[room.pool.0];
+            pool.now.move_node(node, Some(before.0), Some(room.cell_now()));
+            pool.to_come.move_node(node, before.1, room.future_cell());
+        }
+    }
+
+    /// Puts a new share on `node`.
+    ///
+    /// # Panics
+    ///
+    /// If the share does not fit: the caller lost track of the free space.
+    pub(in crate::engine) fn occupy(&mut self, node: NodeIx, amount: QShares) {
+        assert!(
+            amount <= self.by_node[node.0].free(),
+            "a share is placed where there is room for it"
+        );
+        self.change(node, |room| room.used += amount);
+    }
+
+    /// Marks a held share as terminating.
+    pub(in crate::engine) fn leave(&mut self, node: NodeIx, holding: ShareIx, amount: QShares) {
+        let there = self.by_node[node.0].holdings.clone();
+        let mut there = self.held_shares[there.clone()].iter().zip(&mut self.tenants[there]);
+        let place = there.find(|(kept, tenant)| kept.holding() == holding && 0 < tenant.order);
+        let (_, tenant) = place.expect("a share leaves once");
+        tenant.order = 0;
+        self.change(node, |room| room.leaving += amount);
+    }
+
+    /// Promises space on `node`.
+    pub(in crate::engine) fn promise(&mut self, node: NodeIx, amount: QShares) {
+        self.change(node, |room| room.promised += amount);
+    }
+
+    /// Frees promised space on `node`.
+    pub(in crate::engine) fn withdraw_promise(&mut self, node: NodeIx, amount: QShares) {
+        self.change(node, |room| room.promised -= amount);
+    }
+
+    /// The node's pool.
+    pub(in crate::engine) fn pool(&self, node: NodeIx) -> PoolIx {
+        self.by_node[node.0].pool
+    }
+
+    /// True if new shares may be placed on `node`.
+    pub(in crate::engine) fn is_schedulable(&self, node: NodeIx) -> bool {
+        self.by_node[node.0].is_schedulable
+    }
+
+    /// Size of `node`.
+    pub(in crate::engine) fn order(&self, node: NodeIx) -> QShares {
+        self.by_node[node.0].order
+    }
+
+    /// Space on `node` that is usable now.
+    pub(in crate::engine) fn usable(&self, node: NodeIx) -> QShares {
+        self.by_node[node.0].usable()
+    }
+
+    /// Space that must still be freed for `needed` to fit, after all terminating shares have exited
+    /// and with all promises kept. Includes the deficit of a node that shrank below its use.
+    pub(in crate::engine) fn missing_for(&self, node: NodeIx, needed: QShares) -> QShares {
+        let room = &self.by_node[node.0];
+        (room.used - room.leaving + room.promised + needed).saturating_sub(room.order)
+    }
+
+    /// Shares on `node` that were held when the cycle began and are not terminating.
+    pub(in crate::engine) fn held_shares(
+        &self,
+        node: NodeIx,
+    ) -> impl Iterator<Item = (ShareIx, Tenant)> {
+        let there = self.by_node[node.0].holdings.clone();
+        let there = self.held_shares[there].iter().zip(self.tenants(node).iter().copied());
+        let there = there.filter(|(_, tenant)| 0 < tenant.order);
+        there.map(|(place, tenant)| (place.holding(), tenant))
+    }
+
+    /// Facts of the shares that were on `node` when the cycle began.
+    pub(in crate::engine) fn tenants(&self, node: NodeIx) -> &[Tenant] {
+        &self.tenants[self.by_node[node.0].holdings.clone()]
+    }
+
+    /// Cell of `node` if all preemptable shares were gone.
+    pub(in crate::engine) fn ideal(&self, node: NodeIx) -> Cell {
+        self.by_node[node.0].ideal_cell()
+    }
+
+    /// Counts of the schedulable nodes of each pool by cell, if all preemptable shares were gone.
+    pub(in crate::engine) fn ideal_counts(&self) -> impl Iterator<Item = &Matrix<u64>> {
+        self.by_pool.iter().map(|pool| &pool.ideal)
+    }
+
+    /// The schedulable nodes of `pool` by usable space.
+    pub(in crate::engine) fn matrix(&self, pool: PoolIx) -> &Matrix<NodeSet> {
+        &self.by_pool[pool.0].now
+    }
+
+    /// The schedulable nodes of `pool` with at least `order` of usable space, least space first.
+    /// Among equals, nodes in use come first.
+    pub(in crate::engine) fn with_room(
+        &self,
+        pool: PoolIx,
+        order: Order,
+    ) -> impl Iterator<Item = Alike<'_, NodeSet>> {
+        self.matrix(pool).alike_from(order.qshares().0)
+    }
+
+    /// The schedulable nodes of `pool` with terminating shares on which at least `order` will be
+    /// free, cell by cell.
+    pub(in crate::engine) fn with_room_to_come(
+        &self,
+        pool: PoolIx,
+        order: Order,
+    ) -> impl Iterator<Item = impl Iterator<Item = NodeIx>> {
+        self.by_pool[pool.0].to_come.nodes_from(order.qshares().0)
+    }
+
+    /// The schedulable nodes of `pool`.
+    pub(in crate::engine) fn schedulable(&self, pool: PoolIx) -> impl Iterator<Item = NodeIx> {
+        self.matrix(pool).nodes_from(0).flatten()
+    }
+
+    /// Number of schedulable nodes of `pool` of at least `order`.
+    pub(in crate::engine) fn count_of_size(&self, pool: PoolIx, order: Order) -> u64 {
+        self.matrix(pool).nodes_of_size(order.qshares().0)
+    }
+
+    /// True if `pool` has any space that is usable now, or will be when all terminating shares have
+    /// exited.
+    pub(in crate::engine) fn has_any(&self, pool: PoolIx) -> bool {
+        let PoolRooms { now, to_come, .. } = &self.by_pool[pool.0];
+        0 < now.largest() || 0 < to_come.largest()
+    }
+
+    /// Usable space on all schedulable nodes of `pool`, and on the node with the most.
+    pub(in crate::engine) fn usable_in(&self, pool: PoolIx) -> (QShares, QShares) {
+        let matrix = self.matrix(pool);
+        (QShares(matrix.total()), QShares(matrix.largest()))
+    }
+}
+
+/// Adds the shares of all jobs to `rooms`. Returns the held shares node by node, on each node by
+/// job and share, and the facts of each.
+fn take_in_shares(
+    snapshot: &Snapshot,
+    entities: &FairnessTree,
+    shares: &mut ShareTable,
+    spaces: &mut [NodeSpace],
+) -> (Vec<PackedHolding>, Vec<Tenant>) {
+    for job in 0..snapshot.jobs.len() {
+        let class = &snapshot.topology.classes[entities.class_of(job).0];
+        let is_immovable = !class.policy.is_preemptable();
+        for share in shares.of_job_mut(job) {
+            let room = &mut spaces[share.node().0];
+            share.is_resident = room.pool == class.pool;
+            room.used += share.order.qshares();
+            if is_immovable {
+                room.immovable += share.order.qshares();
+            }
+            if share.is_held {
+                room.holdings.end += 1;
+            } else {
+                room.leaving += share.order.qshares();
+            }
+        }
+    }
+    let mut held = 0;
+    for room in spaces.iter_mut() {
+        let shares = room.holdings.end;
+        room.holdings = held..held;
+        held += shares;
+    }
+    let mut held_shares = vec![PackedHolding { job: 0, share: 0 }; held];
+    let mut tenants = vec![Tenant { user: 0, order: 0, loss: 0 }; held];
+    for job in 0..snapshot.jobs.len() {
+        let user = small(entities.group_of(job));
+        for (ShareIx { job, share }, brief) in shares.held_by(job) {
+            let next = &mut spaces[brief.node().0].holdings.end;
+            held_shares[*next] = PackedHolding { job: small(job), share: small(share) };
+            tenants[*next] = Tenant { user, order: brief.order.get(), loss: brief.loss };
+            *next += 1;
+        }
+    }
+    (held_shares, tenants)
+}

@@ -1,0 +1,133 @@
+//! What Of: finds nodes for the targets that How Much computed.
+//!
+//! Promises come first, then needy jobs, then all jobs below their target, the least served first.
+//! [`fill`] comes last in the cycle: any free space that is left goes to a job that can use it.
+//!
+//! Design: "What Of"; architecture section 6: best fit by free order, whole nodes last, a
+//! fixed-share service spreads over nodes before it stacks.
+
+mod placement;
+
+use super::capacity::DemandByOrder;
+use super::draft::Draft;
+use super::snapshot::Promise;
+use super::water_filling::{Service, Turn};
+use crate::model::{ClassPolicy, NodeIx, PoolIx, QShares};
+use placement::find_room;
+
+/// Places targets in free space, without preempting anything.
+pub(super) fn place_shares(draft: &mut Draft<'_>) {
+    redeem_promises(draft);
+    for priority in draft.priorities() {
+        place_fixed(draft, priority);
+        let jobs = draft.jobs_of(priority, ClassPolicy::is_preemptable);
+        let needy: Vec<usize> = jobs.iter().copied().filter(|&job| draft.is_needy(job)).collect();
+        draft.water_fill_by_holdings(&needy, Turn::ByStart, Draft::shortfall_while_needy, serve);
+        draft.water_fill_by_holdings(&jobs, Turn::ByStart, Draft::shortfall, serve);
+    }
+}
+
+/// Gives all free space that is left to the least served jobs below their caps, targets ignored: no
+/// usable memory stays idle. Shares beyond a target are the first to be preempted when a job below
+/// its target needs the space.
+pub(super) fn fill(draft: &mut Draft<'_>) {
+    for priority in draft.priorities() {
+        let jobs = draft.jobs_of(priority, ClassPolicy::is_preemptable);
+        if has_room_for_any(draft, &jobs) {
+            draft.water_fill_by_holdings(&jobs, Turn::ByFinish, Draft::below_cap, serve);
+        }
+    }
+}
+
+/// True if some node has space for an nshare of at least a single job in `jobs`. A full cluster has
+/// none, so a hundred thousand jobs need not be tried.
+fn has_room_for_any(draft: &Draft<'_>, jobs: &[usize]) -> bool {
+    let pools = (0..draft.snapshot.topology.pools.len()).map(PoolIx);
+    let most = pools.map(|pool| draft.spaces.usable_in(pool).1).max().unwrap_or_default();
+    jobs.iter().any(|&job| draft.jobs[job].order.qshares() <= most)
+}
+
+/// Places an nshare of `job`, if there is free space for it. Returns the node.
+pub(super) fn place_one(
+    draft: &mut Draft<'_>,
+    job: usize,
+    wanted: &DemandByOrder,
+) -> Option<NodeIx> {
+    let (node, order) = find_room(draft, job, wanted)?;
+    draft.expand(job, node, order);
+    Some(node)
+}
+
+/// Places an nshare of `job`, which is fair-share work. Nothing is preempted meanwhile. So if a job
+/// that may use any node finds no space, no job of its class and order does.
+fn serve(draft: &mut Draft<'_>, job: usize, wanted: &DemandByOrder) -> Service {
+    if place_one(draft, job, wanted).is_some() {
+        Service::Served
+    } else if !draft.jobs[job].is_restricted {
+        Service::RefusedForAll
+    } else {
+        Service::Refused
+    }
+}
+
+/// Places jobs that cannot be preempted, in order of their arrival: no such job has a claim against
+/// another.
+fn place_fixed(draft: &mut Draft<'_>, priority: u32) {
+    let no_other = DemandByOrder::default();
+    for job in draft.jobs_of(priority, |policy| !policy.is_preemptable()) {
+        while draft.shortfall(job) > 0 && place_one(draft, job, &no_other).is_some() {}
+    }
+}
+
+/// Turns promises into shares, if the promised space is free now or there is other free space.
+/// Promises that must wait are kept. A promise is dropped if its job is gone, at its cap, or may
+/// not use the node any more.
+fn redeem_promises(draft: &mut Draft<'_>) {
+    let mut open = Vec::new();
+    for &promise in &draft.snapshot.promises {
+        if let Some(job) = beneficiary(draft, promise) {
+            draft.promise(job, promise.node, promise.order);
+            open.push((job, promise));
+        }
+    }
+    // Promises whose space is free come first, so that no job is sent elsewhere while its own space
+    // is free.
+    open.retain(|&(job, promise)| {
+        draft.withdraw(job, promise);
+        let is_free = promise.order.qshares() <= draft.spaces.usable(promise.node);
+        if is_free {
+            draft.expand(job, promise.node, promise.order);
+        } else {
+            draft.promise(job, promise.node, promise.order);
+        }
+        !is_free
+    });
+    let no_other = DemandByOrder::default();
+    for (job, promise) in open {
+        if let Some((node, order)) = find_room(draft, job, &no_other) {
+            draft.withdraw(job, promise);
+            draft.expand(job, node, order);
+        }
+    }
+}
+
+/// The job of a promise that is still good.
+fn beneficiary(draft: &Draft<'_>, promise: Promise) -> Option<usize> {
+    let job = draft.place_of(promise.job)?;
+    let work = draft.job(job);
+    let is_wanted = match draft.snapshot.class_of(work).policy {
+        ClassPolicy::FairShare { .. } => draft.below_cap(job) > 0,
+        ClassPolicy::FixedShare => draft.shortfall(job) > 0,
+        // A reservation takes whole nodes, and this node may have another size now.
+        ClassPolicy::Reserve => {
+            let whole = draft.spaces.order(promise.node);
+            draft.shortfall(job) > 0
+                && promise.order.qshares() == whole
+                && draft.nodes_within_reach(job).contains(&whole.0)
+        }
+    };
+    let is_legal = draft.spaces.is_schedulable(promise.node) && work.may_use(promise.node);
+    // The node may have shrunk since, or its owner may have started other work on it.
+    let still_fits = draft.spaces.missing_for(promise.node, promise.order.qshares()) == QShares(0);
+    (is_wanted && is_legal && still_fits).then_some(job)
+}

@@ -1,0 +1,69 @@
+//! Chooses the node for a share.
+
+use std::collections::BTreeSet;
+
+use crate::engine::capacity::DemandByOrder;
+use crate::engine::draft::Draft;
+use crate::model::{ClassPolicy, NodeIx, Order, PoolIx};
+
+/// Finds a node with space for an nshare of `job` now, and the order that the share will have.
+///
+/// Fair-share work goes to its class's pool or, if that has no space, to the pools in it, by search
+/// order. Other work goes to its own pool only: it can never be a squatter.
+pub(super) fn find_room(
+    draft: &Draft<'_>,
+    job: usize,
+    wanted: &DemandByOrder,
+) -> Option<(NodeIx, Order)> {
+    let (class, order) = (draft.class_of(job), draft.jobs[job].order);
+    if draft.jobs[job].is_restricted && !has_room_on_list(draft, job) {
+        return None;
+    }
+    match class.policy {
+        ClassPolicy::FairShare { .. } => {
+            let mut pools = draft.pools.searched_from(class.pool).iter();
+            let node =
+                pools.find_map(|&pool| best_fit(draft, job, pool, wanted, &BTreeSet::new()))?;
+            Some((node, order))
+        }
+        ClassPolicy::FixedShare => {
+            let nowhere = BTreeSet::new();
+            let taken = draft.services.get(&draft.job(job).service).unwrap_or(&nowhere);
+            let node = best_fit(draft, job, class.pool, wanted, taken)
+                .or_else(|| best_fit(draft, job, class.pool, wanted, &nowhere))?;
+            Some((node, order))
+        }
+        ClassPolicy::Reserve => empty_node(draft, job, class.pool),
+    }
+}
+
+/// True if a node on the list of `job` has space for an nshare of it, or for a reservation of its
+/// size. Usually no such node exists, and a list is much shorter than that of all nodes.
+fn has_room_on_list(draft: &Draft<'_>, job: usize) -> bool {
+    let order = draft.jobs[job].order.qshares();
+    let mut listed = draft.job(job).nodes.iter().flatten();
+    listed.any(|&node| draft.spaces.is_schedulable(node) && order <= draft.spaces.usable(node))
+}
+
+/// The node on which the share costs larger requests least. Ties go to the node with the least free
+/// space, then to a node in use, then by name.
+fn best_fit(
+    draft: &Draft<'_>,
+    job: usize,
+    pool: PoolIx,
+    wanted: &DemandByOrder,
+    avoid: &BTreeSet<NodeIx>,
+) -> Option<NodeIx> {
+    let order = draft.jobs[job].order.qshares().0;
+    let may_take = |node: NodeIx| draft.may_use(job, node) && !avoid.contains(&node);
+    draft.spaces.matrix(pool).cheapest(order, wanted, |alike| alike.first(may_take))
+}
+
+/// The smallest empty node of a size that suits a reservation.
+fn empty_node(draft: &Draft<'_>, job: usize, pool: PoolIx) -> Option<(NodeIx, Order)> {
+    let orders = draft.nodes_within_reach(job);
+    let may_take = |node: NodeIx| draft.may_use(job, node);
+    let node = draft.spaces.matrix(pool).smallest_whole(&orders, |alike| alike.first(may_take))?;
+    let order = u32::try_from(draft.spaces.order(node).0).ok().and_then(Order::new)?;
+    Some((node, order))
+}

@@ -1,0 +1,362 @@
+//! Free space of each node, for jobs that may only use listed nodes.
+//!
+//! The ideal cluster of [`EmptyCluster`](crate::engine::nodepool::CountSpace) has sizes and no names.
+//! Such jobs need space on certain nodes, so sizes alone are not enough. Shares that these jobs
+//! cannot preempt stay where they are, so their space is tracked by node. The targets of jobs that
+//! will not move once placed are tracked by node, too. The node of fair-share work is chosen later.
+//! Its targets are checked against its own list and against all lists that contain that list; this
+//! never counts too little for it.
+
+use std::collections::BTreeMap;
+use std::ops::RangeInclusive;
+
+use crate::engine::capacity::{Cell, Shortage};
+use crate::engine::csr::Csr;
+use crate::engine::draft::Draft;
+use crate::engine::share_table::{PackedShare, ShareIx};
+use crate::engine::water_filling::Participant;
+use crate::model::{ClassPolicy, NShares, NodeIx, Order, QShares};
+
+/// The node lists of all jobs that have a list, and the free space of every node.
+pub(super) struct NodeListCapacity {
+    /// Size of each node, in scheduling or not, and its part on which no share has to stay.
+    cells: Vec<Cell>,
+    /// The lists that each node is on, ascending.
+    lists_of: Csr<usize>,
+    /// Nodes of each list, as far as they are in scheduling and in the pools of the job, ascending.
+    /// No two lists are equal.
+    nodes: Csr<NodeIx>,
+    /// For each list, the lists that contain all its nodes, itself included: at most [`WIDER_MAX`].
+    wider: Csr<usize>,
+    lists: Vec<List>,
+    /// For each node the least space of a list that it is on, if below `largest_cell`.
+    least_room: Vec<u64>,
+    /// Size of the largest node. Lists with more space than that limit no node.
+    largest_cell: u64,
+    /// For each job of the snapshot, its list.
+    list_of: Vec<Option<usize>>,
+    /// Target so far of each job of the current priority that has a list, in qshares.
+    counted: BTreeMap<usize, u64>,
+}
+
+/// Most lists that a list is checked against; each contains all its nodes. Each is another check of
+/// the sum of the targets. Without a bound, nested lists would cost their number squared.
+const WIDER_MAX: usize = 256;
+
+/// Amounts on the nodes of a list.
+#[derive(Clone, Copy)]
+struct List {
+    /// Free space on all its nodes.
+    left: u64,
+    /// Targets of fair-share jobs that may only use its nodes. Excludes shares that are there
+    /// already, as their space is no longer free.
+    expected: u64,
+}
+
+impl NodeListCapacity {
+    pub(super) fn new(draft: &Draft<'_>) -> NodeListCapacity {
+        let nodes = draft.snapshot.nodes.len();
+        let cells: Vec<Cell> = (0..nodes).map(|ix| draft.spaces.ideal(NodeIx(ix))).collect();
+        let mut of_jobs = Csr::with_capacity(draft.confined.len(), 0);
+        for &job in &draft.confined {
+            draft.effort.step();
+            of_jobs.push(usable_of_list(draft, job));
+        }
+        let mut sorted: Vec<usize> = (0..of_jobs.len()).collect();
+        sorted.sort_by_key(|list| of_jobs.row(*list));
+        let mut list_of = vec![None; draft.jobs.len()];
+        let mut nodes_of = Csr::with_capacity(0, 0);
+        for alike in sorted.chunk_by(|one, other| of_jobs.row(*one) == of_jobs.row(*other)) {
+            for list in alike {
+                list_of[draft.confined[*list]] = Some(nodes_of.len());
+            }
+            nodes_of.push(of_jobs.row(alike[0]).iter().copied());
+        }
+        let lists_of = Csr::transposed(&nodes_of, nodes, |node| node.0);
+        let mut wider = Csr::with_capacity(nodes_of.len(), 0);
+        let outlines: Vec<Outline> = nodes_of.iter().map(Outline::of).collect();
+        for list in 0..nodes_of.len() {
+            draft.effort.step();
+            wider.push(lists_with_all(&lists_of, &nodes_of, &outlines, list));
+        }
+        let lists = nodes_of.iter().map(|list| List {
+            left: list.iter().map(|node| cells[node.0].free).sum(),
+            expected: 0,
+        });
+        let mut listed = NodeListCapacity {
+            lists: lists.collect(),
+            least_room: Vec::new(),
+            largest_cell: cells.iter().map(|cell| cell.order).max().unwrap_or(0),
+            cells,
+            lists_of,
+            nodes: nodes_of,
+            wider,
+            list_of,
+            counted: BTreeMap::new(),
+        };
+        listed.find_least_room();
+        listed
+    }
+
+    /// Finds the least space on every node anew, after lists gained space.
+    fn find_least_room(&mut self) {
+        self.least_room = vec![u64::MAX; self.cells.len()];
+        for list in 0..self.lists.len() {
+            self.note_least_room(list);
+        }
+    }
+
+    /// Updates the nodes of a list that has less space than before. Space is whole qshares, and
+    /// lists with more space than the largest node are skipped, so updates are rare.
+    fn note_least_room(&mut self, list: usize) {
+        let room = self.lists[list].room();
+        if room < self.largest_cell {
+            for node in self.nodes.row(list) {
+                let least = &mut self.least_room[node.0];
+                *least = room.min(*least);
+            }
+        }
+    }
+
+    /// True if any job has a list.
+    pub(super) fn has_lists(&self) -> bool {
+        !self.lists.is_empty()
+    }
+
+    pub(super) fn has_list(&self, job: usize) -> bool {
+        self.list_of[job].is_some()
+    }
+
+    /// Largest free piece for `job`; `None` if it has no list.
+    pub(super) fn largest(&self, job: usize) -> Option<QShares> {
+        self.list_of[job]?;
+        Some(QShares(self.holes(job).map(|(size, _)| size).max().unwrap_or(0)))
+    }
+
+    /// Most nshares of `order` that the nodes on its list could hold; `None` if it has no list.
+    pub(super) fn most(&self, job: usize, order: Order) -> Option<u64> {
+        self.list_of[job]?;
+        Some(self.holes(job).map(|(size, _)| QShares(size).nshares(order).0).sum())
+    }
+
+    /// Node on the list of `job` with the least free space that is enough for `order`.
+    pub(super) fn node_for(&self, job: usize, order: Order) -> Option<NodeIx> {
+        let order = order.qshares().0;
+        let fitting = self.holes(job).filter(|(size, _)| order <= *size);
+        fitting.min().map(|(_, node)| node)
+    }
+
+    /// Smallest node on the list of `job` of an order in `orders` on which no share has to stay.
+    pub(super) fn whole_node_for(
+        &self,
+        job: usize,
+        orders: &RangeInclusive<u64>,
+    ) -> Option<NodeIx> {
+        let is_whole = |&(size, node): &(u64, NodeIx)| {
+            size == self.cells[node.0].order && orders.contains(&size)
+        };
+        self.holes(job).filter(is_whole).min().map(|(_, node)| node)
+    }
+
+    /// Size of `node`, and its free space.
+    pub(super) fn cell(&self, node: NodeIx) -> Cell {
+        self.cells[node.0]
+    }
+
+    /// Marks `amount` of `node` as taken.
+    pub(super) fn take(&mut self, node: NodeIx, amount: u64) {
+        let cell = &mut self.cells[node.0];
+        let amount = amount.min(cell.free);
+        cell.free -= amount;
+        for place in 0..self.lists_of.row(node.0).len() {
+            let list = self.lists_of.row(node.0)[place];
+            self.lists[list].left -= amount;
+            self.note_least_room(list);
+        }
+    }
+
+    /// True if another nshare of `order` fits on the nodes of `job`, beside all jobs whose lists
+    /// lie within its list. The same must hold for every list that contains its list.
+    pub(super) fn has_room(&self, job: usize, order: Order) -> bool {
+        let Some(list) = self.list_of[job] else { return true };
+        let order = order.qshares().0;
+        let mut wider = self.wider.row(list).iter().map(|&list| &self.lists[list]);
+        wider.all(|list| list.expected + order <= list.left)
+    }
+
+    /// Succeeds if all seats can get their nshares beside all other jobs with lists.
+    /// [`NodeListCapacity::has_room`] would then have been true at every step. If not, returns the scarcest
+    /// shortage.
+    pub(super) fn has_room_for_all(
+        &self,
+        gains: impl Iterator<Item = (Participant, u64)>,
+    ) -> Result<(), Shortage> {
+        if !self.has_lists() {
+            return Ok(());
+        }
+        let mut asked = vec![0; self.lists.len()];
+        for (Participant { job, order, .. }, nshares) in gains.filter(|(_, nshares)| 0 < *nshares) {
+            let wider = self.list_of[job].map_or(&[][..], |list| self.wider.row(list));
+            for &list in wider {
+                asked[list] += NShares(nshares).of_order(order).0;
+            }
+        }
+        let lists = self.lists.iter().zip(asked);
+        let shortages = lists.map(|(List { left, expected }, asked)| Shortage {
+            found: left.saturating_sub(*expected),
+            asked,
+        });
+        let scarcest = shortages.filter(|short| short.found < short.asked).min_by(|one, other| {
+            let part =
+                |one: &Shortage, other: &Shortage| u128::from(one.found) * u128::from(other.asked);
+            part(one, other).cmp(&part(other, one))
+        });
+        scarcest.map_or(Ok(()), Err)
+    }
+
+    /// Adds the nshares counted for each of the seats, which are fair-share work.
+    pub(super) fn expect_all(&mut self, gains: impl Iterator<Item = (Participant, u64)>) {
+        if !self.has_lists() {
+            return;
+        }
+        for (Participant { job, order, .. }, nshares) in gains.filter(|(_, nshares)| 0 < *nshares) {
+            let Some(list) = self.list_of[job] else { continue };
+            let amount = NShares(nshares).of_order(order).0;
+            *self.counted.entry(job).or_default() += amount;
+            self.change_expected(list, |expected| expected + amount);
+            for place in 0..self.wider.row(list).len() {
+                self.note_least_room(self.wider.row(list)[place]);
+            }
+        }
+    }
+
+    /// Marks the space of the fair-share jobs of `priority`, whose targets are final, as taken for
+    /// lower priorities. Shares on nodes that are on no list do not matter.
+    pub(super) fn keep_for(&mut self, draft: &Draft<'_>, priority: u32) {
+        for (job, counted) in std::mem::take(&mut self.counted) {
+            let Some(list) = self.list_of[job] else { continue };
+            let nodes = self.nodes.row(list);
+            let there = staying(draft, job);
+            let there = there.filter(|share| nodes.binary_search(&share.node()).is_ok());
+            let there: u64 = there.map(|share| share.order.qshares().0).sum();
+            self.change_expected(list, |expected| expected - there.min(counted));
+        }
+        self.find_least_room();
+        let classes = draft.snapshot.topology.classes.iter();
+        let is_asked: Vec<bool> = classes
+            .map(|class| class.priority == priority && class.policy.is_preemptable())
+            .collect();
+        // If a job has to shrink, its remaining shares follow only from the list of all its shares.
+        let is_shrinking = |job: usize| draft.jobs[job].may_keep < draft.jobs[job].held;
+        let of_class = |job: usize| draft.entities.class_of(job);
+        let shrinking = (0..draft.jobs.len()).filter(|job| is_shrinking(*job));
+        let shrinking: Vec<usize> = shrinking.filter(|job| is_asked[of_class(*job).0]).collect();
+        for node in (0..self.cells.len()).map(NodeIx) {
+            draft.effort.step();
+            if self.lists_of.row(node.0).is_empty() {
+                continue;
+            }
+            for (ShareIx { job, .. }, tenant) in draft.spaces.held_shares(node) {
+                let (class, _) = draft.entities.groups()[tenant.user()];
+                if is_asked[class.0] && shrinking.binary_search(&job).is_err() {
+                    self.take(node, tenant.order().0);
+                }
+            }
+        }
+        for share in shrinking.into_iter().flat_map(|job| staying(draft, job)) {
+            self.take(share.node(), share.order.qshares().0);
+        }
+    }
+
+    fn change_expected(&mut self, list: usize, change: impl Fn(u64) -> u64) {
+        for &wider in self.wider.row(list) {
+            self.lists[wider].expected = change(self.lists[wider].expected);
+        }
+    }
+
+    /// Space that `job` could have on each node of its list.
+    fn holes(&self, job: usize) -> impl Iterator<Item = (u64, NodeIx)> {
+        let nodes = self.list_of[job].map_or(&[][..], |list| self.nodes.row(list));
+        let nodes = nodes.iter();
+        nodes.map(|&node| (self.free(node), node))
+    }
+
+    /// Free space of `node` for jobs that are counted node by node. Excludes space that jobs
+    /// with lists need in any case.
+    fn free(&self, node: NodeIx) -> u64 {
+        self.cells[node.0].free.min(self.least_room[node.0])
+    }
+}
+
+impl List {
+    /// Amount by which targets on the list may still grow.
+    fn room(self) -> u64 {
+        self.left.saturating_sub(self.expected)
+    }
+}
+
+/// Shares of `job`, without shares above its declared maximum, which are preempted in this cycle.
+fn staying<'d>(draft: &'d Draft<'_>, job: usize) -> impl Iterator<Item = &'d PackedShare> {
+    draft.shares.held_by(job).zip(0..draft.jobs[job].may_keep).map(|((_, share), _)| share)
+}
+
+/// The nodes on the list of `job` where it may get new shares.
+fn usable_of_list<'d>(draft: &'d Draft<'_>, job: usize) -> impl Iterator<Item = NodeIx> + use<'d> {
+    let class = draft.class_of(job);
+    let is_usable = |node: &NodeIx| {
+        let pool = draft.spaces.pool(*node);
+        let is_in_reach = match class.policy {
+            ClassPolicy::FairShare { .. } => draft.pools.is_within(pool, class.pool),
+            ClassPolicy::FixedShare | ClassPolicy::Reserve => pool == class.pool,
+        };
+        is_in_reach && draft.spaces.is_schedulable(*node)
+    };
+    draft.job(job).nodes.iter().flatten().copied().filter(is_usable)
+}
+
+/// Summary of a list in 256 bits; each node sets a bit, and nodes share bits in turn. Most pairs of
+/// lists are told apart by it.
+struct Outline([u64; 4]);
+
+impl Outline {
+    fn of(list: &[NodeIx]) -> Outline {
+        let mut words = [0; 4];
+        for node in list {
+            words[(node.0 >> 6) & 3] |= 1_u64 << (node.0 & 63);
+        }
+        Outline(words)
+    }
+
+    /// False if the list certainly lacks a node of `other`.
+    fn may_have_all(&self, other: &Outline) -> bool {
+        self.0.iter().zip(other.0).all(|(all, some)| some & !all == 0)
+    }
+}
+
+/// The lists that contain every node of `list`: at most [`WIDER_MAX`], itself included. None for an
+/// empty list. Examines only the lists of the rarest node.
+fn lists_with_all(
+    lists_of: &Csr<usize>,
+    nodes_of: &Csr<NodeIx>,
+    outlines: &[Outline],
+    of: usize,
+) -> Vec<usize> {
+    let (list, outline) = (nodes_of.row(of), &outlines[of]);
+    let rarest = list.iter().min_by_key(|node| lists_of.row(node.0).len());
+    let candidates = rarest.map_or(&[][..], |node| lists_of.row(node.0));
+    let has_all = |other: &usize| {
+        if !outlines[*other].may_have_all(outline) {
+            return false;
+        }
+        let all = nodes_of.row(*other);
+        list.len() <= all.len() && list.iter().all(|node| all.binary_search(node).is_ok())
+    };
+    let mut wider: Vec<usize> = candidates.iter().copied().filter(has_all).collect();
+    if WIDER_MAX < wider.len() {
+        // The shortest bind most.
+        wider.sort_by_key(|other| (nodes_of.row(*other).len(), *other));
+        wider.truncate(WIDER_MAX);
+        wider.sort_unstable();
+    }
+    wider
+}
