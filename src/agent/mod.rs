@@ -41,6 +41,8 @@ pub struct Options {
     pub reserved: Mebibytes,
     /// Path of a file: while it exists, the node takes no new processes.
     pub quiesce_file: Option<PathBuf>,
+    /// Tags of the node: pairs of key and value.
+    pub tags: Vec<(String, String)>,
     /// File with the token of the node.
     pub token_file: Option<PathBuf>,
     /// The certificate of the authority that vouches for the daemon, for `https`.
@@ -119,6 +121,7 @@ impl HeartbeatSender {
             node: node.name,
             memory_mb: node.memory.0,
             available_mb: Some(node.available.0),
+            tags: self.options.tags.iter().cloned().collect(),
             quiesced: self.options.quiesce_file.as_ref().is_some_and(|file| file.exists()),
             boot_id: Some(self.boot_id.clone()),
             sequence: Some(self.sequence),

@@ -131,6 +131,7 @@ pub(in crate::api) fn held_back_note(node: &str, held_back: &[Name]) -> Option<S
 mod tests {
     use super::*;
     use crate::bench::cluster;
+    use crate::model::Tags;
     use crate::model::{Mebibytes, NodeCondition, QShares, Quantum, ShareId};
     use crate::scheduler::Scheduler;
 
@@ -142,6 +143,7 @@ mod tests {
 
     fn node(name: &str, missed: u32) -> Arc<NodeView> {
         Arc::new(NodeView {
+            tags: Tags::default(),
             name: name.into(),
             pool: "main".into(),
             quantum: Quantum::new(Mebibytes(1024)).unwrap(),

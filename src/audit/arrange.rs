@@ -6,6 +6,7 @@
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use super::calm::is_at_rest;
 use super::ledger::Ledger;
@@ -56,7 +57,7 @@ impl NodeSpaces {
         for Expansion { node, order, .. } in &ledger.schedule.expansions {
             taken[node.0].0 += order.qshares().0;
         }
-        for Promise { job, node, order } in &ledger.schedule.promises {
+        for Promise { job, node, order, .. } in &ledger.schedule.promises {
             let (fixed, _, promised) = &mut taken[node.0];
             *(if barred(job) { fixed } else { promised }) += order.qshares().0;
         }
@@ -92,7 +93,7 @@ struct Item {
     order: u64,
     class: ClassIx,
     /// The only nodes that the process may use.
-    list: Option<Vec<NodeIx>>,
+    list: Option<Arc<[NodeIx]>>,
 }
 
 /// Node of a placed process, and the other nodes that it could be on.

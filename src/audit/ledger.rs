@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::cap::Pacing;
 use super::finding::Finding;
-use super::lines::{Entity, EntityAmounts, JobLine, NodeRow, Prey, ReceiptedShare};
+use super::lines::{Entity, EntityAmounts, JobLine, NodeLedger, Prey, ReceiptedShare};
 use super::names::unknown_names;
 use super::owed::Owed;
 use crate::engine::{CycleSchedule, Expansion, Job, Preemption, Promise, Snapshot};
@@ -24,7 +24,7 @@ pub(super) struct Ledger<'a> {
     /// In the snapshot's order.
     pub(super) jobs: Vec<JobLine<'a>>,
     /// In the snapshot's order.
-    pub(super) nodes: Vec<NodeRow>,
+    pub(super) nodes: Vec<NodeLedger>,
     /// In the schedule's order.
     pub(super) victims: Vec<ReceiptedShare<'a>>,
     /// Receipts without effect: for shares that were terminating already, or named before.
@@ -114,7 +114,7 @@ impl<'a> Ledger<'a> {
             line.standing.ceiling += order;
         }
         let mut before: BTreeMap<(JobId, NodeIx, Order), u64> = BTreeMap::new();
-        for &Promise { job, node, order } in &self.snapshot.promises {
+        for &Promise { job, node, order, .. } in &self.snapshot.promises {
             *before.entry((job, node, order)).or_default() += 1;
         }
         // If shares were preempted for a job on a node, its last promise there is their purpose. An
@@ -177,11 +177,11 @@ impl<'a> Ledger<'a> {
             .snapshot
             .nodes
             .iter()
-            .map(|node| NodeRow {
+            .map(|node| NodeLedger {
                 order: node.order.0,
                 staying: node.limbo.0,
                 fixed: node.limbo.0,
-                ..NodeRow::default()
+                ..NodeLedger::default()
             })
             .collect();
         for (place, line) in self.jobs.iter().enumerate() {
@@ -204,13 +204,13 @@ impl<'a> Ledger<'a> {
             }
         }
         let is_fixed = |job: &JobId| !self.jobs[self.places[job]].is_fair_share();
-        for Expansion { job, node, order } in &self.schedule.expansions {
+        for Expansion { job, node, order, .. } in &self.schedule.expansions {
             let (order, node) = (order.qshares().0, &mut self.nodes[node.0]);
             node.staying += order;
             node.expanded += order;
             node.fixed += if is_fixed(job) { order } else { 0 };
         }
-        for Promise { job, node, order } in &self.schedule.promises {
+        for Promise { job, node, order, .. } in &self.schedule.promises {
             let (order, node) = (order.qshares().0, &mut self.nodes[node.0]);
             node.promised += order;
             node.fixed += if is_fixed(job) { order } else { 0 };
@@ -322,7 +322,7 @@ impl<'a> Ledger<'a> {
     }
 
     /// Every node with its place.
-    pub(super) fn nodes_with_ix(&self) -> impl Iterator<Item = (NodeIx, &NodeRow)> {
+    pub(super) fn nodes_with_ix(&self) -> impl Iterator<Item = (NodeIx, &NodeLedger)> {
         self.nodes.iter().enumerate().map(|(ix, node)| (NodeIx(ix), node))
     }
 

@@ -30,7 +30,7 @@ pub(super) struct JobLine<'a> {
 
 /// A node. Amounts are qshares.
 #[derive(Debug, Default)]
-pub(super) struct NodeRow {
+pub(super) struct NodeLedger {
     pub(super) order: u64,
     /// In use after the cycle by shares that are not terminating, limbo included.
     pub(super) staying: u64,
@@ -140,7 +140,7 @@ impl JobLine<'_> {
     }
 }
 
-impl NodeRow {
+impl NodeLedger {
     /// Usable space now: free, and not needed for a promise once the terminating shares have
     /// exited. Negative by the amount by which the node is over-committed or over-promised.
     pub(super) fn usable(&self) -> i128 {

@@ -176,13 +176,12 @@ pub(super) fn check_allotments(ledger: &Ledger<'_>, findings: &mut Vec<Finding>)
 }
 
 fn gains(ledger: &Ledger<'_>) -> impl Iterator<Item = Gain> {
-    let shares = ledger.schedule.expansions.iter().map(|&Expansion { job, node, order }| Gain {
-        what: "a share",
-        job,
-        node,
-        order,
-    });
-    let promises = ledger.schedule.promises.iter().map(|&Promise { job, node, order }| Gain {
+    let shares = ledger
+        .schedule
+        .expansions
+        .iter()
+        .map(|&Expansion { job, node, order, .. }| Gain { what: "a share", job, node, order });
+    let promises = ledger.schedule.promises.iter().map(|&Promise { job, node, order, .. }| Gain {
         what: "a promise",
         job,
         node,

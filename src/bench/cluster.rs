@@ -12,7 +12,8 @@ use rand_chacha::ChaCha8Rng;
 use crate::converter::{CheckedPublication, JobState, PublishedJob, PublishedProcess};
 use crate::model::{
     CapRules, ClassPolicy, JobFacts, JobId, JobKind, JobSpec, Mebibytes, Millis, NodeReport,
-    Nodepool, PoolIx, ProcessLimit, QShares, Quantum, ResourceClass, Settings, Topology, count,
+    NodeTagging, Nodepool, PoolIx, ProcessLimit, QShares, Quantum, ResourceClass, Settings, Tags,
+    Topology, count,
 };
 use crate::scheduler::View;
 
@@ -78,6 +79,7 @@ pub fn topology(quantum: Quantum) -> Topology {
         nodes: Vec::new(),
     };
     Topology {
+        tagging: NodeTagging::default(),
         settings: Settings::default(),
         pools: vec![pool],
         classes: WEIGHTS.map(class).to_vec(),
@@ -139,7 +141,7 @@ pub fn equal_nodes(count: u64, memory: Mebibytes) -> impl Iterator<Item = NodeRe
 }
 
 fn node(number: u64, memory: Mebibytes) -> NodeReport {
-    NodeReport { name: node_name(number).into(), memory, is_quiesced: false }
+    NodeReport { tags: Tags::default(), name: node_name(number).into(), memory, is_quiesced: false }
 }
 
 /// Sorted by name, nodes are sorted by number.
@@ -247,6 +249,7 @@ pub fn filling(shape: &ClusterShape) -> impl Iterator<Item = JobSpec> {
 
 fn spec(id: u64, user: String, class: String, memory: Mebibytes, limit: ProcessLimit) -> JobSpec {
     JobSpec {
+        tags: Tags::default(),
         id: JobId(id),
         user: user.into(),
         class: class.into(),

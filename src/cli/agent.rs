@@ -48,6 +48,7 @@ pub async fn run(args: &AgentArgs) -> Result<(), Failure> {
         memory: args.memory,
         reserved: args.reserve,
         quiesce_file: args.quiesce_file.clone(),
+        tags: args.tags.clone(),
         token_file: args.trust.token_file.clone(),
         authority: args.trust.ca.clone(),
     };

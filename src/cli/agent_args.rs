@@ -11,7 +11,7 @@ use super::remote::Trust;
 use super::values::{parse_span, parse_url};
 use crate::agent::run::UserRules;
 use crate::config;
-use crate::model::Mebibytes;
+use crate::model::{Mebibytes, is_tag_key, is_tag_value};
 use crate::orchestrator::wire::Rung;
 
 /// The spool of agents that the system starts.
@@ -43,6 +43,10 @@ pub struct AgentArgs {
     /// While this file exists, ask for no new work; what is there stays
     #[arg(long, value_name = "FILE")]
     pub quiesce_file: Option<PathBuf>,
+    /// Tag of this node, as gpu=a100; may be given again. Keys count that the daemon's
+    /// `reported_tags` lists.
+    #[arg(long = "tag", value_name = "KEY=VALUE", value_parser = tag)]
+    pub tags: Vec<(String, String)>,
     /// Join with the file that `apportion up --listen` wrote: as --run, with its addresses, authority and
     /// token, and a spool of this node below the folder for state
     #[arg(long, value_name = "FILE")]
@@ -145,4 +149,13 @@ impl AgentRunArgs {
     pub(super) fn rules(&self) -> UserRules {
         UserRules { min_uid: self.min_uid, allow_root: self.allow_root, users: self.users.clone() }
     }
+}
+
+/// Reads `key=value`.
+fn tag(text: &str) -> Result<(String, String), String> {
+    let pair = text.split_once('=').filter(|(key, value)| is_tag_key(key) && is_tag_value(value));
+    let (key, value) = pair.ok_or_else(|| {
+        "write KEY=VALUE, the key of a-z, 0-9, `_`, `.` and `-`, as gpu=a100".to_owned()
+    })?;
+    Ok((key.to_owned(), value.to_owned()))
 }

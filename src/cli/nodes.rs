@@ -61,7 +61,7 @@ pub async fn list(args: &questions::NodeListArgs) -> Result<(), Failure> {
         let selects = !query.is_empty() || !args.nodes.is_empty() || !args.job.is_empty();
         let is_wide = args.asking.format() == Format::Wide;
         let limits = if is_wide { limits(&args.asking).await } else { BTreeMap::new() };
-        Ok(NodeTable { list, selects, limits })
+        Ok(NodesAnswer { list, selects, limits })
     })
     .await
 }
@@ -130,7 +130,7 @@ fn state_of(state: StateFilter) -> &'static str {
 
 /// Nodes in lines.
 #[derive(Debug, Serialize)]
-struct NodeTable {
+struct NodesAnswer {
     #[serde(flatten)]
     list: NodeList,
     #[serde(skip)]
@@ -140,7 +140,7 @@ struct NodeTable {
     limits: BTreeMap<String, &'static str>,
 }
 
-impl ShownAnswer for NodeTable {
+impl ShownAnswer for NodesAnswer {
     type Entry = NodeInfo;
 
     fn entries(&self) -> &[NodeInfo] {
@@ -200,6 +200,11 @@ fn card(node: &NodeInfo, look: TextStyle) -> String {
         format!("taken:    {}", in_memory(node.used)),
         format!("free:     {}", in_memory(node.free)),
     ];
+    if !node.tags.is_empty() {
+        let tags: Vec<String> =
+            node.tags.iter().map(|(key, value)| format!("{key}={value}")).collect();
+        lines.push(format!("tags:     {}", plain(&tags.join(", "))));
+    }
     let note = plain(&notes(node));
     if !note.is_empty() {
         lines.push(format!("note:     {note}"));
@@ -394,6 +399,7 @@ mod tests {
         };
         let used = u64::try_from(jobs.len()).unwrap();
         NodeInfo {
+            tags: BTreeMap::new(),
             name: name.to_owned(),
             pool: "--default--".to_owned(),
             states: vec![NodeState::Up],
@@ -443,7 +449,7 @@ mod tests {
     #[test]
     fn no_nodes_is_a_reason_to_start_agents() {
         let list = NodeList { cycle: 0, nodes: Vec::new() };
-        let text = NodeTable { list, selects: false, limits: BTreeMap::new() }
+        let text = NodesAnswer { list, selects: false, limits: BTreeMap::new() }
             .render(TextStyle::default());
         assert!(text.contains("POST /v1/heartbeats"), "{text}");
     }

@@ -195,6 +195,7 @@ mod tests {
             behind_cycles: 0,
         };
         JobInfo {
+            tags: std::collections::BTreeMap::new(),
             id,
             user: user.to_owned(),
             class: "normal".to_owned(),

@@ -6,12 +6,12 @@
 use std::collections::BTreeMap;
 
 use super::descent::index_by_name;
-use super::file::{File, UserEntry};
+use super::file::{File, TagEntry, UserEntry};
 use super::listed;
 use super::listing::Listing;
 use super::problem::Problems;
 use super::{DaemonSettings, classes, pools};
-use crate::model::{Mebibytes, Topology};
+use crate::model::{Mebibytes, Name, NodeTagging, TagRule, Tags, Topology};
 
 /// Checks that everything in `file` fits together, and completes the `listing` of its settings.
 pub(super) fn check(
@@ -22,9 +22,24 @@ pub(super) fn check(
     let pools = pools::check(&file.pools, file.quantum, file.daemon.limits.max_nodes, problems);
     let classes = classes::check(&file.classes, &file.growth, &pools, problems);
     let allotments = allotments(&file.users, problems);
+    let reported = file.reported_tags.given().into_iter().flat_map(|keys| &keys.value);
+    let tagging = NodeTagging {
+        rules: file.tags.iter().map(tag_rule).collect(),
+        reported: reported.map(|key| Name::from(&key.value)).collect(),
+    };
     listed::extend(listing, &file, &pools, &classes);
     let classes = classes.into_iter().map(|resolved| resolved.class).collect();
-    (file.daemon, Topology { settings: file.settings, pools, classes, allotments })
+    (file.daemon, Topology { tagging, settings: file.settings, pools, classes, allotments })
+}
+
+/// Tags that an entry gives to its nodes.
+fn tag_rule(entry: &TagEntry) -> TagRule {
+    let nodes = entry.nodes.given().into_iter().flat_map(|lists| &lists.value);
+    let set = entry.set.given().into_iter().flat_map(|tags| &tags.value);
+    TagRule {
+        nodes: nodes.flat_map(|list| &list.value).map(Name::from).collect(),
+        set: Tags::of(set.map(|tag| (&tag.value.0, &tag.value.1))),
+    }
 }
 
 fn allotments(users: &[UserEntry], problems: &mut Problems) -> BTreeMap<String, Mebibytes> {

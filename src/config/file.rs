@@ -13,7 +13,8 @@ use super::problem::{Code, ConfigProblem, ValuePlace};
 use super::section::{Reading, Section};
 use super::setting::{Located, Setting};
 use super::value::{
-    PolicyName, address, duration, flag, hosts, millis, name, number, path, policy, size,
+    PolicyName, address, duration, flag, hosts, millis, name, number, path, policy, size, tag,
+    tag_key,
 };
 use super::{DaemonSettings, Journal, Limits};
 use crate::model::{CapRules, Mebibytes, Quantum, Settings};
@@ -39,6 +40,9 @@ pub(super) struct File {
     pub pools: Vec<PoolEntry>,
     pub classes: Vec<ClassEntry>,
     pub users: Vec<UserEntry>,
+    pub tags: Vec<TagEntry>,
+    /// Keys of tags that agents may report.
+    pub reported_tags: Setting<Vec<Located<String>>>,
 }
 
 /// A `[[nodepool]]` of the file.
@@ -73,6 +77,13 @@ pub(super) struct ClassEntry {
 pub(super) struct UserEntry {
     pub name: Located<String>,
     pub allotment: Setting<Mebibytes>,
+}
+
+/// A `[[tags]]` of the file.
+#[derive(Debug)]
+pub(super) struct TagEntry {
+    pub nodes: Setting<Vec<Located<Vec<String>>>>,
+    pub set: Setting<Vec<Located<(String, String)>>>,
 }
 
 /// Growth settings of a class or of the scheduler, as far as they are set.
@@ -172,10 +183,11 @@ pub(super) fn read(document: &DeTable<'_>, reading: &mut Reading) -> File {
     let mut root = Section::root(document, reading);
     let daemon = read_daemon(root.section("daemon"));
     let orchestrator = read_orchestrator(root.section("orchestrator"));
-    let (settings, quantum, growth) = read_scheduler(root.section("scheduler"));
+    let (settings, quantum, growth, reported_tags) = read_scheduler(root.section("scheduler"));
     let pools = root.entries("nodepool", read_pool);
     let classes = root.entries("class", read_class);
     let users = root.entries("user", read_user);
+    let tags = root.entries("tags", read_tags);
     root.finish();
     std::mem::take(&mut reading.overrides).finish(&mut reading.problems);
 
@@ -203,6 +215,8 @@ pub(super) fn read(document: &DeTable<'_>, reading: &mut Reading) -> File {
         pools: pools.unwrap_or_default(),
         classes: classes.unwrap_or_default(),
         users: users.unwrap_or_default(),
+        tags: tags.unwrap_or_default(),
+        reported_tags,
     }
 }
 
@@ -279,7 +293,9 @@ fn read_limits(mut section: Section<'_>, defaults: Limits) -> Limits {
     limits
 }
 
-fn read_scheduler(mut section: Section<'_>) -> (Settings, Quantum, Growth) {
+fn read_scheduler(
+    mut section: Section<'_>,
+) -> (Settings, Quantum, Growth, Setting<Vec<Located<String>>>) {
     let any_size = || size(Mebibytes(0)..=LARGEST);
     let quantum = size(Mebibytes(1)..=LARGEST).coded(Code::Quantum);
     let quantum = Quantum::new(section.or("quantum", &quantum, Mebibytes::from_gib(15)))
@@ -317,8 +333,9 @@ fn read_scheduler(mut section: Section<'_>) -> (Settings, Quantum, Growth) {
         .filter(|cycles| 0 < *cycles),
     };
     let growth = read_growth(&mut section, Some(Growth::defaults()));
+    let reported_tags = section.list("reported_tags", &tag_key());
     section.finish();
-    (settings, quantum, growth)
+    (settings, quantum, growth, reported_tags)
 }
 
 /// Reads the growth settings. `defaults` is given for the scheduler, where no further section can
@@ -389,6 +406,13 @@ fn read_class(section: &mut Section<'_>) -> ClassEntry {
 fn read_user(section: &mut Section<'_>) -> UserEntry {
     let allotment = size(Mebibytes(0)..=LARGEST).coded(Code::Allotment);
     UserEntry { name: section.name(), allotment: section.required("allotment", &allotment) }
+}
+
+fn read_tags(section: &mut Section<'_>) -> TagEntry {
+    TagEntry {
+        nodes: section.list("nodes", &hosts().coded(Code::Nodes)),
+        set: section.list("set", &tag()),
+    }
 }
 
 /// Returns the size in bytes; `None` if memory addresses are too short for it.

@@ -1,21 +1,33 @@
 //! Pools, classes and users for the listing of settings in effect.
 
 use super::classes::Resolved;
-use super::file::{File, Growth, PoolEntry, UserEntry};
+use super::file::{File, Growth, PoolEntry, TagEntry, UserEntry};
 use super::listing::Listing;
 use super::setting::Located;
 use super::value::{
-    PolicyName, flag, hosts, millis, name, toml_list, toml_size, toml_span, toml_text,
+    PolicyName, flag, hosts, millis, name, tag, toml_list, toml_size, toml_span, toml_text,
 };
 use crate::model::{CapRules, ClassPolicy, Nodepool};
 
 /// Adds pools, classes and users to the single settings that were listed while they were read.
 pub(super) fn extend(listing: &mut Listing, file: &File, pools: &[Nodepool], classes: &[Resolved]) {
+    let keys =
+        |keys: &Vec<Located<String>>| toml_list(keys.iter().map(|key| toml_text(&key.value)));
+    let none = || Some("[]".to_owned());
+    listing.push("scheduler.reported_tags".to_owned(), &file.reported_tags, none(), keys);
     for entry in &file.pools {
         pool(listing, entry, pools);
     }
     for resolved in classes {
         class(listing, resolved, &file.growth);
+    }
+    for (number, TagEntry { nodes, set }) in (1..).zip(&file.tags) {
+        let key = |key: &str| format!("tags.{number}.{key}");
+        listing.push(key("nodes"), nodes, none(), host_lists);
+        let tags = |tags: &Vec<Located<(String, String)>>| {
+            toml_list(tags.iter().map(|pair| tag().show(&pair.value)))
+        };
+        listing.push(key("set"), set, none(), tags);
     }
     for UserEntry { name, allotment } in &file.users {
         let path = format!("user.{}.allotment", name.value);
@@ -30,10 +42,13 @@ fn pool(listing: &mut Listing, entry: &PoolEntry, pools: &[Nodepool]) {
     let order = entry.search_order.clone();
     listing.push(entry.key("search_order"), &order, Some("100".to_owned()), u32::to_string);
     listing.push(entry.key("quantum"), &entry.quantum, quantum, |size| toml_size(*size));
-    let nodes = |lists: &Vec<Located<Vec<String>>>| {
-        toml_list(lists.iter().map(|list| hosts().show(&list.value)))
-    };
-    listing.push(entry.key("nodes"), &entry.nodes, Some("[]".to_owned()), nodes);
+    listing.push(entry.key("nodes"), &entry.nodes, Some("[]".to_owned()), host_lists);
+}
+
+/// Host lists in the form of the file.
+#[expect(clippy::ptr_arg, reason = "the listing shows settings as they are kept")]
+fn host_lists(lists: &Vec<Located<Vec<String>>>) -> String {
+    toml_list(lists.iter().map(|list| hosts().show(&list.value)))
 }
 
 fn class(listing: &mut Listing, resolved: &Resolved, growth: &Growth) {

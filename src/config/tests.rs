@@ -229,8 +229,11 @@ fn the_listing_says_it_all() {
     for row in sample.listing.rows() {
         let mut parts: Vec<&str> = row.path.split('.').collect();
         let key = parts.pop().unwrap();
-        let entry = ["nodepool", "class", "user"].contains(&parts[0]).then(|| parts.pop().unwrap());
+        let lists = ["nodepool", "class", "user", "tags"];
+        let entry = lists.contains(&parts[0]).then(|| parts.pop().unwrap());
         let section = match entry {
+            // Sections of tags have no name, only a place.
+            Some(place) if parts[0] == "tags" => format!("[[tags]]\n# {place}\n"),
             Some(name) => format!("[[{}]]\nname = '{name}'\n", parts[0]),
             None => format!("[{}]\n", parts.join(".")),
         };

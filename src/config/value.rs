@@ -18,7 +18,7 @@ use super::problem::{Code, quoted};
 use super::shape::{MAX_NAME, Shape};
 use crate::model::{
     HostListError, MAX_HOSTS, Mebibytes, Millis, expand_hostlist, floor_div, fold_hostlist,
-    is_hidden, nearest,
+    is_hidden, is_tag_key, is_tag_value, nearest,
 };
 
 /// A value as it is written.
@@ -353,6 +353,34 @@ fn read_policy(written: Written<'_>) -> ValueResult<PolicyName> {
         let remedy = format!("{}policies are {}", guess.unwrap_or_default(), names.join(", "));
         written.fault(Code::Unknown, "is not a policy", remedy)
     })
+}
+
+/// A tag: `key=value`.
+pub(super) fn tag() -> ValueKind<(String, String)> {
+    ValueKind::new(Shape::Name, read_tag, |(key, value)| toml_text(&format!("{key}={value}")))
+}
+
+fn read_tag(written: Written<'_>) -> ValueResult<(String, String)> {
+    let remedy = "write it as \"key=value\", the key of a-z, 0-9, `_`, `.` and `-`";
+    let text = written.text().ok_or_else(|| written.fault(Code::Kind, "is not a tag", remedy))?;
+    let pair = text.split_once('=').filter(|(key, value)| is_tag_key(key) && is_tag_value(value));
+    let (key, value) = pair.ok_or_else(|| written.fault(Code::Range, "is not a tag", remedy))?;
+    Ok((key.to_owned(), value.to_owned()))
+}
+
+/// A key of a tag.
+pub(super) fn tag_key() -> ValueKind<String> {
+    ValueKind::new(Shape::Name, read_tag_key, |key| toml_text(key))
+}
+
+fn read_tag_key(written: Written<'_>) -> ValueResult<String> {
+    let remedy = "a key has 1 to 64 of a-z, 0-9, `_`, `.` and `-`";
+    let text = written.text().ok_or_else(|| written.fault(Code::Kind, "is not a key", remedy))?;
+    if is_tag_key(text) {
+        Ok(text.to_owned())
+    } else {
+        Err(written.fault(Code::Range, "cannot be a key", remedy))
+    }
 }
 
 /// A host list.

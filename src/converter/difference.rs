@@ -137,6 +137,8 @@ fn sightings(job: JobId, old: Option<&PublishedJob>, new: &PublishedJob) -> Vec<
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::model::NodeTagging;
+    use crate::model::Tags;
     use crate::model::{
         JobKind, JobSpec, Mebibytes, Nodepool, ProcessLimit, Quantum, Settings, ShareFacts,
         Topology,
@@ -168,6 +170,7 @@ mod tests {
             is_completing: false,
         };
         let spec = JobSpec {
+            tags: Tags::default(),
             id,
             user: "ann".into(),
             class: if head.contains('c') { "other" } else { "normal" }.into(),
@@ -314,6 +317,7 @@ mod tests {
     /// Publication restored from the state of a scheduler that got `text`.
     fn as_booked(text: &str) -> CheckedPublication {
         let topology = Topology {
+            tagging: NodeTagging::default(),
             settings: Settings::default(),
             pools: vec![Nodepool {
                 name: "main".into(),

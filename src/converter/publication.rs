@@ -78,6 +78,7 @@ impl PublishedJob {
             ("threads", old.threads == new.threads),
             ("submitted_ms", old.submitted == new.submitted),
             ("nodes", old.nodes == new.nodes),
+            ("tags", old.tags == new.tags),
             ("service_id", old.service == new.service),
         ];
         is_same.iter().find(|(_, is_same)| !is_same).map(|(field, _)| *field)

@@ -175,6 +175,7 @@ fn refusal_code(refusal: &Refusal) -> &'static str {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::model::Tags;
     use crate::model::{JobFacts, NShares, ProcessLimit, Quantum, ShareFacts};
 
     /// Reads `10` as a published share, `10+` as an unpublished share, `10-` as preempted, `10x` as
@@ -201,6 +202,7 @@ mod tests {
         let (purged, shares): (Vec<_>, Vec<_>) =
             shares.split_whitespace().partition(|text| text.ends_with('x'));
         JobView {
+            tags: Tags::default(),
             id: JobId(1),
             user: "ann".into(),
             class: "normal".into(),

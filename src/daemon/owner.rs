@@ -9,18 +9,14 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Interval, MissedTickBehavior, interval};
 use tokio_util::sync::CancellationToken;
 
-use super::audited;
 use super::checkpoint_policy::CheckpointPolicy;
 use super::clock::now_ms;
-use super::decisions;
 use super::error::DaemonError;
-use super::feed;
 use super::heartbeat_timer::{Ended, HeartbeatTimer};
 use super::live::LiveConfig;
-use super::notify;
-use super::record;
 use super::resume::{Resumed, resume};
 use super::watch::Watch;
+use super::{audited, decisions, feed, notify, record};
 use crate::api::{
     AbsentSums, CycleSpans, HeartbeatInbox, Published, Request, ScheduleText, ViewPublisher,
 };
@@ -244,8 +240,8 @@ impl SchedulerTask {
     fn reset_missed(&mut self) {
         let nodes = self.scheduler.view().nodes;
         for node in nodes.iter().filter(|node| 0 < node.missed && !node.state.is_dead) {
-            let node = node.name.clone();
-            let event = SchedulerEvent::NodeMissedHeartbeats { node, missed: 0 };
+            let (node, missed) = (node.name.clone(), 0);
+            let event = SchedulerEvent::NodeMissedHeartbeats { node, missed };
             self.clerk.record(&mut self.scheduler, event);
         }
     }

@@ -95,6 +95,7 @@ fn heartbeat(node: String, memory_gib: u64, sequence: u64, outages: &Outages) ->
         node,
         memory_mb: Mebibytes::from_gib(memory_gib).0,
         quiesced: false,
+        tags: BTreeMap::new(),
         boot_id: Some(format!("life-{returns}")),
         sequence: Some(sequence),
         sent_ms: None,

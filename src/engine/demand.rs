@@ -187,6 +187,7 @@ mod tests {
 
     use super::*;
     use crate::engine::snapshot::{Quiescence, Share};
+    use crate::model::NodeTagging;
     use crate::model::{
         ClassIx, ClassPolicy, JobFacts, Mebibytes, NodeIx, Nodepool, Order, PoolIx, Quantum,
         ResourceClass, Settings, ShareFacts, ShareId, SharePhase, Topology, UserIx,
@@ -205,6 +206,7 @@ mod tests {
     fn snapshot(rules: CapRules) -> Snapshot {
         let quantum = Quantum::new(Mebibytes(1)).unwrap();
         let topology = Topology {
+            tagging: NodeTagging::default(),
             settings: Settings::default(),
             pools: vec![Nodepool {
                 name: "main".into(),

@@ -204,7 +204,7 @@ fn nodes_for<'d>(draft: &'d Draft<'_>, ix: usize) -> impl Iterator<Item = (NodeI
         if may_spill { draft.pools.is_within(pool, class.pool) } else { pool == class.pool }
     };
     // A list is short, and the nodes are many.
-    let list = draft.jobs[ix].is_restricted.then(|| draft.job(ix).nodes.iter().flatten());
+    let list = draft.jobs[ix].is_restricted.then(|| draft.job(ix).listed());
     let all = 0..list.as_ref().map_or(draft.snapshot.nodes.len(), |_| 0);
     let listed = list.into_iter().flatten().copied();
     let nodes = listed.chain(all.map(NodeIx)).map(|ix| (ix, draft.snapshot.node(ix)));

@@ -315,6 +315,10 @@ impl WaitReason {
     pub fn sentence(&self, quantum: Option<Quantum>) -> String {
         let text = |amount: QShares| amount_text(quantum, amount);
         match self {
+            WaitReason::Impossible { asks, largest: QShares(0) } => format!(
+                "impossible: one process needs {}, and there is no node that it may use",
+                text(asks.qshares())
+            ),
             WaitReason::Impossible { asks, largest } => format!(
                 "impossible: one process needs {}, the largest node it may use has {}",
                 text(asks.qshares()),

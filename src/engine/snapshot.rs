@@ -103,7 +103,7 @@ pub struct Job {
     /// Service that the job is an instance of; 0 if none.
     pub service: u64,
     /// The only nodes the job may use, ascending; `None` means any.
-    pub nodes: Option<Vec<NodeIx>>,
+    pub nodes: Option<Arc<[NodeIx]>>,
     /// Facts that change while the job runs.
     pub facts: JobFacts,
     /// Cycle since which the job has been below its target and has got nothing. `None` if it is not
@@ -181,6 +181,11 @@ impl Job {
     /// Number of shares that are not terminating.
     pub fn nshares_held(&self) -> NShares {
         NShares(self.held().map(|_| 1).sum())
+    }
+
+    /// Nodes that its list or its tags allow; empty if it has neither.
+    pub fn listed(&self) -> &[NodeIx] {
+        self.nodes.as_deref().unwrap_or_default()
     }
 
     /// True if the job's node list, if any, contains node `ix`.

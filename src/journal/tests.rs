@@ -9,12 +9,12 @@ use insta::assert_snapshot;
 use super::text::{self, Line};
 use super::*;
 use crate::model::{
-    CapRules, ClassPolicy, JobFacts, JobId, JobKind, JobSpec, Mebibytes, NodeReport, Nodepool,
-    Order, PoolIx, ProcessLimit, Quantum, ResourceClass, Settings, ShareFacts, ShareId, SharePhase,
-    Topology,
+    CapRules, ClassPolicy, JobFacts, JobId, JobKind, JobSpec, Mebibytes, NodeReport, NodeTagging,
+    Nodepool, Order, PoolIx, ProcessLimit, Quantum, ResourceClass, Settings, ShareFacts, ShareId,
+    SharePhase, TagRule, Tags, Topology,
 };
 use crate::scheduler::checkpoint::{
-    CalmRecord, Hearing, JobRecord, Limbo, Node, PromiseRecord, SchedulerState, ShareRecord,
+    CalmRecord, Hearing, JobRecord, Limbo, NodeRecord, PromiseRecord, SchedulerState, ShareRecord,
 };
 use crate::scheduler::{AdminCommand, Removal, SchedulerEvent};
 
@@ -43,6 +43,10 @@ fn topology() -> Topology {
         nodes: vec![format!("{name}01")],
     };
     Topology {
+        tagging: NodeTagging {
+            rules: vec![TagRule { nodes: vec!["main01".into()], set: Tags::of([("rack", "r1")]) }],
+            reported: vec!["gpu".into()],
+        },
         settings: Settings {
             allotment: Some(Mebibytes(9)),
             quiet_stop: Some(12),
@@ -70,6 +74,7 @@ fn facts(limit: ProcessLimit) -> JobFacts {
 
 fn spec(id: u64, kind: JobKind) -> JobSpec {
     JobSpec {
+        tags: Tags::of([("gpu", "a100"), ("rack", "r1")]),
         id: JobId(id),
         user: "ann".into(),
         class: "normal".into(),
@@ -84,7 +89,12 @@ fn spec(id: u64, kind: JobKind) -> JobSpec {
 }
 
 fn report() -> NodeReport {
-    NodeReport { name: "main01".into(), memory: Mebibytes(65_536), is_quiesced: true }
+    NodeReport {
+        tags: Tags::of([("gpu", "a100")]),
+        name: "main01".into(),
+        memory: Mebibytes(65_536),
+        is_quiesced: true,
+    }
 }
 
 fn process() -> ShareFacts {
@@ -134,7 +144,7 @@ fn entries() -> Vec<JournalEntry> {
 }
 
 fn books() -> SchedulerState {
-    let node = |name: &str| Node {
+    let node = |name: &str| NodeRecord {
         report: NodeReport { name: name.into(), ..report() },
         missed: 2,
         is_heard: true,
@@ -162,7 +172,7 @@ fn books() -> SchedulerState {
         cycle: 31,
         interval: 41,
         next_share: ShareId(99),
-        nodes: vec![node("main01"), Node { is_awaited: true, ..node("gpu01") }],
+        nodes: vec![node("main01"), NodeRecord { is_awaited: true, ..node("gpu01") }],
         jobs: vec![JobRecord {
             spec: spec(7, JobKind::Job),
             shares: vec![

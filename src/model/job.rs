@@ -2,7 +2,7 @@
 
 use std::num::NonZeroU64;
 
-use super::{JobId, Mebibytes, Millis, Name, ceil_div};
+use super::{JobId, Mebibytes, Millis, Name, Tags, ceil_div};
 
 /// Kind of a job. The policy of its class decides its scheduling. The kind decides the consequences
 /// of a process exit or a node's death.
@@ -40,6 +40,8 @@ pub struct JobSpec {
     /// Number of the service of which the job is an instance; 0 for no service. Instances of a
     /// service go to different nodes while there are any.
     pub service: u64,
+    /// Tags that a node must have for its processes.
+    pub tags: Tags,
     /// Facts that change, as first reported.
     pub facts: JobFacts,
 }

@@ -42,6 +42,7 @@ mod sealed;
 mod share;
 mod span;
 mod steps;
+mod tags;
 mod topology;
 mod units;
 
@@ -57,6 +58,7 @@ pub use sealed::Sealed;
 pub use share::{ShareFacts, SharePhase};
 pub use span::span;
 pub use steps::Steps;
+pub use tags::{NodeTagging, TagRule, Tags, is_tag_key, is_tag_value};
 pub use topology::{Nodepool, Settings, Topology};
 pub use units::{
     Mebibytes, Millis, NShares, Order, QShares, Quantum, ceil_div, count, counted, floor_div,

@@ -1,6 +1,6 @@
 //! Nodes, as agents report them and administrators treat them.
 
-use super::{Mebibytes, Name};
+use super::{Mebibytes, Name, Tags};
 
 /// Report of an agent on its node.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -11,6 +11,8 @@ pub struct NodeReport {
     pub memory: Mebibytes,
     /// True if the agent wants no new shares; existing shares stay.
     pub is_quiesced: bool,
+    /// Tags that the agent may report. The configuration goes before them.
+    pub tags: Tags,
 }
 
 /// Conditions that keep a node from getting new shares. Each is independent; several can hold at

@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{ClassIx, Mebibytes, Millis, Name, PoolIx, Quantum, ResourceClass};
+use super::{ClassIx, Mebibytes, Millis, Name, NodeTagging, PoolIx, Quantum, ResourceClass};
 
 /// A nodepool.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -73,6 +73,8 @@ pub struct Topology {
     pub pools: Vec<Nodepool>,
     /// Every class.
     pub classes: Vec<ResourceClass>,
+    /// Tags of nodes, and the placement sets made of them.
+    pub tagging: NodeTagging,
     /// Users whose allotment differs from the cluster's.
     pub allotments: BTreeMap<String, Mebibytes>,
 }

@@ -258,6 +258,7 @@ fn request_for(work: PublishedWork) -> Work {
         time_per_item_ms: (0 < work.time_per_item_ms).then(|| signed(work.time_per_item_ms)),
         submitted_ms: work.submitted_ms,
         nodes: work.nodes,
+        tags: BTreeMap::new(),
         service_id: None,
         processes: work.slots.into_iter().map(process).collect(),
     }

@@ -142,6 +142,7 @@ impl Scheduler {
             class: spec.class.clone(),
             kind: spec.kind,
             memory: spec.memory,
+            tags: spec.tags.clone(),
             order: admission.map(|admission| admission.order),
             quantum: admission.map(|admission| admission.quantum),
             threads: spec.threads,

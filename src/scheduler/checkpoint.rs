@@ -15,7 +15,7 @@ use std::sync::Arc;
 use super::Scheduler;
 use super::freeze::BookedPromise;
 use super::jobs::JobBook;
-use super::nodes::{NodeBook, NodeKey, Nodes};
+use super::nodes::{NodeBook, NodeKey, NodeTable};
 use super::shares::{ShareBook, ShareList};
 use super::tracked_job::TrackedJob;
 use super::view::Removal;
@@ -37,7 +37,7 @@ pub struct SchedulerState {
     /// Heartbeat intervals that ended, except intervals in which all nodes reported.
     pub interval: u64,
     /// Every node that is not forgotten, in the order in which that was.
-    pub nodes: Vec<Node>,
+    pub nodes: Vec<NodeRecord>,
     /// All work, by number.
     pub jobs: Vec<JobRecord>,
     /// Shares of work that could not be understood, by number.
@@ -57,7 +57,7 @@ pub struct SchedulerState {
 /// A node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[expect(clippy::struct_excessive_bools, reason = "facts that hold independently")]
-pub struct Node {
+pub struct NodeRecord {
     /// Last report of the node's agent.
     pub report: NodeReport,
     /// Heartbeats missed in a row.
@@ -273,7 +273,7 @@ impl Scheduler {
     }
 }
 
-fn shares(nodes: &mut Nodes, topology: &Topology, from: Vec<ShareRecord>) -> ShareList {
+fn shares(nodes: &mut NodeTable, topology: &Topology, from: Vec<ShareRecord>) -> ShareList {
     let mut shares = ShareList::default();
     for share in from {
         let ShareRecord { id, node, order, state, removal, is_seen, facts } = share;
@@ -283,9 +283,9 @@ fn shares(nodes: &mut Nodes, topology: &Topology, from: Vec<ShareRecord>) -> Sha
     shares
 }
 
-impl Nodes {
-    fn to_books(&self) -> Vec<Node> {
-        let nodes = self.books().map(|(node, book)| Node {
+impl NodeTable {
+    fn to_books(&self) -> Vec<NodeRecord> {
+        let nodes = self.books().map(|(node, book)| NodeRecord {
             report: book.report.clone(),
             missed: book.missed,
             is_heard: book.is_heard,
@@ -301,7 +301,7 @@ impl Nodes {
         nodes.collect()
     }
 
-    fn enter_book(&mut self, topology: &Topology, node: Node) {
+    fn enter_book(&mut self, topology: &Topology, node: NodeRecord) {
         let book = NodeBook {
             missed: node.missed,
             is_heard: node.is_heard,

@@ -20,7 +20,7 @@ use super::Scheduler;
 use super::command::{CommandError, CommandOutcome};
 use super::jobs::JobBook;
 use super::jobs_order;
-use super::nodes::{NodeKey, Nodes};
+use super::nodes::{NodeKey, NodeTable};
 use super::shares::ShareBook;
 use super::view::Removal;
 use crate::model::{
@@ -247,7 +247,7 @@ fn may_be_anywhere(topology: &Topology, class: &ResourceClass) -> bool {
 
 /// True if `job` may run on `node`: a fair-share job in its class's pool or a pool inside it, other
 /// jobs in their class's pool only.
-fn is_allowed_on(topology: &Topology, nodes: &Nodes, job: &JobBook, node: NodeKey) -> bool {
+fn is_allowed_on(topology: &Topology, nodes: &NodeTable, job: &JobBook, node: NodeKey) -> bool {
     let Ok(admission) = &job.admission else { return false };
     let book = &nodes[node];
     let class = &topology.classes[admission.class.0];

@@ -7,12 +7,15 @@ use std::sync::Arc;
 
 use super::Scheduler;
 use super::jobs::Admission;
-use super::nodes::{NodeKey, Nodes};
+use super::nodes::{NodeKey, NodeTable};
 use super::shares::ShareBook;
 use super::tracked_job::TrackedJob;
 use super::users::UserPlaces;
 use crate::engine::{Job, Node, Promise, Share, Snapshot};
-use crate::model::{JobId, NodeIx, Order, QShares};
+use crate::model::{JobId, JobSpec, NodeIx, Order, QShares, Tags};
+
+/// Most lists of nodes by tags that are kept when their last job is gone.
+const TAG_LISTS_MAX: usize = 1000;
 
 /// Room promised to a job, by a place that lasts longer than a snapshot's.
 #[derive(Clone, Debug)]
@@ -32,18 +35,26 @@ pub(super) struct CachedNodes {
 
 /// Translates indices of the scheduler into rows of the snapshot.
 struct SnapshotRows<'a> {
-    nodes: &'a Nodes,
+    nodes: &'a NodeTable,
     users: &'a UserPlaces,
+    tag_lists: &'a BTreeMap<Tags, Arc<[NodeIx]>>,
 }
 
 impl Scheduler {
     /// Builds the next cycle's snapshot. Nodes in `blacklisted` get no new shares.
     pub(super) fn freeze(&mut self, blacklisted: BTreeSet<NodeKey>) -> Snapshot {
-        if !self.are_places_as_before() {
+        let have_tags_changed = self.nodes.take_changed_tags();
+        if have_tags_changed || !self.are_places_as_before() {
             self.jobs.values_mut().for_each(TrackedJob::drop_cached);
+            self.tag_lists.clear();
         }
+        self.list_tagged_nodes();
         let mut limbo = self.limbo_by_node();
-        let places = SnapshotRows { nodes: &self.nodes, users: self.users.places() };
+        let places = SnapshotRows {
+            nodes: &self.nodes,
+            users: self.users.places(),
+            tag_lists: &self.tag_lists,
+        };
         let mut jobs = Vec::with_capacity(self.jobs.len());
         for job in self.jobs.values() {
             if job.is_unchanged() || job.admission.is_ok() {
@@ -68,6 +79,21 @@ impl Scheduler {
             users: Arc::clone(&self.users.places().names),
             jobs: Arc::new(jobs),
             nodes: self.freeze_nodes(limbo, blacklisted),
+        }
+    }
+
+    /// Lists the nodes of all tags that jobs without a cached snapshot ask for. All jobs that ask for
+    /// the same share one list.
+    fn list_tagged_nodes(&mut self) {
+        if TAG_LISTS_MAX < self.tag_lists.len() {
+            self.tag_lists.clear();
+        }
+        let new = self.jobs.values().filter(|job| !job.is_unchanged() && !job.spec.tags.is_empty());
+        for job in new {
+            if !self.tag_lists.contains_key(&job.spec.tags) {
+                let rows = self.nodes.rows_with(&job.spec.tags);
+                self.tag_lists.insert(job.spec.tags.clone(), rows);
+            }
         }
     }
 
@@ -122,11 +148,6 @@ impl SnapshotRows<'_> {
         let spec = &job.spec;
         let Admission { class, order, .. } =
             *job.admission.as_ref().expect("the engine sees no refused work");
-        let places = self.nodes.places();
-        let named = |name: &String| Some(places.of(self.nodes.find(name)?));
-        let mut nodes: Vec<NodeIx> = spec.nodes.iter().filter_map(named).collect();
-        nodes.sort_unstable();
-        nodes.dedup();
         Job {
             id: spec.id,
             user: self.users.of(job.user),
@@ -136,12 +157,28 @@ impl SnapshotRows<'_> {
             submitted: spec.submitted,
             threads: spec.threads,
             service: spec.service,
-            nodes: (!spec.nodes.is_empty()).then_some(nodes),
+            nodes: self.allowed(spec),
             facts: spec.facts,
             behind_since: job.behind_since(),
             is_spent: job.is_spent,
             shares: job.shares.iter().map(|share| self.share(share)).collect(),
         }
+    }
+
+    /// Rows of the only nodes that the job may use, by its list and its tags. `None` means any.
+    fn allowed(&self, spec: &JobSpec) -> Option<Arc<[NodeIx]>> {
+        let tagged = self.tag_lists.get(&spec.tags).filter(|_| !spec.tags.is_empty());
+        if spec.nodes.is_empty() {
+            return tagged.cloned();
+        }
+        let places = self.nodes.places();
+        let named = |name: &String| Some(places.of(self.nodes.find(name)?));
+        let has_tags = |node: &NodeIx| tagged.is_none_or(|list| list.binary_search(node).is_ok());
+        let mut listed: Vec<NodeIx> =
+            spec.nodes.iter().filter_map(named).filter(has_tags).collect();
+        listed.sort_unstable();
+        listed.dedup();
+        Some(listed.into())
     }
 
     fn share(&self, share: &ShareBook) -> Share {

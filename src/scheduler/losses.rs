@@ -12,7 +12,7 @@
 use std::collections::BTreeSet;
 
 use super::command::{CommandError, CommandOutcome};
-use super::nodes::{NodeBook, NodeKey, Nodes};
+use super::nodes::{NodeBook, NodeKey, NodeTable};
 use crate::model::Name;
 
 /// Factor on `node_stability`: intervals of silence after which a name heard once is forgotten.
@@ -41,7 +41,7 @@ impl Losses {
     }
 }
 
-impl Nodes {
+impl NodeTable {
     /// A node will report no more; takes effect in the next cycle.
     pub(super) fn note_dying(&mut self, node: NodeKey) {
         let interval = self.interval;
@@ -168,5 +168,34 @@ impl Nodes {
         self.dying.remove(&node);
         self.leave(node);
         name
+    }
+}
+
+/// State of heartbeats, as checkpoints keep it.
+impl NodeTable {
+    /// All nodes, in the order of first appearance.
+    pub(super) fn books(&self) -> impl Iterator<Item = (NodeKey, &NodeBook)> {
+        self.all().into_iter().map(|node| (node, &self[node]))
+    }
+
+    /// Restores for each node if it reported in this interval.
+    pub(super) fn enter_heard(&mut self, is_heard: impl Fn(&NodeBook) -> bool) {
+        for node in self.all() {
+            let book = &mut self.books[node.0];
+            book.is_heard = is_heard(book);
+        }
+    }
+
+    /// Counts missed heartbeats from zero, except for dead nodes.
+    pub(super) fn restart_hearing(&mut self) {
+        for node in self.all() {
+            let book = self.edit_liveness(node);
+            book.is_heard = false;
+            if !book.is_dead {
+                book.missed = 0;
+            }
+        }
+        let books = &self.books;
+        self.dying.retain(|node| books[node.0].is_dead);
     }
 }

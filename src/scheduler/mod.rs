@@ -13,6 +13,7 @@ mod evict;
 mod freeze;
 mod jobs;
 mod losses;
+mod node_tags;
 mod node_views;
 mod nodes;
 mod quiescence;
@@ -41,12 +42,12 @@ use std::sync::Arc;
 
 use crate::engine::{self, Effort, Snapshot};
 use crate::model::{
-    ClassPolicy, JobId, JobKind, Mebibytes, Name, NodeReport, Order, QShares, ShareFacts, ShareId,
-    SharePhase, Topology,
+    ClassPolicy, JobId, JobKind, Mebibytes, Name, NodeIx, NodeReport, Order, QShares, ShareFacts,
+    ShareId, SharePhase, Tags, Topology,
 };
 use freeze::{BookedPromise, CachedNodes};
 use jobs::JobBook;
-use nodes::{NodeKey, Nodes};
+use nodes::{NodeKey, NodeTable};
 use quiescence::QuiescenceTracker;
 use shares::ShareBook;
 use tracked_job::{Jobs, TrackedJob};
@@ -68,7 +69,7 @@ pub struct Scheduler {
     topology: Arc<Topology>,
     cycle: u64,
     next_share: u64,
-    nodes: Nodes,
+    nodes: NodeTable,
     jobs: Jobs,
     users: Users,
     /// Shares of work that could not be understood.
@@ -85,6 +86,8 @@ pub struct Scheduler {
     is_changed: bool,
     /// Nodes in the last cycle's snapshot.
     frozen_nodes: Option<CachedNodes>,
+    /// Rows of the nodes that have certain tags, of the last snapshot.
+    tag_lists: BTreeMap<Tags, Arc<[NodeIx]>>,
     /// View published after the last cycle.
     last_view: Option<View>,
     /// Names of forgotten nodes that other parts of the daemon may still keep.
@@ -98,7 +101,7 @@ impl Scheduler {
     /// never used before.
     pub fn new(topology: Topology, next_share: ShareId) -> Scheduler {
         Scheduler {
-            nodes: Nodes::new(&topology),
+            nodes: NodeTable::new(&topology),
             topology: Arc::new(topology),
             cycle: 0,
             next_share: next_share.0,
@@ -112,6 +115,7 @@ impl Scheduler {
             planned: None,
             is_changed: true,
             frozen_nodes: None,
+            tag_lists: BTreeMap::new(),
             last_view: None,
             forgotten: Vec::new(),
             crowded: BTreeSet::new(),

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use super::Scheduler;
-use super::nodes::{NodeBook, NodeKey, Nodes};
+use super::nodes::{NodeBook, NodeKey, NodeTable};
 use super::shared_list::SharedList;
 use super::tracked_job::TrackedJob;
 use super::view::{JobView, NodeView, ShareOnNode, ShareView};
@@ -23,7 +23,7 @@ struct Moved {
 
 /// Shares that came to, changed on or left their nodes.
 struct Moves<'a> {
-    nodes: &'a Nodes,
+    nodes: &'a NodeTable,
     all: Vec<Moved>,
 }
 
@@ -76,6 +76,7 @@ impl Scheduler {
             quantum: pool.quantum,
             memory: book.report.memory,
             order: book.order,
+            tags: book.tags.clone(),
             used: shares.iter().map(|(_, _, order, _)| order.qshares()).sum::<QShares>() + in_limbo,
             state: book.state(is_blacklisted),
             missed: book.missed,

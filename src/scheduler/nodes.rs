@@ -9,7 +9,7 @@ use std::ops::Index;
 
 use super::command::{CommandError, CommandOutcome, UnknownNode};
 use crate::model::{
-    Mebibytes, Name, NodeCondition, NodeIx, NodeReport, PoolIx, QShares, Topology, nearest,
+    Mebibytes, Name, NodeCondition, NodeIx, NodeReport, PoolIx, QShares, Tags, Topology, nearest,
 };
 
 /// Index of a node, fixed until the node is forgotten.
@@ -25,6 +25,8 @@ pub(super) struct NodeBook {
     pub entered: u64,
     pub pool: PoolIx,
     pub order: QShares,
+    /// Tags that the agent may report, and over them the configured tags.
+    pub tags: Tags,
     /// Heartbeats missed in a row.
     pub missed: u32,
     /// True if the node reported since the last interval ended.
@@ -49,8 +51,8 @@ pub(super) struct NodeBook {
 
 /// All nodes.
 #[derive(Clone, Debug)]
-pub(super) struct Nodes {
-    books: Vec<NodeBook>,
+pub(super) struct NodeTable {
+    pub(super) books: Vec<NodeBook>,
     by_name: BTreeMap<Name, NodeKey>,
     /// Slots of forgotten nodes, for reuse by new nodes.
     vacant: Vec<NodeKey>,
@@ -60,6 +62,10 @@ pub(super) struct Nodes {
     entered: u64,
     /// Pool of each node that the configuration lists; an unlisted node is in the first pool.
     pools: BTreeMap<Name, PoolIx>,
+    /// Configured tags, by node.
+    pub(super) tags: BTreeMap<Name, Tags>,
+    /// True if the tags of a node changed since the last snapshot.
+    pub(super) have_tags_changed: bool,
     /// Nodes that missed too many heartbeats: their death takes effect in the next cycle, unless
     /// they report before.
     pub dying: BTreeSet<NodeKey>,
@@ -80,7 +86,7 @@ pub(super) struct RowMap {
     by_node: Vec<NodeIx>,
 }
 
-impl Index<NodeKey> for Nodes {
+impl Index<NodeKey> for NodeTable {
     type Output = NodeBook;
 
     fn index(&self, node: NodeKey) -> &NodeBook {
@@ -88,16 +94,18 @@ impl Index<NodeKey> for Nodes {
     }
 }
 
-impl Nodes {
+impl NodeTable {
     /// None yet.
-    pub(super) fn new(topology: &Topology) -> Nodes {
-        Nodes {
+    pub(super) fn new(topology: &Topology) -> NodeTable {
+        NodeTable {
             books: Vec::new(),
             by_name: BTreeMap::new(),
             vacant: Vec::new(),
             interval: 0,
             entered: 0,
             pools: topology.pools_by_node(),
+            tags: topology.tagging.by_node(),
+            have_tags_changed: false,
             dying: BTreeSet::new(),
             places: OnceCell::new(),
             varied_off: OnceCell::new(),
@@ -120,7 +128,7 @@ impl Nodes {
     }
 
     /// The node at `node`, for a change of heartbeats, which the engine does not get.
-    fn edit_liveness(&mut self, node: NodeKey) -> &mut NodeBook {
+    pub(super) fn edit_liveness(&mut self, node: NodeKey) -> &mut NodeBook {
         self.is_dirty[node.0] = true;
         &mut self.books[node.0]
     }
@@ -185,6 +193,8 @@ impl Nodes {
         let book = self.edit(node);
         book.report = report;
         book.measure(topology);
+        self.find_tags(topology, node);
+        let book = self.edit(node);
         book.missed = 0;
         book.is_heard = true;
         book.is_awaited = false;
@@ -236,7 +246,12 @@ impl Nodes {
     /// space. It dies like any silent node if it stays silent.
     pub(super) fn expect(&mut self, topology: &Topology, name: &str) -> NodeKey {
         self.find(name).unwrap_or_else(|| {
-            let report = NodeReport { name: name.into(), memory: Mebibytes(0), is_quiesced: false };
+            let report = NodeReport {
+                tags: Tags::default(),
+                name: name.into(),
+                memory: Mebibytes(0),
+                is_quiesced: false,
+            };
             self.enter(topology, NodeBook { is_awaited: true, ..NodeBook::new(report) })
         })
     }
@@ -258,6 +273,7 @@ impl Nodes {
             NodeKey(self.books.len() - 1)
         };
         self.by_name.insert(name, node);
+        self.find_tags(topology, node);
         self.has_changed = true;
         self.places.take();
         self.varied_off.take();
@@ -284,7 +300,7 @@ impl Nodes {
     }
 
     /// Indices of all nodes, in the order of first appearance.
-    fn all(&self) -> Vec<NodeKey> {
+    pub(super) fn all(&self) -> Vec<NodeKey> {
         let mut all: Vec<NodeKey> = self.by_name.values().copied().collect();
         all.sort_unstable_by_key(|node| self[*node].entered);
         all
@@ -383,6 +399,10 @@ impl Nodes {
             book.find_pool(&self.pools);
             book.measure(topology);
         }
+        self.tags = topology.tagging.by_node();
+        for node in self.all() {
+            self.find_tags(topology, node);
+        }
     }
 
     /// True if the configuration lists the node.
@@ -412,35 +432,6 @@ impl Nodes {
     }
 }
 
-/// State of heartbeats, as checkpoints keep it.
-impl Nodes {
-    /// All nodes, in the order of first appearance.
-    pub(super) fn books(&self) -> impl Iterator<Item = (NodeKey, &NodeBook)> {
-        self.all().into_iter().map(|node| (node, &self[node]))
-    }
-
-    /// Restores for each node if it reported in this interval.
-    pub(super) fn enter_heard(&mut self, is_heard: impl Fn(&NodeBook) -> bool) {
-        for node in self.all() {
-            let book = &mut self.books[node.0];
-            book.is_heard = is_heard(book);
-        }
-    }
-
-    /// Counts missed heartbeats from zero, except for dead nodes.
-    pub(super) fn restart_hearing(&mut self) {
-        for node in self.all() {
-            let book = self.edit_liveness(node);
-            book.is_heard = false;
-            if !book.is_dead {
-                book.missed = 0;
-            }
-        }
-        let books = &self.books;
-        self.dying.retain(|node| books[node.0].is_dead);
-    }
-}
-
 impl RowMap {
     /// Index of the node in a row.
     pub(super) fn node(&self, node: NodeIx) -> NodeKey {
@@ -460,6 +451,7 @@ impl NodeBook {
             entered: 0,
             pool: PoolIx(0),
             order: QShares(0),
+            tags: Tags::default(),
             missed: 0,
             is_heard: false,
             is_awaited: false,

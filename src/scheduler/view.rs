@@ -10,7 +10,7 @@ use super::shared_list::SharedList;
 use crate::engine::{Cap, CycleSchedule, Declined, JobAccount, Preemption, Snapshot, WaitReason};
 use crate::model::{
     JobFacts, JobId, JobKind, Mebibytes, Millis, NShares, Name, NodeCondition, Order, QShares,
-    Quantum, ShareFacts, ShareId, SharePhase, Topology,
+    Quantum, ShareFacts, ShareId, SharePhase, Tags, Topology,
 };
 
 /// The cluster after a cycle.
@@ -66,6 +66,8 @@ pub struct NodeView {
     pub memory: Mebibytes,
     /// The size it is scheduled by.
     pub order: QShares,
+    /// Tags of the node.
+    pub tags: Tags,
     /// Space taken by shares, leaving shares included.
     pub used: QShares,
     /// Conditions that decide if the node gets new shares.
@@ -94,6 +96,8 @@ pub struct JobView {
     pub kind: JobKind,
     /// Memory of each process, as declared.
     pub memory: Mebibytes,
+    /// Tags that a node must have.
+    pub tags: Tags,
     /// Size of a process; `None` while the job is refused.
     pub order: Option<Order>,
     /// The quantum it is measured in; `None` while the work is refused.

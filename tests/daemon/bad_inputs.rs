@@ -320,6 +320,9 @@ fn bad_items() -> Vec<(&'static str, Value, &'static str, &'static str, &'static
         ("24", at("max_processes", json!(0)), "P030", "/max_processes", "comes to 0"),
         ("24", at("max_processes", json!(-1)), "P030", "/max_processes", "`-1`"),
         ("25", at("time_per_item_ms", json!("5s")), "P031", "/time_per_item_ms", "milliseconds"),
+        ("-", at("tags", json!({"Gpu": "a100"})), "P032", "/tags", "a key has 1 to 64"),
+        ("-", at("tags", json!({"gpu": ""})), "P032", "/tags", "a value has 1 to 255"),
+        ("-", at("tags", json!(["gpu"])), "P032", "/tags", "a map"),
         ("29", at("processes", process(70)), "P042", "/processes", "which job 1 has too"),
         (
             "29",

@@ -5,7 +5,7 @@
 use crate::support::cluster::{
     Cluster, DOUBLING, UNPACED, class, fair, job, pool, single, topology,
 };
-use apportion::model::{ClassPolicy, JobKind, Mebibytes, NodeReport, ProcessLimit, Topology};
+use apportion::model::{ClassPolicy, JobKind, Mebibytes, NodeReport, ProcessLimit, Tags, Topology};
 use apportion::scheduler::SchedulerEvent;
 
 #[test]
@@ -241,6 +241,7 @@ fn what_is_above_a_lower_maximum_does_not_come_back_elsewhere() {
     cluster.nodes("m1=1 m2=1 m3=1").arrive(spec.clone()).cycle();
     let (name, memory) = ("m1".to_owned(), Mebibytes::from_gib(1));
     cluster.record(SchedulerEvent::NodeReported(NodeReport {
+        tags: Tags::default(),
         name: name.into(),
         memory,
         is_quiesced: true,

@@ -31,7 +31,8 @@
 use crate::support::cluster::{Cluster, UNPACED, class, fair, job, pool, single, topology};
 use crate::support::script::{Case, Script, cases};
 use apportion::model::{
-    ClassPolicy, JobId, Mebibytes, NodeReport, PoolIx, ShareFacts, ShareId, SharePhase, Topology,
+    ClassPolicy, JobId, Mebibytes, NodeReport, PoolIx, ShareFacts, ShareId, SharePhase, Tags,
+    Topology,
 };
 use apportion::scheduler::{AdminCommand, SchedulerEvent};
 
@@ -316,6 +317,7 @@ fn uima_3378_news_of_unknown_work_change_nothing() {
         .record(SchedulerEvent::JobCompleted { job: nobody })
         .record(SchedulerEvent::JobCompleted { job: nobody })
         .record(SchedulerEvent::NodeReported(NodeReport {
+            tags: Tags::default(),
             name: node().into(),
             memory: Mebibytes::from_gib(4),
             is_quiesced: false,

@@ -9,7 +9,7 @@ use crate::support::history::History;
 use crate::support::step::{Step, steps};
 use crate::support::world::{MEDIUM, SMALL, World, world};
 use apportion::journal::{Batch, JournalEntry, ReplayError, Unreadable};
-use apportion::model::{Mebibytes, Name, NodeReport};
+use apportion::model::{Mebibytes, Name, NodeReport, Tags};
 use apportion::scheduler::checkpoint::{Hearing, SchedulerState};
 use apportion::scheduler::{Scheduler, SchedulerEvent};
 use proptest::prelude::*;
@@ -86,7 +86,7 @@ fn heartbeats_that_say_nothing_leave_no_trace() {
     assert_eq!(interval("m1=4"), [passed(&["m2"])]);
     assert_eq!(interval("m1=4"), [passed(&[])], "that it stays silent goes without saying");
     let memory = Mebibytes::from_gib(4);
-    let back = NodeReport { name: "m2".into(), memory, is_quiesced: false };
+    let back = NodeReport { tags: Tags::default(), name: "m2".into(), memory, is_quiesced: false };
     assert_eq!(interval("m1=4 m2=4"), [JournalEntry::Event(SchedulerEvent::NodeReported(back))]);
     assert_eq!(cluster.node("m2").missed, 0);
     cluster.diary.as_ref().unwrap().replay(0).unwrap();

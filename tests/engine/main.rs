@@ -27,6 +27,7 @@ mod regressions;
 mod sharing;
 #[path = "../support/mod.rs"]
 mod support;
+mod tags;
 mod taken_over;
 mod taking_back;
 mod units;

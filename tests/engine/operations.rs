@@ -6,7 +6,7 @@
 use crate::support::cluster::{Cluster, UNPACED, class, fair, job, pool, single, topology};
 use apportion::model::{
     ClassPolicy, JobId, JobKind, Mebibytes, NodeReport, PoolIx, Quantum, ShareFacts, ShareId,
-    SharePhase, Topology,
+    SharePhase, Tags, Topology,
 };
 use apportion::scheduler::{
     AdminCommand, CommandError, JobDisposition, Refusal, Removal, SchedulerEvent, Waiting,
@@ -101,7 +101,12 @@ fn a_node_dies_after_exactly_the_configured_misses_and_a_heartbeat_in_time_saves
         for (name, gib) in [("m1", 4), ("m2", 4), ("m3", 8)] {
             if name != silent {
                 let memory = Mebibytes::from_gib(gib);
-                let report = NodeReport { name: name.into(), memory, is_quiesced: false };
+                let report = NodeReport {
+                    tags: Tags::default(),
+                    name: name.into(),
+                    memory,
+                    is_quiesced: false,
+                };
                 cluster.record(SchedulerEvent::NodeReported(report));
             }
         }

@@ -10,9 +10,9 @@ use apportion::audit::audit;
 use apportion::engine::Effort;
 use apportion::journal::{Replay, seal_books};
 use apportion::model::{
-    CapRules, ClassPolicy, JobFacts, JobId, JobKind, JobSpec, Mebibytes, NodeReport, Nodepool,
-    PoolIx, ProcessLimit, Quantum, ResourceClass, Settings, ShareFacts, ShareId, SharePhase,
-    Topology, count,
+    CapRules, ClassPolicy, JobFacts, JobId, JobKind, JobSpec, Mebibytes, NodeReport, NodeTagging,
+    Nodepool, PoolIx, ProcessLimit, Quantum, ResourceClass, Settings, ShareFacts, ShareId,
+    SharePhase, Tags, Topology, count,
 };
 use apportion::scheduler::{
     AdminCommand, CommandError, CommandOutcome, JobView, NodeView, Scheduler, SchedulerEvent,
@@ -40,6 +40,7 @@ pub const DOUBLING: CapRules = CapRules {
 /// A single pool called `main`, no classes; to be extended.
 pub fn topology() -> Topology {
     Topology {
+        tagging: NodeTagging::default(),
         settings: Settings { node_stability: 3, mass_loss_percent: None, ..Settings::default() },
         pools: vec![pool("main", None, "")],
         classes: Vec::new(),
@@ -79,6 +80,7 @@ pub fn fair(name: &str, weight: u32, cap_rules: CapRules) -> ResourceClass {
 /// A job of `order` that wants everything.
 pub fn job(id: u64, user: &str, class: &str, order: u64) -> JobSpec {
     JobSpec {
+        tags: Tags::default(),
         id: JobId(id),
         user: user.into(),
         class: class.into(),
@@ -134,7 +136,8 @@ impl Cluster {
         for node in nodes.split_whitespace() {
             let (name, gib) = node.split_once('=').unwrap();
             let memory = Mebibytes::from_gib(gib.parse().unwrap());
-            let report = NodeReport { name: name.into(), memory, is_quiesced: false };
+            let report =
+                NodeReport { tags: Tags::default(), name: name.into(), memory, is_quiesced: false };
             self.tell(SchedulerEvent::NodeReported(report));
         }
         self
@@ -298,7 +301,8 @@ impl Cluster {
 impl Cluster {
     /// A node reports, to the megabyte.
     pub fn report(&mut self, name: &str, memory: Mebibytes) -> &mut Cluster {
-        let report = NodeReport { name: name.into(), memory, is_quiesced: false };
+        let report =
+            NodeReport { tags: Tags::default(), name: name.into(), memory, is_quiesced: false };
         self.record(SchedulerEvent::NodeReported(report))
     }
 
@@ -306,6 +310,7 @@ impl Cluster {
     pub fn quiesce(&mut self, name: &str, gib: u64) -> &mut Cluster {
         let (name, memory) = (name.to_owned(), Mebibytes::from_gib(gib));
         self.record(SchedulerEvent::NodeReported(NodeReport {
+            tags: Tags::default(),
             name: name.into(),
             memory,
             is_quiesced: true,
@@ -402,6 +407,7 @@ pub fn assert_same(one: &View, other: &View) {
 /// Rebuilds the specification of a job from the view.
 fn spec_of(job: &JobView) -> JobSpec {
     JobSpec {
+        tags: Tags::default(),
         id: job.id,
         user: job.user.clone(),
         class: job.class.clone(),

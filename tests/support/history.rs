@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use apportion::engine::plan_with;
 use apportion::model::{
     JobId, JobKind, JobSpec, Mebibytes, Name, NodeReport, PoolIx, Quantum, ShareFacts, ShareId,
-    SharePhase, Topology,
+    SharePhase, Tags, Topology,
 };
 use apportion::scheduler::{AdminCommand, Scheduler, SchedulerEvent};
 use proptest::strategy::{Strategy, ValueTree};
@@ -242,6 +242,7 @@ impl History {
         let (name, memory) = self.world.nodes[ix].clone();
         let report = |memory, is_quiesced| {
             SchedulerEvent::NodeReported(NodeReport {
+                tags: Tags::default(),
                 name: name.clone().into(),
                 memory,
                 is_quiesced,

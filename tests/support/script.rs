@@ -183,7 +183,12 @@ impl Script {
     fn quiesce(&mut self, name: &str) {
         let view = self.cluster.scheduler.view();
         let memory = view.nodes.iter().find(|node| node.name == name).unwrap().memory;
-        let report = NodeReport { name: name.into(), memory, is_quiesced: true };
+        let report = NodeReport {
+            tags: apportion::model::Tags::default(),
+            name: name.into(),
+            memory,
+            is_quiesced: true,
+        };
         self.cluster.record(SchedulerEvent::NodeReported(report));
     }
 
@@ -252,7 +257,12 @@ impl Script {
         }
         for node in view.nodes.iter().filter(|node| !node.state.is_dead) {
             let (name, memory) = (node.name.clone(), node.memory);
-            let report = NodeReport { name, memory, is_quiesced: node.state.is_quiesced };
+            let report = NodeReport {
+                tags: apportion::model::Tags::default(),
+                name,
+                memory,
+                is_quiesced: node.state.is_quiesced,
+            };
             scheduler.record(SchedulerEvent::NodeReported(report));
         }
         self.cluster.scheduler = scheduler;

@@ -170,8 +170,13 @@ fn build(
     settings: Settings,
     users: &[String],
 ) -> (Topology, Vec<(String, Mebibytes)>) {
-    let mut topology =
-        Topology { settings, pools: Vec::new(), classes: Vec::new(), allotments: BTreeMap::new() };
+    let mut topology = Topology {
+        tagging: apportion::model::NodeTagging::default(),
+        settings,
+        pools: Vec::new(),
+        classes: Vec::new(),
+        allotments: BTreeMap::new(),
+    };
     for seed in pool_seeds {
         add_pool(&mut topology, *seed);
     }

@@ -38,6 +38,10 @@ pub fn unblock(
         Waiting::Engine(reason) => reason,
     };
     Some(match *reason {
+        WaitReason::Impossible { .. } if is_tag_missing(view, job) => change(format!(
+            "it starts when a node with {} joins, or a node gets these tags in the configuration (`[[tags]]`)",
+            job.tags
+        )),
         WaitReason::Impossible { asks, .. } => {
             impossible(job, eyes, asks, "it starts when a larger node joins, or it asks for less")
         }
@@ -60,6 +64,11 @@ pub fn unblock(
 }
 
 /// Builds a condition that comes by itself, if at all.
+/// True if the job asks for tags that no node has.
+fn is_tag_missing(view: &View, job: &JobView) -> bool {
+    !job.tags.is_empty() && !view.nodes.iter().any(|node| node.tags.satisfy(&job.tags))
+}
+
 fn by_itself(sentence: String, estimate: Option<Estimate>) -> Unblock {
     Unblock { sentence, needs_a_change: false, estimate }
 }

@@ -68,7 +68,12 @@ fn sentence(view: &View, job: &JobView, sums: &JobSums, reason: Option<&Reason>)
     };
     let processes = |count| plural(count, "process");
     let silent = SilentNodes::of(view, job).map(|silent| silent.sentence());
-    let also = silent.as_ref().map(|silent| format!("; {silent}")).unwrap_or_default();
+    let notes = tags_note(view, job).into_iter().chain(silent.clone());
+    let mut also = String::new();
+    for note in notes {
+        also += "; ";
+        also += &note;
+    }
     match reason {
         Some(reason) if job.order.is_none() => format!("job {id} is refused: {}", reason.sentence),
         Some(reason) if (held, wanted) == (0, 1) => {
@@ -91,6 +96,20 @@ fn sentence(view: &View, job: &JobView, sums: &JobSums, reason: Option<&Reason>)
             format!("job {id} has what it wants: {held} of {wanted} {}", processes(wanted))
         }
     }
+}
+
+/// Tags that the job asks for, and the number of nodes that have them.
+fn tags_note(view: &View, job: &JobView) -> Option<String> {
+    if job.tags.is_empty() {
+        return None;
+    }
+    let have = view.nodes.iter().filter(|node| node.tags.satisfy(&job.tags)).count();
+    Some(format!(
+        "it asks for nodes with {}, and {have} of {} {}",
+        job.tags,
+        counted(view.nodes.len().try_into().unwrap_or(u64::MAX), "node"),
+        if have == 1 { "has them" } else { "have them" },
+    ))
 }
 
 fn why_sums(view: &View, job: &JobView, sums: JobSums) -> WhySums {
@@ -128,6 +147,13 @@ fn bound(job: &JobView, class: Option<&Account>, user: Option<&Account>) -> Boun
         Some(Waiting::Engine(cause)) => cause,
     };
     match cause {
+        Cause::Impossible { asks, largest: QShares(0) } => told(
+            BoundBy::Nodes,
+            format!(
+                "a process needs {}, and there is no node that it may use",
+                text(asks.qshares())
+            ),
+        ),
         Cause::Impossible { asks, largest } => told(
             BoundBy::Nodes,
             format!(

@@ -68,6 +68,8 @@ pub enum Code {
     BadMaximum,
     /// A time that cannot be; taken as unknown.
     BadTime,
+    /// Tags that cannot be.
+    BadTags,
     /// A share that was never issued.
     UnissuedShare,
     /// A share on another node than it was issued on.
@@ -156,7 +158,7 @@ pub enum Code {
 
 impl Code {
     /// All there are.
-    pub const ALL: [Code; 67] = [
+    pub const ALL: [Code; 68] = [
         Code::EmptyBody,
         Code::NotJson,
         Code::TooDeep,
@@ -182,6 +184,7 @@ impl Code {
         Code::BadRemaining,
         Code::BadMaximum,
         Code::BadTime,
+        Code::BadTags,
         Code::UnissuedShare,
         Code::MovedShare,
         Code::DuplicateShare,
@@ -253,7 +256,7 @@ impl Code {
             Code::BadThreads => ("P028", BAD, "the number of threads is not valid"),
             Code::BadRemaining => ("P029", BAD, "the number of work items is out of range"),
             Code::BadMaximum => ("P030", BAD, "the maximum of processes is not valid"),
-            Code::BadTime => ("P031", BAD, "a time cannot be"),
+            Code::BadTime | Code::BadTags => self.facts_of_times_and_tags(),
             Code::UnissuedShare => ("P040", CONFLICT, "the share was never issued"),
             Code::MovedShare => ("P041", CONFLICT, "the share was issued on another node"),
             Code::DuplicateShare => ("P042", REFUSED, "one share in two places"),
@@ -295,6 +298,15 @@ impl Code {
             Code::BodyTooSlow => ("T012", StatusCode::REQUEST_TIMEOUT, "the body comes too slowly"),
             Code::NotReady => ("T007", StatusCode::SERVICE_UNAVAILABLE, "nothing is scheduled yet"),
             Code::Stopping => ("T008", StatusCode::SERVICE_UNAVAILABLE, "the daemon is stopping"),
+        }
+    }
+
+    /// Facts of errors in optional facts of a job.
+    fn facts_of_times_and_tags(self) -> (&'static str, StatusCode, &'static str) {
+        if self == Code::BadTime {
+            ("P031", BAD, "a time cannot be")
+        } else {
+            ("P032", BAD, "a tag is not valid")
         }
     }
 

@@ -15,7 +15,7 @@ use crate::api::http::json::shortened;
 use crate::api::ingest::agent_identity::{Agent, Heard};
 use crate::api::limits::Limits;
 use crate::api::wire::Heartbeat;
-use crate::model::{Mebibytes, Name, NodeReport};
+use crate::model::{Mebibytes, Name, NodeReport, Tags};
 use crate::net::Delay;
 
 /// A clock that is further off than this is worth a word; in milliseconds.
@@ -254,6 +254,7 @@ fn is_off(ahead: i64) -> bool {
 /// Builds the report for the scheduler. A node with two agents gets no new processes.
 fn report_of(beat: Heartbeat, has_conflict: bool) -> NodeReport {
     NodeReport {
+        tags: Tags::of(beat.tags),
         name: beat.node.into(),
         memory: Mebibytes(beat.memory_mb),
         is_quiesced: beat.quiesced || has_conflict,
@@ -303,6 +304,7 @@ mod tests {
 
     fn beat(node: &str, boot_id: &str, sequence: u64) -> Heartbeat {
         Heartbeat {
+            tags: BTreeMap::new(),
             node: node.to_owned(),
             memory_mb: 1,
             quiesced: false,

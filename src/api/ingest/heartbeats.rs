@@ -10,7 +10,7 @@ use crate::api::http::error::{ApiError, Code, RequestFault};
 use crate::api::http::extract::JsonText;
 use crate::api::http::json::{self, Object, shortened};
 use crate::api::http::refuse;
-use crate::api::ingest::names::node_problem;
+use crate::api::ingest::names::{node_problem, tags_problem};
 use crate::api::ingest::publication_reader::REFUSED_MAX;
 use crate::api::limits::Limits;
 use crate::api::state::ApiState;
@@ -130,7 +130,8 @@ struct GoodBatch {
 /// Reads a body. Nearly all bodies are good and are read once; a bad body is read again to find its
 /// faulty parts.
 fn read(body: &[u8], limits: &Limits) -> Result<Read, RequestFault> {
-    let is_good = |beat: &Heartbeat| check(beat, limits.string).is_ok();
+    let is_good =
+        |beat: &Heartbeat| check(beat, limits.string).is_ok() && tags_problem(&beat.tags).is_none();
     if let Some(beat) = json::read_if_good::<Heartbeat>(body).filter(is_good) {
         return Ok(Read {
             beats: vec![(BeatPlace::Alone, beat)],
@@ -149,9 +150,10 @@ fn read(body: &[u8], limits: &Limits) -> Result<Read, RequestFault> {
     if json::read_body::<HeartbeatProbe>(body, code_of_field)?.nodes.is_some() {
         return read_batch(body, limits);
     }
-    let beat = json::read_body(body, code_of_field)?;
+    let mut beat = json::read_body(body, code_of_field)?;
     check(&beat, limits.string)?;
-    Ok(Read { beats: vec![(BeatPlace::Alone, beat)], faults: Vec::new(), is_batch: false })
+    let faults = drop_bad_tags(&mut beat).into_iter().collect();
+    Ok(Read { beats: vec![(BeatPlace::Alone, beat)], faults, is_batch: false })
 }
 
 fn read_batch(body: &[u8], limits: &Limits) -> Result<Read, RequestFault> {
@@ -174,17 +176,30 @@ fn read_batch(body: &[u8], limits: &Limits) -> Result<Read, RequestFault> {
             })
             .and_then(|beat| check(&beat, limits.string).map(|()| beat));
         match read {
-            Ok(beat) => beats.push((place, beat)),
+            Ok(mut beat) => {
+                let fault = drop_bad_tags(&mut beat);
+                faults.extend(fault.map(|fault| fault.within(&place.pointer())));
+                beats.push((place, beat));
+            }
             Err(fault) => faults.push(fault.within(&place.pointer())),
         }
     }
     Ok(Read { beats, faults, is_batch: true })
 }
 
+/// Removes all tags of a heartbeat if one is bad: the sign of life counts nevertheless.
+fn drop_bad_tags(beat: &mut Heartbeat) -> Option<RequestFault> {
+    let problem = tags_problem(&beat.tags)?;
+    beat.tags.clear();
+    let detail = format!("`{}`: {problem}; the heartbeat counts, without tags", beat.node);
+    Some(RequestFault::new(Code::BadTags, "/tags", detail))
+}
+
 fn code_of_field(field: &str) -> Code {
     match field {
         "memory_mb" => Code::BadNodeMemory,
         "node" => Code::BadNodeName,
+        "tags" => Code::BadTags,
         _ => Code::BadValue,
     }
 }

@@ -1,7 +1,10 @@
 //! Rules for names from outside. A name with other characters could pass for something else in a
 //! log, a table or a page.
 
+use std::collections::BTreeMap;
+
 use crate::api::http::json::shortened;
+use crate::model::{is_tag_key, is_tag_value};
 
 /// Returns the problem of a user's name, if any. A good name has at most `bytes_max` bytes.
 pub fn user_problem(name: &str, bytes_max: usize) -> Option<String> {
@@ -19,6 +22,23 @@ pub fn node_problem(name: &str, bytes_max: usize) -> Option<String> {
     let begins_badly = name.starts_with(['-', '.']);
     let problem = || format!("the name `{}` of a node begins with `-` or `.`", shortened(name));
     name_problem(name, bytes_max).or_else(|| begins_badly.then(problem))
+}
+
+/// Most tags of a job or a node.
+const TAGS_MAX: usize = 32;
+
+/// Returns the problem of the tags of a job or a node, if any.
+pub fn tags_problem(tags: &BTreeMap<String, String>) -> Option<String> {
+    if TAGS_MAX < tags.len() {
+        return Some(format!("{} tags; at most {TAGS_MAX} are taken", tags.len()));
+    }
+    let bad = tags.iter().find(|(key, value)| !is_tag_key(key) || !is_tag_value(value));
+    bad.map(|(key, value)| {
+        let (key, value) = (shortened(key), shortened(value));
+        format!(
+            "the tag `{key}`: `{value}` is not valid: a key has 1 to 64 of a-z, 0-9, `_`, `.` and `-`; a value has 1 to 255 bytes without blanks"
+        )
+    })
 }
 
 fn problem(name: &str, bytes_max: usize, marks: &str) -> Option<String> {

@@ -6,13 +6,13 @@ use std::collections::BTreeMap;
 
 use crate::api::http::error::{Code, RequestFault};
 use crate::api::http::json;
-use crate::api::ingest::names::{name_problem, node_problem, user_problem};
+use crate::api::ingest::names::{name_problem, node_problem, tags_problem, user_problem};
 use crate::api::limits::Limits;
 use crate::api::wire;
 use crate::converter::{JobState, PublishedJob, PublishedProcess};
 use crate::model::{
     ClassPolicy, JobFacts, JobId, JobKind, JobSpec, Mebibytes, Name, ProcessLimit, ShareFacts,
-    ShareId, Topology,
+    ShareId, Tags, Topology,
 };
 use crate::scheduler::admit;
 
@@ -71,6 +71,7 @@ pub fn code_of_field(field: &str) -> Code {
         "remaining" => Code::BadRemaining,
         "max_processes" => Code::BadMaximum,
         "user" => Code::BadUser,
+        "tags" => Code::BadTags,
         "time_per_item_ms" | "initialization_ms" | "investment_ms" => Code::BadTime,
         _ => Code::BadValue,
     }
@@ -113,6 +114,9 @@ fn check_names(work: &wire::Work, bytes_max: usize) -> Result<(), RequestFault> 
         if let Some(problem) = node_problem(node, bytes_max) {
             return bad(Code::BadValue, format!("/nodes/{index}"), problem);
         }
+    }
+    if let Some(problem) = tags_problem(&work.tags) {
+        return bad(Code::BadTags, "/tags".to_owned(), problem);
     }
     for (index, process) in work.processes.iter().enumerate() {
         if let Some(problem) = node_problem(&process.node, bytes_max) {
@@ -226,6 +230,7 @@ fn spec_of(work: wire::Work, class: String) -> JobSpec {
         is_completing: work.state == wire::WorkState::Completing,
     };
     JobSpec {
+        tags: Tags::of(work.tags),
         id: JobId(work.id),
         user: work.user.into(),
         class: class.into(),

@@ -1,5 +1,6 @@
 //! Conversions from the view to the wire: a function for each type, no decisions.
 
+use std::collections::BTreeMap;
 use std::collections::BTreeSet;
 
 use serde::{Serialize, Serializer};
@@ -7,7 +8,7 @@ use serde::{Serialize, Serializer};
 use crate::api::wire;
 use crate::converter::{AssignedShare, Explanation, JobUpdate, ShareRemoval, explain, update_of};
 use crate::model::{
-    ClassPolicy, JobId, JobKind, Name, NodeCondition, Order, QShares, ShareId, SharePhase,
+    ClassPolicy, JobId, JobKind, Name, NodeCondition, Order, QShares, ShareId, SharePhase, Tags,
     amount_text,
 };
 use crate::scheduler::{
@@ -144,6 +145,10 @@ impl From<&JobAccount> for wire::Account {
     }
 }
 
+fn tags_of(tags: &Tags) -> BTreeMap<String, String> {
+    tags.iter().map(|(key, value)| (key.to_string(), value.to_string())).collect()
+}
+
 /// Returns the states of a node: up, or every reason why it gets no share.
 pub fn node_states(state: NodeCondition) -> Vec<wire::NodeState> {
     let states = [
@@ -168,6 +173,7 @@ impl From<&NodeView> for wire::NodeInfo {
             order: node.order.0,
             used: node.used.0,
             free: node.order.saturating_sub(node.used).0,
+            tags: tags_of(&node.tags),
             missed_heartbeats: node.missed,
             vary_off_reason: node.vary_off_reason.clone(),
             notes: node_notes(node),
@@ -247,6 +253,7 @@ impl wire::JobInfo {
             class: job.class.to_string(),
             kind: job.kind.into(),
             memory_mb: job.memory.0,
+            tags: tags_of(&job.tags),
             order: job.order.map(|order| order.qshares().0),
             threads: job.threads,
             submitted_ms: job.submitted,

@@ -1,5 +1,7 @@
 //! Jobs as the API shows them.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
@@ -46,6 +48,9 @@ pub struct JobInfo {
     pub kind: WorkKind,
     /// Memory of each process, as asked for.
     pub memory_mb: u64,
+    /// Tags that a node must have.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub tags: BTreeMap<String, String>,
     /// Size of a process in qshares. Absent while the job is refused.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub order: Option<u64>,

@@ -1,5 +1,7 @@
 //! Nodes: what agents report of them, and what we show of them.
 
+use std::collections::BTreeMap;
+
 use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
@@ -21,6 +23,9 @@ pub struct Heartbeat {
     /// True if the node wants no new processes; the present ones stay.
     #[serde(default, skip_serializing_if = "is_false")]
     pub quiesced: bool,
+    /// Tags of the node. Keys that the configuration does not list in `reported_tags` are ignored.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub tags: BTreeMap<String, String>,
     /// Incarnation of the node's agent; a new incarnation starts a new sequence.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub boot_id: Option<String>,
@@ -121,6 +126,9 @@ pub struct NodeInfo {
     pub used: u64,
     /// Qshares left.
     pub free: u64,
+    /// Tags of the node.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub tags: BTreeMap<String, String>,
     /// Heartbeats missed in a row.
     pub missed_heartbeats: u32,
     /// Reason why the node was varied off.

@@ -1,5 +1,7 @@
 //! Publications of the orchestrator: all jobs that it knows, in full, every time.
 
+use std::collections::BTreeMap;
+
 use serde::de::Error;
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::value::RawValue;
@@ -101,6 +103,10 @@ pub struct Work {
     /// The only nodes it may use. Empty or absent: any.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub nodes: Vec<String>,
+    /// Tags that a node must have, all of them; a tag that a node lacks has the value `false`. Empty
+    /// or absent: any node.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub tags: BTreeMap<String, String>,
     /// Number of the service that the job is an instance of, from 1. Absent: none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub service_id: Option<u64>,

@@ -99,7 +99,7 @@ fn what_is_tied_to_its_place_is_not_envied() {
         scene.broken()
     };
     assert_eq!(tied(|_, _| ()), [Rule::UnevenCounts]);
-    assert_eq!(tied(|scene, ann| scene.edit(ann).nodes = Some(vec![NodeIx(0)])), []);
+    assert_eq!(tied(|scene, ann| scene.edit(ann).nodes = Some([NodeIx(0)].into())), []);
     assert_eq!(tied(|scene, ann| scene.edit(ann).facts.is_completing = true), []);
     assert_eq!(tied(|scene, _| scene.node(0).state.is_quiesced = true), []);
 }

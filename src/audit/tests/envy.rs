@@ -49,7 +49,7 @@ fn free_room_counts_as_well() {
 #[test]
 fn only_a_job_that_could_use_more_envies() {
     assert_eq!(beside(6, 0, |scene, _, bob| scene.edit(bob).facts.remaining = 1), []);
-    let list = |scene: &mut Scene, _, bob| scene.edit(bob).nodes = Some(vec![NodeIx(1)]);
+    let list = |scene: &mut Scene, _, bob| scene.edit(bob).nodes = Some([NodeIx(1)].into());
     assert_eq!(beside(6, 0, list), []);
 }
 
@@ -114,9 +114,9 @@ fn what_one_side_cannot_spare_alone_is_no_envy() {
         let bob = scene.running((BOB, FAIR), 2, 1, 1);
         for (job, on) in [(ann, 2), (cid, 3)] {
             scene.edit(job).facts.remaining = 10;
-            scene.edit(job).nodes = Some(vec![NodeIx(0), NodeIx(on)]);
+            scene.edit(job).nodes = Some([NodeIx(0), NodeIx(on)].into());
         }
-        scene.edit(bob).nodes = Some(vec![NodeIx(0), NodeIx(1)]);
+        scene.edit(bob).nodes = Some([NodeIx(0), NodeIx(1)].into());
         scene.edit(bob).facts.remaining = 2;
         scene.snapshot.calm = at_rest();
         scene.broken()
@@ -137,7 +137,7 @@ fn the_last_process_of_a_job_that_is_owed_one_is_not_to_be_had() {
         scene.edit(cid).facts.remaining = 1 + cids_elsewhere;
         scene.running((ANN, FAIR), 1, 9, 1);
         let bob = scene.running((BOB, HEAVY), 1, 1, 2);
-        scene.edit(bob).nodes = Some(vec![NodeIx(0), NodeIx(2)]);
+        scene.edit(bob).nodes = Some([NodeIx(0), NodeIx(2)].into());
         scene.edit(bob).facts.remaining = 2;
         if cids_elsewhere == 0 {
             scene.node(3).order = QShares(0);

@@ -114,11 +114,11 @@ fn a_list_bounds_what_could_be_had() {
     let broken = |list: Option<Vec<NodeIx>>| {
         let mut scene = scene(&[1, 1, 1]);
         let ann = scene.running((ANN, FAIR), 1, 1, 0);
-        scene.edit(ann).nodes = Some(vec![NodeIx(0)]);
+        scene.edit(ann).nodes = Some([NodeIx(0)].into());
         let bob = scene.running((BOB, FAIR), 1, 1, 1);
         scene.hold(bob, 1, 2);
         let cid = scene.job(CID, FAIR, 1, 1);
-        scene.edit(cid).nodes = list;
+        scene.edit(cid).nodes = list.map(Into::into);
         scene.broken()
     };
     assert_eq!(broken(Some(vec![NodeIx(0)])), []);

@@ -24,8 +24,8 @@ use crate::engine::{
 };
 use crate::model::{
     CapRules, ClassIx, ClassPolicy, JobFacts, JobId, JobKind, Mebibytes, NShares, NodeCondition,
-    NodeIx, Nodepool, Order, PoolIx, ProcessLimit, QShares, Quantum, ResourceClass, Settings,
-    ShareFacts, ShareId, SharePhase, Topology, UserIx,
+    NodeIx, NodeTagging, Nodepool, Order, PoolIx, ProcessLimit, QShares, Quantum, ResourceClass,
+    Settings, ShareFacts, ShareId, SharePhase, Topology, UserIx,
 };
 
 pub(crate) const TOP: PoolIx = PoolIx(0);
@@ -282,6 +282,7 @@ fn topology() -> Topology {
     };
     let fair = |weight| ClassPolicy::FairShare { weight };
     Topology {
+        tagging: NodeTagging::default(),
         settings: Settings {
             fragmentation_threshold: 2,
             defragmentation: true,

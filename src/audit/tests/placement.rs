@@ -65,7 +65,7 @@ fn a_promise_is_held_to_the_same_as_a_share() {
     scene.breaks(Rule::NodeList, |scene| {
         scene.schedule.promises.pop();
         scene.schedule.preemptions.pop();
-        scene.edit(bob).nodes = Some(Vec::new());
+        scene.edit(bob).nodes = Some([].into());
     });
 }
 
@@ -104,10 +104,10 @@ fn an_old_squatter_blacklists_its_node() {
 fn a_node_list_is_obeyed() {
     let mut scene = Scene::new(&[1, 1]);
     let job = scene.job(ANN, FAIR, 1, 1);
-    scene.edit(job).nodes = Some(vec![NodeIx(0)]);
+    scene.edit(job).nodes = Some([NodeIx(0)].into());
     scene.expand(job, 0);
     scene.breaks(Rule::NodeList, |scene| {
-        scene.edit(job).nodes = Some(vec![NodeIx(1)]);
+        scene.edit(job).nodes = Some([NodeIx(1)].into());
     });
 }
 

@@ -680,7 +680,7 @@ fn a_donor_on_a_side_with_surplus_may_become_needy() {
     let (mut scene, ..) = giving();
     Arc::make_mut(&mut scene.snapshot.nodes).push(node(2, 1));
     let other = scene.running((ANN, FAIR), 1, 1, 2);
-    scene.edit(other).nodes = Some(vec![NodeIx(2)]);
+    scene.edit(other).nodes = Some([NodeIx(2)].into());
     scene.count(other, 0);
     scene.breaks(Rule::NeedyDonor, |scene| scene.count(other, 1));
 }
@@ -690,7 +690,7 @@ fn a_donor_on_a_side_with_surplus_may_become_needy() {
 fn a_donor_that_keeps_its_count_does_not_become_needy() {
     let (mut scene, ann, _) = giving();
     let other = scene.job(ANN, FAIR, 3, 1);
-    scene.edit(other).nodes = Some(Vec::new());
+    scene.edit(other).nodes = Some([].into());
     scene.count(other, 1);
     scene.count(ann, 1);
     assert_eq!(scene.broken(), []);
@@ -707,7 +707,7 @@ fn a_donor_is_judged_with_what_it_was_promised_before() {
     scene.snapshot.promises = vec![scene.schedule.promises[1]];
     scene.edit(ann).facts.remaining = 3;
     scene.count(ann, 3);
-    scene.edit(bob).nodes = Some(vec![NodeIx(0), NodeIx(1)]);
+    scene.edit(bob).nodes = Some([NodeIx(0), NodeIx(1)].into());
     scene.edit(bob).facts.remaining = 5;
     scene.breaks(Rule::NeedyDonor, |scene| {
         scene.preempt(ann, 1, Some(bob), VictimRule::Defragmentation);

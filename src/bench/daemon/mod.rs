@@ -252,6 +252,7 @@ async fn time(
 
 fn heartbeat(report: &NodeReport) -> wire::Heartbeat {
     wire::Heartbeat {
+        tags: std::collections::BTreeMap::new(),
         node: report.name.to_string(),
         memory_mb: report.memory.0,
         quiesced: report.is_quiesced,
@@ -271,6 +272,7 @@ pub(super) fn publication(shape: &ClusterShape) -> wire::Publication {
 
 fn work(spec: &JobSpec) -> wire::Work {
     wire::Work {
+        tags: std::collections::BTreeMap::new(),
         id: spec.id.0,
         kind: wire::WorkKind::Job,
         user: spec.user.to_string(),

@@ -65,6 +65,7 @@ fn memory() -> Result<Mebibytes, Failure> {
         memory: None,
         reserved: Mebibytes(0),
         quiesce_file: None,
+        tags: Vec::new(),
         token_file: None,
         authority: None,
     })?;

@@ -252,6 +252,7 @@ impl DemoOrchestrator {
         let work = &request.work;
         let is_service = request.kind == WorkKind::Service;
         wire::Work {
+            tags: BTreeMap::new(),
             id: number_of(ix),
             kind: request.kind,
             user: work.user.clone(),

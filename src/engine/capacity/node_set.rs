@@ -15,27 +15,27 @@ const CHUNK: usize = WORD * WORD;
 #[derive(Clone, Debug, Default)]
 pub(in crate::engine) struct NodeSet {
     /// Chunks by place. A chunk without members exists only if it is the only chunk.
-    chunks: Vec<(usize, Box<Chunk>)>,
+    chunks: Vec<(usize, Box<WordBlock>)>,
     len: u64,
 }
 
 #[derive(Clone, Debug)]
-struct Chunk {
+struct WordBlock {
     /// Bit `n` is set if word `n` has a member.
     summary: u64,
     words: [u64; WORD],
 }
 
 /// Position of a node's bit.
-struct Place {
+struct BitPlace {
     chunk: usize,
     word: usize,
     bit: u64,
 }
 
-fn place_of(node: NodeIx) -> Place {
+fn place_of(node: NodeIx) -> BitPlace {
     let NodeIx(ix) = node;
-    Place { chunk: ix >> 12, word: (ix >> 6) & (WORD - 1), bit: 1 << (ix & (WORD - 1)) }
+    BitPlace { chunk: ix >> 12, word: (ix >> 6) & (WORD - 1), bit: 1 << (ix & (WORD - 1)) }
 }
 
 impl NodeSet {
@@ -46,7 +46,7 @@ impl NodeSet {
 
     /// Inserts `node`, which must not be a member already.
     pub(super) fn insert(&mut self, node: NodeIx) {
-        let Place { chunk, word, bit } = place_of(node);
+        let BitPlace { chunk, word, bit } = place_of(node);
         let chunk = match self.chunks.binary_search_by_key(&chunk, |(place, _)| *place) {
             Ok(at) => &mut self.chunks[at].1,
             Err(_) if self.len == 0 && !self.chunks.is_empty() => {
@@ -54,7 +54,7 @@ impl NodeSet {
                 &mut self.chunks[0].1
             }
             Err(at) => {
-                let new = Box::new(Chunk { summary: 0, words: [0; WORD] });
+                let new = Box::new(WordBlock { summary: 0, words: [0; WORD] });
                 self.chunks.insert(at, (chunk, new));
                 &mut self.chunks[at].1
             }
@@ -67,7 +67,7 @@ impl NodeSet {
 
     /// Removes `node`, which must be a member.
     pub(super) fn remove(&mut self, node: NodeIx) {
-        let Place { chunk: place, word, bit } = place_of(node);
+        let BitPlace { chunk: place, word, bit } = place_of(node);
         let at = self.chunks.binary_search_by_key(&place, |(place, _)| *place);
         let at = at.expect("a machine that is taken out is in");
         let chunk = &mut self.chunks[at].1;

@@ -41,7 +41,7 @@ pub(super) fn find_room(
 /// size. Usually no such node exists, and a list is much shorter than that of all nodes.
 fn has_room_on_list(draft: &Draft<'_>, job: usize) -> bool {
     let order = draft.jobs[job].order.qshares();
-    let mut listed = draft.job(job).nodes.iter().flatten();
+    let mut listed = draft.job(job).listed().iter();
     listed.any(|&node| draft.spaces.is_schedulable(node) && order <= draft.spaces.usable(node))
 }
 

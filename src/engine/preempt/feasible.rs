@@ -59,9 +59,9 @@ impl<'d, 'a> Feasible<'d, 'a> {
     pub(super) fn suitable(&self) -> impl Iterator<Item = NodeIx> {
         let draft = self.draft;
         // A list is short, and the nodes are many.
-        let list = draft.jobs[self.job].is_restricted.then(|| draft.job(self.job).nodes.iter());
+        let list = draft.jobs[self.job].is_restricted.then(|| draft.job(self.job).listed());
         let all = list.is_none().then(|| self.in_scheduling());
-        let listed = list.into_iter().flatten().flatten().copied();
+        let listed = list.into_iter().flatten().copied();
         listed.chain(all.into_iter().flatten()).filter(|&node| self.order_on(node).is_some())
     }
 

@@ -269,7 +269,7 @@ fn an_arrangement_is_found_by_first_fit_or_not() {
     assert!(!is_possible(&[2], &[2], |scene| busy(scene, FIXED)));
     let confine = |scene: &mut Scene| {
         for id in [1, 2] {
-            scene.edit(JobId(id)).nodes = Some(vec![NodeIx(0)]);
+            scene.edit(JobId(id)).nodes = Some([NodeIx(0)].into());
         }
     };
     assert!(is_possible(&[1, 1], &[1, 1], |_| {}));
@@ -362,7 +362,7 @@ fn random_scene(random: &mut ChaCha8Rng) -> Scene {
         }
         scene.edit(job).behind_since = Some(100 - 10 * (ix % 5));
         if draw(0, 9) == 0 {
-            scene.edit(job).nodes = Some(vec![NodeIx(0)]);
+            scene.edit(job).nodes = Some([NodeIx(0)].into());
         }
     }
     for _ in 0..draw(0, 2) {
@@ -461,7 +461,7 @@ fn what_is_refused_to_a_job_that_gave_is_not_refused_to_its_like() {
     let mut scene = scene(&[11, 3], &[(ANN, 1, 0), (BOB, 1, 2), (CID, 1, 0), (UserIx(3), 1, 9)]);
     scene.hold(JobId(1), 3, 1);
     let cid = scene.edit(JobId(3));
-    (cid.class, cid.nodes) = (HEAVY, Some(vec![NodeIx(1)]));
+    (cid.class, cid.nodes) = (HEAVY, Some([NodeIx(1)].into()));
     for id in [1, 2] {
         scene.edit(JobId(id)).behind_since = Some(0);
     }

@@ -260,7 +260,7 @@ mod tests {
             let order = u32::try_from(draw(1, largest)).unwrap();
             let job = scene.job(user, class, order, draw(1, 12).div_ceil(u64::from(order)));
             if draw(0, 19) == 0 {
-                scene.edit(job).nodes = Some(vec![NodeIx(0)]);
+                scene.edit(job).nodes = Some([NodeIx(0)].into());
             }
         }
         scene
@@ -279,7 +279,7 @@ mod tests {
         let nodes = scene.snapshot.nodes.len();
         let jobs: Vec<_> = scene.snapshot.jobs.iter().map(|job| job.id).collect();
         for job in jobs {
-            let list: Vec<NodeIx> = (0..nodes).filter(|_| draw(0, 2) == 0).map(NodeIx).collect();
+            let list: Arc<[NodeIx]> = (0..nodes).filter(|_| draw(0, 2) == 0).map(NodeIx).collect();
             if draw(0, 1) == 0 {
                 scene.edit(job).nodes = Some(list).filter(|list| !list.is_empty());
             }

@@ -1,6 +1,6 @@
 //! Free space of each node, for jobs that may only use listed nodes.
 //!
-//! The ideal cluster of [`EmptyCluster`](crate::engine::nodepool::CountSpace) has sizes and no names.
+//! The ideal cluster of [`EmptyCluster`](crate::engine::capacity::EmptyCluster) has sizes and no names.
 //! Such jobs need space on certain nodes, so sizes alone are not enough. Shares that these jobs
 //! cannot preempt stay where they are, so their space is tracked by node. The targets of jobs that
 //! will not move once placed are tracked by node, too. The node of fair-share work is chosen later.
@@ -15,7 +15,7 @@ use crate::engine::csr::Csr;
 use crate::engine::draft::Draft;
 use crate::engine::share_table::{PackedShare, ShareIx};
 use crate::engine::water_filling::Participant;
-use crate::model::{ClassPolicy, NShares, NodeIx, Order, QShares};
+use crate::model::{ClassIx, ClassPolicy, NShares, NodeIx, Order, QShares};
 
 /// The node lists of all jobs that have a list, and the free space of every node.
 pub(super) struct NodeListCapacity {
@@ -57,20 +57,16 @@ impl NodeListCapacity {
     pub(super) fn new(draft: &Draft<'_>) -> NodeListCapacity {
         let nodes = draft.snapshot.nodes.len();
         let cells: Vec<Cell> = (0..nodes).map(|ix| draft.spaces.ideal(NodeIx(ix))).collect();
-        let mut of_jobs = Csr::with_capacity(draft.confined.len(), 0);
-        for &job in &draft.confined {
-            draft.effort.step();
-            of_jobs.push(usable_of_list(draft, job));
-        }
-        let mut sorted: Vec<usize> = (0..of_jobs.len()).collect();
-        sorted.sort_by_key(|list| of_jobs.row(*list));
+        let SharedLists { lists: shared, jobs: jobs_of } = shared_lists(draft);
+        let mut sorted: Vec<usize> = (0..shared.len()).collect();
+        sorted.sort_by_key(|list| shared.row(*list));
         let mut list_of = vec![None; draft.jobs.len()];
         let mut nodes_of = Csr::with_capacity(0, 0);
-        for alike in sorted.chunk_by(|one, other| of_jobs.row(*one) == of_jobs.row(*other)) {
-            for list in alike {
-                list_of[draft.confined[*list]] = Some(nodes_of.len());
+        for alike in sorted.chunk_by(|one, other| shared.row(*one) == shared.row(*other)) {
+            for job in alike.iter().flat_map(|list| &jobs_of[*list]) {
+                list_of[*job] = Some(nodes_of.len());
             }
-            nodes_of.push(of_jobs.row(alike[0]).iter().copied());
+            nodes_of.push(shared.row(alike[0]).iter().copied());
         }
         let lists_of = Csr::transposed(&nodes_of, nodes, |node| node.0);
         let mut wider = Csr::with_capacity(nodes_of.len(), 0);
@@ -300,6 +296,32 @@ fn staying<'d>(draft: &'d Draft<'_>, job: usize) -> impl Iterator<Item = &'d Pac
     draft.shares.held_by(job).zip(0..draft.jobs[job].may_keep).map(|((_, share), _)| share)
 }
 
+/// The usable nodes of the jobs that have a list. Jobs of a class whose lists are the same memory,
+/// as those of equal tags are, share one: such lists are long.
+struct SharedLists {
+    /// Usable nodes, ascending. Two lists may be equal.
+    lists: Csr<NodeIx>,
+    /// For each list, the jobs that have it.
+    jobs: Vec<Vec<usize>>,
+}
+
+fn shared_lists(draft: &Draft<'_>) -> SharedLists {
+    let mut shared = SharedLists { lists: Csr::with_capacity(0, 0), jobs: Vec::new() };
+    let mut known: BTreeMap<(usize, usize, ClassIx), usize> = BTreeMap::new();
+    for &job in &draft.confined {
+        draft.effort.step();
+        let list = draft.job(job).listed();
+        let place = (list.as_ptr().addr(), list.len(), draft.entities.class_of(job));
+        let ix = *known.entry(place).or_insert(shared.jobs.len());
+        if ix == shared.jobs.len() {
+            shared.lists.push(usable_of_list(draft, job));
+            shared.jobs.push(Vec::new());
+        }
+        shared.jobs[ix].push(job);
+    }
+    shared
+}
+
 /// The nodes on the list of `job` where it may get new shares.
 fn usable_of_list<'d>(draft: &'d Draft<'_>, job: usize) -> impl Iterator<Item = NodeIx> + use<'d> {
     let class = draft.class_of(job);
@@ -311,7 +333,7 @@ fn usable_of_list<'d>(draft: &'d Draft<'_>, job: usize) -> impl Iterator<Item = 
         };
         is_in_reach && draft.spaces.is_schedulable(*node)
     };
-    draft.job(job).nodes.iter().flatten().copied().filter(is_usable)
+    draft.job(job).listed().iter().copied().filter(is_usable)
 }
 
 /// Summary of a list in 256 bits; each node sets a bit, and nodes share bits in turn. Most pairs of

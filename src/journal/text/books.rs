@@ -220,8 +220,8 @@ impl From<BooksText> for checkpoint::SchedulerState {
     }
 }
 
-impl From<&checkpoint::Node> for NodeText {
-    fn from(node: &checkpoint::Node) -> NodeText {
+impl From<&checkpoint::NodeRecord> for NodeText {
+    fn from(node: &checkpoint::NodeRecord) -> NodeText {
         NodeText {
             report: (&node.report).into(),
             missed: node.missed,
@@ -238,9 +238,9 @@ impl From<&checkpoint::Node> for NodeText {
     }
 }
 
-impl From<NodeText> for checkpoint::Node {
-    fn from(node: NodeText) -> checkpoint::Node {
-        checkpoint::Node {
+impl From<NodeText> for checkpoint::NodeRecord {
+    fn from(node: NodeText) -> checkpoint::NodeRecord {
+        checkpoint::NodeRecord {
             report: node.report.into(),
             missed: node.missed,
             is_heard: node.heard,

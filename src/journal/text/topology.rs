@@ -5,6 +5,7 @@ use std::num::NonZeroU64;
 
 use serde::{Deserialize, Serialize};
 
+use super::work::{TagsText, tags_text};
 use crate::model::{self, Mebibytes, Millis, Name, PoolIx, Quantum};
 
 /// Whole configuration.
@@ -13,6 +14,10 @@ pub struct TopologyText {
     settings: SettingsText,
     pools: Vec<Pool>,
     classes: Vec<ClassText>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    tags: Vec<TagRuleText>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    reported_tags: Vec<Name>,
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     allotments_mb: BTreeMap<String, u64>,
 }
@@ -64,13 +69,35 @@ enum PolicyText {
     Reserve,
 }
 
+/// Tags of some nodes.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+struct TagRuleText {
+    nodes: Vec<Name>,
+    set: TagsText,
+}
+
+impl From<&model::TagRule> for TagRuleText {
+    fn from(rule: &model::TagRule) -> TagRuleText {
+        let model::TagRule { nodes, set } = rule;
+        TagRuleText { nodes: nodes.clone(), set: tags_text(set) }
+    }
+}
+
+impl From<TagRuleText> for model::TagRule {
+    fn from(rule: TagRuleText) -> model::TagRule {
+        model::TagRule { nodes: rule.nodes, set: model::Tags::of(rule.set) }
+    }
+}
+
 impl From<&model::Topology> for TopologyText {
     fn from(topology: &model::Topology) -> TopologyText {
-        let model::Topology { settings, pools, classes, allotments } = topology;
+        let model::Topology { settings, pools, classes, tagging, allotments } = topology;
         TopologyText {
             settings: settings.into(),
             pools: pools.iter().map(Into::into).collect(),
             classes: classes.iter().map(Into::into).collect(),
+            tags: tagging.rules.iter().map(Into::into).collect(),
+            reported_tags: tagging.reported.clone(),
             allotments_mb: allotments.iter().map(|(user, most)| (user.clone(), most.0)).collect(),
         }
     }
@@ -80,6 +107,10 @@ impl From<TopologyText> for model::Topology {
     fn from(topology: TopologyText) -> model::Topology {
         let allotments = topology.allotments_mb.into_iter();
         model::Topology {
+            tagging: model::NodeTagging {
+                rules: topology.tags.into_iter().map(Into::into).collect(),
+                reported: topology.reported_tags,
+            },
             settings: topology.settings.into(),
             pools: topology.pools.into_iter().map(Into::into).collect(),
             classes: topology.classes.into_iter().map(Into::into).collect(),

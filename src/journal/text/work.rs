@@ -1,8 +1,10 @@
 //! Work and nodes, as they are written.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 
-use crate::model::{self, JobId, Mebibytes, Millis, Name};
+use crate::model::{self, JobId, Mebibytes, Millis, Name, Tags};
 
 /// Kind of a job.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
@@ -46,6 +48,8 @@ pub struct Spec {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[serde(rename = "machines")]
     nodes: Vec<String>,
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    tags: TagsText,
     #[serde(default, skip_serializing_if = "is_zero")]
     service: u64,
     facts: Facts,
@@ -55,9 +59,22 @@ pub struct Spec {
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub struct ProcessText(bool, Millis, Millis);
 
-/// Report of an agent: the node's name, its memory in MiB, and true if it wants no new shares.
+/// Tags, by key.
+pub type TagsText = BTreeMap<Name, Name>;
+
+/// Tags as they are written.
+pub fn tags_text(tags: &Tags) -> TagsText {
+    tags.iter().map(|(key, value)| (key.clone(), value.clone())).collect()
+}
+
+/// Report of an agent: the node's name, its memory in MiB, and true if it wants no new shares; then
+/// its tags, if it has any.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct ReportText(Name, u64, bool);
+#[serde(untagged)]
+pub enum ReportText {
+    Tagged(Name, u64, bool, TagsText),
+    Plain(Name, u64, bool),
+}
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "as serde asks for it")]
 fn is_zero(number: &u64) -> bool {
@@ -117,7 +134,7 @@ impl From<Facts> for model::JobFacts {
 impl From<&model::JobSpec> for Spec {
     fn from(spec: &model::JobSpec) -> Spec {
         let model::JobSpec { id, user, class, kind, memory, threads, submitted, .. } = spec;
-        let model::JobSpec { nodes, service, facts, .. } = spec;
+        let model::JobSpec { nodes, tags, service, facts, .. } = spec;
         Spec {
             id: id.0,
             user: user.clone(),
@@ -127,6 +144,7 @@ impl From<&model::JobSpec> for Spec {
             threads: *threads,
             submitted: *submitted,
             nodes: nodes.clone(),
+            tags: tags_text(tags),
             service: *service,
             facts: facts.into(),
         }
@@ -136,6 +154,7 @@ impl From<&model::JobSpec> for Spec {
 impl From<Spec> for model::JobSpec {
     fn from(spec: Spec) -> model::JobSpec {
         model::JobSpec {
+            tags: Tags::of(spec.tags),
             id: JobId(spec.id),
             user: spec.user,
             class: spec.class,
@@ -167,13 +186,25 @@ impl From<ProcessText> for model::ShareFacts {
 
 impl From<&model::NodeReport> for ReportText {
     fn from(report: &model::NodeReport) -> ReportText {
-        let model::NodeReport { name, memory, is_quiesced } = report;
-        ReportText(name.clone(), memory.0, *is_quiesced)
+        let model::NodeReport { name, memory, is_quiesced, tags } = report;
+        if tags.is_empty() {
+            ReportText::Plain(name.clone(), memory.0, *is_quiesced)
+        } else {
+            ReportText::Tagged(name.clone(), memory.0, *is_quiesced, tags_text(tags))
+        }
     }
 }
 
 impl From<ReportText> for model::NodeReport {
-    fn from(ReportText(name, memory, is_quiesced): ReportText) -> model::NodeReport {
-        model::NodeReport { name, memory: Mebibytes(memory), is_quiesced }
+    fn from(report: ReportText) -> model::NodeReport {
+        let (name, memory, is_quiesced, tags) = match report {
+            ReportText::Plain(name, memory, is_quiesced) => {
+                (name, memory, is_quiesced, TagsText::new())
+            }
+            ReportText::Tagged(name, memory, is_quiesced, tags) => {
+                (name, memory, is_quiesced, tags)
+            }
+        };
+        model::NodeReport { name, memory: Mebibytes(memory), is_quiesced, tags: Tags::of(tags) }
     }
 }

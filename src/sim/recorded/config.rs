@@ -3,11 +3,15 @@
 //! Absent keys take the defaults in the original's code, not the defaults of its shipped file:
 //! `ducc-behaviour.md` section F.
 
+use std::num::NonZeroUsize;
 use std::str::FromStr;
 
-use super::scenario::{ClassInput, PolicyInput, PoolInput, ScenarioConfig, UserInput};
+use super::scenario::{
+    ClassInput, NodeTagsInput, PolicyInput, PoolInput, ScenarioConfig, UserInput,
+};
 use crate::model::{
-    CapRules, ClassPolicy, Mebibytes, Nodepool, PoolIx, Quantum, ResourceClass, Settings, Topology,
+    CapRules, ClassPolicy, Mebibytes, Name, NodeTagging, Nodepool, PoolIx, Quantum, ResourceClass,
+    Settings, TagRule, Tags, Topology, expand_hostlist,
 };
 use crate::sim::error::Flaw;
 
@@ -30,11 +34,27 @@ pub(super) fn topology(config: &ScenarioConfig) -> Result<Topology, Flaw> {
     let allotment =
         |user: &UserInput| (user.name.clone(), Mebibytes::from_gib(user.max_allotment_gb));
     Ok(Topology {
+        tagging: NodeTagging { rules: tag_rules(&config)?, ..NodeTagging::default() },
         settings: settings(&config),
         pools,
         classes,
         allotments: config.users.iter().map(allotment).collect(),
     })
+}
+
+fn tag_rules(config: &ScenarioConfig) -> Result<Vec<TagRule>, Flaw> {
+    let rule = |(ix, input): (usize, &NodeTagsInput)| {
+        let names = expand_hostlist(&input.nodes).map_err(|error| {
+            let place = format!("config.nodeTags[{ix}].nodes");
+            Flaw::new(place, error.to_string(), "write a host list, as n[1-4]")
+        })?;
+        let step = input.every.map_or(1, NonZeroUsize::get);
+        Ok(TagRule {
+            nodes: names.iter().step_by(step).map(Name::from).collect(),
+            set: Tags::of(&input.tags),
+        })
+    };
+    config.node_tags.iter().enumerate().map(rule).collect()
 }
 
 impl ScenarioConfig {

@@ -16,7 +16,7 @@ use super::scenario::{
 };
 use crate::model::{
     JobFacts, JobId, JobKind, JobSpec, Mebibytes, Millis, NodeReport, ProcessLimit, ShareFacts,
-    ShareId, SharePhase,
+    ShareId, SharePhase, Tags,
 };
 use crate::scheduler::{AdminCommand, JobDisposition, JobView, Scheduler, SchedulerEvent, View};
 use crate::sim::count;
@@ -138,7 +138,7 @@ impl<'a> Player<'a> {
 
     fn report_node(&mut self, name: &str, memory: Mebibytes, is_quiesced: bool) {
         self.nodes.insert(name.to_owned(), memory);
-        let report = NodeReport { name: name.into(), memory, is_quiesced };
+        let report = NodeReport { tags: Tags::default(), name: name.into(), memory, is_quiesced };
         self.scheduler.record(SchedulerEvent::NodeReported(report));
     }
 
@@ -191,6 +191,7 @@ impl<'a> Player<'a> {
             ));
         }
         self.scheduler.record(SchedulerEvent::JobArrived(JobSpec {
+            tags: Tags::of(&input.tags),
             id,
             user: input.user.as_str().into(),
             class: input.class.as_str().into(),

@@ -3,6 +3,7 @@
 //! A scenario that is written back has the same words; an absent key stays absent.
 
 use std::collections::BTreeMap;
+use std::num::NonZeroUsize;
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -56,6 +57,22 @@ pub struct ScenarioConfig {
     pub classes: Vec<ClassInput>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub users: Vec<UserInput>,
+    /// Tags of nodes; later entries add to earlier ones, and replace them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub node_tags: Vec<NodeTagsInput>,
+}
+
+/// Tags of some nodes.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct NodeTagsInput {
+    /// Host list.
+    pub nodes: String,
+    /// Of every so many names of the list the first gets the tags. Absent: every name.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub every: Option<NonZeroUsize>,
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub tags: BTreeMap<String, String>,
 }
 
 /// A nodepool.
@@ -238,6 +255,8 @@ pub struct JobInput {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[serde(rename = "machines")]
     pub nodes: Vec<String>,
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub tags: BTreeMap<String, String>,
     #[serde(default, skip_serializing_if = "is_default")]
     pub service_id: u64,
     /// By order of arrival if absent.

@@ -4,6 +4,8 @@
 //! changes: work is never done, nodes never fail. Each change near the end is therefore the
 //! scheduler's own doing, and a job without a share at the end stays without.
 
+use std::collections::BTreeMap;
+
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
@@ -256,6 +258,7 @@ fn draw_job(draw: &mut Draw, class: &str, order: u64, processes: u64) -> JobInpu
     let is_limited = draw.one_in(3);
     let work = if is_limited { draw.between([2, 5]) } else { 1 };
     JobInput {
+        tags: BTreeMap::new(),
         id: 0,
         user: String::new(),
         class: class.to_owned(),

@@ -9,6 +9,7 @@ use super::{Clock, RunOutcome};
 use crate::audit;
 use crate::model::{
     JobFacts, JobId, JobKind, JobSpec, Millis, NodeIx, NodeReport, ShareFacts, ShareId, SharePhase,
+    Tags,
 };
 use crate::scheduler::{Scheduler, SchedulerEvent, View};
 use crate::sim::count;
@@ -71,6 +72,7 @@ impl<'a> Driver<'a> {
         let mut scheduler = Scheduler::new(suite.topology.clone(), ShareId(1));
         for node in &suite.nodes {
             let report = NodeReport {
+                tags: Tags::default(),
                 name: node.name.as_str().into(),
                 memory: node.memory,
                 is_quiesced: false,
@@ -376,6 +378,7 @@ fn subjects(suite: &Suite) -> Vec<Subject> {
 /// A job as reported to the scheduler. Its age is its submission time, to the millisecond.
 fn spec(ix: WorkIx, work: &SimWork, facts: JobFacts) -> JobSpec {
     JobSpec {
+        tags: Tags::default(),
         id: job_id(ix),
         user: work.user.as_str().into(),
         class: work.class.as_str().into(),

@@ -152,6 +152,7 @@ impl Draws {
             .filter(|(name, _)| is_in_use(name))
             .map(|(name, &weight)| class(name, weight));
         let topology = Topology {
+            tagging: crate::model::NodeTagging::default(),
             settings: settings(),
             pools: vec![Nodepool {
                 name: "--default--".into(),

@@ -5,12 +5,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use apportion::api::wire::Schedule;
-use apportion::api::{AbsentSums, CycleSpans, PublicationReader, Limits, Published, ScheduleText};
+use apportion::api::{AbsentSums, CycleSpans, Limits, PublicationReader, Published, ScheduleText};
 use apportion::audit::audit;
 use apportion::converter::CheckedPublication;
 use apportion::model::{
-    CapRules, ClassPolicy, JobId, Mebibytes, Name, NodeReport, Nodepool, PoolIx, Quantum,
-    ResourceClass, Settings, ShareFacts, ShareId, SharePhase, Topology,
+    CapRules, ClassPolicy, JobId, Mebibytes, Name, NodeReport, NodeTagging, Nodepool, PoolIx,
+    Quantum, ResourceClass, Settings, ShareFacts, ShareId, SharePhase, Tags, Topology,
 };
 use apportion::orchestrator::book::JobShares;
 use apportion::orchestrator::rm::shares_of;
@@ -126,6 +126,7 @@ impl Manager {
     pub fn hear(&mut self, node: &Name) {
         let (name, memory) = (node.clone(), Mebibytes::from_gib(4));
         self.scheduler.record(SchedulerEvent::NodeReported(NodeReport {
+            tags: Tags::default(),
             name,
             memory,
             is_quiesced: false,
@@ -247,6 +248,7 @@ fn topology(pace: u8) -> Topology {
     };
     let fair = ClassPolicy::FairShare { weight: 100 };
     Topology {
+        tagging: NodeTagging::default(),
         settings: Settings {
             node_stability: STABILITY,
             mass_loss_percent: None,

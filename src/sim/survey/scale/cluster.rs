@@ -47,6 +47,7 @@ pub(super) fn cluster(size: ScaleSize, seed: u64) -> DrawnCluster {
     let orders: Vec<u64> = (0..size.nodes).map(|_| draw.between(NODE_ORDER)).collect();
     let capacity = orders.iter().sum();
     let node = |(number, order): (u64, &u64)| NodeReport {
+        tags: crate::model::Tags::default(),
         name: format!("n{number:05}").into(),
         memory: Mebibytes(QUANTUM.0 * order),
         is_quiesced: false,
@@ -84,6 +85,7 @@ fn topology(quantum: Quantum) -> Topology {
     };
     let is_first = [true].into_iter().chain(std::iter::repeat(false));
     Topology {
+        tagging: crate::model::NodeTagging::default(),
         settings: Settings::default(),
         pools: vec![pool],
         classes: WEIGHTS.into_iter().zip(is_first).map(class).collect(),
@@ -100,6 +102,7 @@ fn job(draw: &mut Draw, id: u64, size: ScaleSize, capacity: u64) -> DrawnJob {
     let demand = (capacity * draw.between(DEMAND_PERCENT)).div_ceil(100 * size.jobs);
     let users = size.nodes.div_ceil(NODES_A_USER);
     let spec = JobSpec {
+        tags: crate::model::Tags::default(),
         id: JobId(id),
         user: format!("u{:04}", draw.between([1, users])).into(),
         class: class_name(WEIGHTS[draw.position(WEIGHTS.len())]).into(),

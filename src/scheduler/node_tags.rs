@@ -1,0 +1,35 @@
+//! Tags of nodes: what agents report, and over it what the configuration says.
+
+use std::sync::Arc;
+
+use super::nodes::{NodeKey, NodeTable};
+use crate::model::{NodeIx, Tags, Topology};
+
+impl NodeTable {
+    /// Merges the tags of a node: reported keys that are allowed, and over them configured ones.
+    pub(super) fn find_tags(&mut self, topology: &Topology, node: NodeKey) {
+        let book = &mut self.books[node.0];
+        let allowed = &topology.tagging.reported;
+        let reported = book.report.tags.iter().filter(|(key, _)| allowed.contains(key));
+        let mut tags = Tags::of(reported.map(|(key, value)| (key.clone(), value.clone())));
+        if let Some(configured) = self.tags.get(&book.report.name) {
+            tags.merge(configured);
+        }
+        if book.tags != tags {
+            book.tags = tags;
+            self.have_tags_changed = true;
+        }
+    }
+
+    /// Takes note that a snapshot is built. Returns true if tags changed since the one before.
+    pub(super) fn take_changed_tags(&mut self) -> bool {
+        std::mem::take(&mut self.have_tags_changed)
+    }
+
+    /// Rows of the nodes that have all of these tags, ascending.
+    pub(super) fn rows_with(&self, asked: &Tags) -> Arc<[NodeIx]> {
+        let all = self.by_name().enumerate();
+        let suitable = all.filter(|(_, (_, book))| book.tags.satisfy(asked));
+        suitable.map(|(row, _)| NodeIx(row)).collect()
+    }
+}
