@@ -187,18 +187,22 @@ impl ShownAnswer for NodeCards {
     }
 }
 
+/// Quanta of a node as memory.
+fn in_memory(node: &NodeInfo, quanta: u64) -> String {
+    memory(quanta.saturating_mul(node.quantum_mb))
+}
+
 fn card(node: &NodeInfo, look: TextStyle) -> String {
-    let in_memory = |amount: u64| memory(amount.saturating_mul(node.quantum_mb));
     let mut lines = vec![
         format!("{} in pool {}: {}", plain(&node.name), plain(&node.pool), states(node)),
         format!(
             "memory:   {}, of which {} is shared out, in pieces of {}",
             memory(node.memory_mb),
-            in_memory(node.order),
+            in_memory(node, node.order),
             memory(node.quantum_mb)
         ),
-        format!("taken:    {}", in_memory(node.used)),
-        format!("free:     {}", in_memory(node.free)),
+        format!("taken:    {}", in_memory(node, node.used)),
+        format!("free:     {}", in_memory(node, node.free)),
     ];
     if !node.tags.is_empty() {
         let tags: Vec<String> =
@@ -210,13 +214,11 @@ fn card(node: &NodeInfo, look: TextStyle) -> String {
         lines.push(format!("note:     {note}"));
     }
     if !node.shares.is_empty() {
-        let columns =
-            [Right("SHARE"), Right("JOB"), Right("QSHARES"), Right("MEMORY"), Left("STATE")];
+        let columns = [Right("SHARE"), Right("JOB"), Right("MEMORY"), Left("STATE")];
         let rows = node.shares.iter().map(|share| {
             [
                 share.share.to_string(),
                 share.job.to_string(),
-                share.order.to_string(),
                 memory(share.memory_mb),
                 share_state(share.state).to_owned(),
             ]
@@ -268,16 +270,15 @@ fn render(list: &NodeList, look: TextStyle) -> String {
         Left("POOL"),
         Left("STATE"),
         Right("MEMORY"),
-        Right("QSHARES"),
         Right("FREE"),
         Left("WORK"),
         Left("NOTE"),
     ];
     let rows = folded(&list.nodes).into_iter().map(|(names, row)| {
-        let [pool, state, memory, order, free, work, note] = row;
-        [fold_hostlist(names), pool, state, memory, order, free, work, note]
+        let [pool, state, memory, free, work, note] = row;
+        [fold_hostlist(names), pool, state, memory, free, work, note]
     });
-    fitted(columns, rows, look, &["QSHARES", "POOL"])
+    fitted(columns, rows, look, &["POOL"])
 }
 
 /// A line for each node, and all its work. Limits have a column if any is known.
@@ -292,7 +293,7 @@ fn render_wide(
         Left("STATE"),
         Right("MEMORY"),
         Right("QUANTUM"),
-        Right("QSHARES"),
+        Right("SIZE"),
         Right("USED"),
         Right("FREE"),
         Right("SHARES"),
@@ -312,9 +313,9 @@ fn render_wide(
             states(node),
             memory(node.memory_mb),
             memory(node.quantum_mb),
-            node.order.to_string(),
-            node.used.to_string(),
-            node.free.to_string(),
+            in_memory(node, node.order),
+            in_memory(node, node.used),
+            in_memory(node, node.free),
             node.shares.len().to_string(),
             jobs.collect::<Vec<_>>().join(" "),
             notes(node),
@@ -325,9 +326,9 @@ fn render_wide(
 }
 
 /// Nodes with the same row, together, where the first of them is.
-fn folded(nodes: &[NodeInfo]) -> Vec<(Vec<&str>, [String; 7])> {
+fn folded(nodes: &[NodeInfo]) -> Vec<(Vec<&str>, [String; 6])> {
     let mut places = BTreeMap::new();
-    let mut groups: Vec<(Vec<&str>, [String; 7])> = Vec::new();
+    let mut groups: Vec<(Vec<&str>, [String; 6])> = Vec::new();
     for node in nodes {
         let row = row(node);
         let place = *places.entry(row.clone()).or_insert(groups.len());
@@ -340,13 +341,12 @@ fn folded(nodes: &[NodeInfo]) -> Vec<(Vec<&str>, [String; 7])> {
 }
 
 /// All that is shown of a node but its name.
-fn row(node: &NodeInfo) -> [String; 7] {
+fn row(node: &NodeInfo) -> [String; 6] {
     [
         node.pool.clone(),
         states(node),
         memory(node.memory_mb),
-        node.order.to_string(),
-        node.free.to_string(),
+        in_memory(node, node.free),
         work(node),
         notes(node),
     ]
