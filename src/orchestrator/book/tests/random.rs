@@ -255,8 +255,11 @@ fn finish(world: &mut World) {
                 world.end(node, round, Reason::Done, Some(0));
             }
         }
-        // Idle slots end, as they would by themselves.
         world.pass(20_000);
+        // Slots that stay idle end, as they would by themselves, and make room for larger ones.
+        if round % 4 == 3 {
+            world.end_idle_slots();
+        }
     }
     panic!("not all campaigns end: {:#?}", world.book.campaigns());
 }

@@ -464,6 +464,16 @@ impl World {
         }
     }
 
+    /// Ends the slots that have no task.
+    pub fn end_idle_slots(&mut self) {
+        for slot in self.nodes.iter_mut().flat_map(|node| node.slots.values_mut()) {
+            let is_idle = slot.held.is_empty() && slot.running.is_empty();
+            if slot.stage == SlotStage::Working && is_idle {
+                slot.end_all(Reason::Lost, SlotEnd::Idle);
+            }
+        }
+    }
+
     /// Lets time pass. Slots whose lease runs out end.
     pub fn pass(&mut self, ms: u64) {
         let before = self.now;
