@@ -34,7 +34,7 @@ pub(super) struct PackedShare {
     /// True unless the share is terminating, since before the cycle or in it.
     pub is_held: bool,
     /// True if the share is in the pool of its job's class. Set when
-    /// [`SpaceIndex`](super::nodepool::Rooms) are built.
+    /// [`SpaceIndex`](super::capacity::SpaceIndex) are built.
     pub is_resident: bool,
 }
 
