@@ -143,6 +143,7 @@ mod tests {
 
     fn node(name: &str, missed: u32) -> Arc<NodeView> {
         Arc::new(NodeView {
+            preference: 0,
             tags: Tags::default(),
             name: name.into(),
             pool: "main".into(),

@@ -11,9 +11,9 @@ use rand_chacha::ChaCha8Rng;
 
 use crate::converter::{CheckedPublication, JobState, PublishedJob, PublishedProcess};
 use crate::model::{
-    CapRules, ClassPolicy, JobFacts, JobId, JobKind, JobSpec, Mebibytes, Millis, NodeReport,
-    NodeTagging, Nodepool, PoolIx, ProcessLimit, QShares, Quantum, ResourceClass, Settings, Tags,
-    Topology, count,
+    CapRules, ClassPolicy, GangRules, JobFacts, JobId, JobKind, JobSpec, Mebibytes, Millis,
+    NodeReport, NodeTagging, Nodepool, PoolIx, ProcessLimit, QShares, Quantum, ResourceClass,
+    Settings, Tags, Topology, count,
 };
 use crate::scheduler::View;
 
@@ -108,6 +108,7 @@ pub fn topology_with_filling(quantum: Quantum) -> Topology {
 
 fn class(name: &str, policy: ClassPolicy, priority: u32) -> ResourceClass {
     ResourceClass {
+        gangs: GangRules::default(),
         name: name.into(),
         policy,
         priority,
@@ -249,6 +250,7 @@ pub fn filling(shape: &ClusterShape) -> impl Iterator<Item = JobSpec> {
 
 fn spec(id: u64, user: String, class: String, memory: Mebibytes, limit: ProcessLimit) -> JobSpec {
     JobSpec {
+        shape: None,
         tags: Tags::default(),
         id: JobId(id),
         user: user.into(),

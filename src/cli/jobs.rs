@@ -123,5 +123,6 @@ pub(super) fn removal(why: RemovalReason) -> &'static str {
         RemovalReason::Blacklisted => "blacklisted",
         RemovalReason::NodeDied => "node died",
         RemovalReason::Withdrawn => "withdrawn: the node is full",
+        RemovalReason::GangBroken => "gang broken",
     }
 }

@@ -24,6 +24,8 @@ pub(super) fn check(
     let allotments = allotments(&file.users, problems);
     let reported = file.reported_tags.given().into_iter().flat_map(|keys| &keys.value);
     let tagging = NodeTagging {
+        may_span: true,
+        sets: Vec::new(),
         rules: file.tags.iter().map(tag_rule).collect(),
         reported: reported.map(|key| Name::from(&key.value)).collect(),
     };
@@ -37,6 +39,7 @@ fn tag_rule(entry: &TagEntry) -> TagRule {
     let nodes = entry.nodes.given().into_iter().flat_map(|lists| &lists.value);
     let set = entry.set.given().into_iter().flat_map(|tags| &tags.value);
     TagRule {
+        preference: None,
         nodes: nodes.flat_map(|list| &list.value).map(Name::from).collect(),
         set: Tags::of(set.map(|tag| (&tag.value.0, &tag.value.1))),
     }

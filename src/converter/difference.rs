@@ -170,6 +170,7 @@ mod tests {
             is_completing: false,
         };
         let spec = JobSpec {
+            shape: None,
             tags: Tags::default(),
             id,
             user: "ann".into(),

@@ -168,6 +168,8 @@ fn refusal_code(refusal: &Refusal) -> &'static str {
         Refusal::UnknownClass { .. } => "unknown_class",
         Refusal::UserNotAllowed { .. } => "user_not_allowed",
         Refusal::PreemptableClass { .. } => "preemptable_class",
+        Refusal::GangNotAllowed { .. } => "gang_not_allowed",
+        Refusal::TooLong { .. } => "too_long",
         Refusal::MemoryOutOfRange { .. } => "memory_out_of_range",
     }
 }
@@ -187,6 +189,7 @@ mod tests {
             _ => None,
         };
         ShareView {
+            rank: None,
             id: ShareId(text.trim_end_matches(['+', '-', 'x']).parse().unwrap()),
             node: "n1".into(),
             order: Order::new(2).unwrap(),
@@ -202,6 +205,7 @@ mod tests {
         let (purged, shares): (Vec<_>, Vec<_>) =
             shares.split_whitespace().partition(|text| text.ends_with('x'));
         JobView {
+            shape: None,
             tags: Tags::default(),
             id: JobId(1),
             user: "ann".into(),

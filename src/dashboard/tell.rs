@@ -123,6 +123,7 @@ fn removed(shares: &[RemovedShare]) -> String {
             (RemovalReason::Blacklisted, _) => "no longer allowed there".to_owned(),
             (RemovalReason::NodeDied, _) => "node died".to_owned(),
             (RemovalReason::Withdrawn, _) => "withdrawn: the node is full".to_owned(),
+            (RemovalReason::GangBroken, _) => "gang broken".to_owned(),
         };
         *groups.entry((why, share.beneficiary)).or_default().entry(share.job).or_default() += 1;
     }

@@ -242,7 +242,8 @@ impl Play {
                 // Told when the administrator's act was answered.
                 RemovalReason::VariedOff
                 | RemovalReason::Blacklisted
-                | RemovalReason::Withdrawn => {}
+                | RemovalReason::Withdrawn
+                | RemovalReason::GangBroken => {}
             }
         }
         self.story.schedule(self.started.elapsed(), schedule, &self.orchestrator);

@@ -67,7 +67,8 @@ impl DemoTally {
                 RemovalReason::VariedOff
                 | RemovalReason::Blacklisted
                 | RemovalReason::NodeDied
-                | RemovalReason::Withdrawn => {
+                | RemovalReason::Withdrawn
+                | RemovalReason::GangBroken => {
                     self.evicted += 1;
                 }
             }

@@ -186,11 +186,11 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
-    use crate::engine::snapshot::{Quiescence, Share};
+    use crate::engine::snapshot::{GangProgress, Quiescence, Share};
     use crate::model::NodeTagging;
     use crate::model::{
-        ClassIx, ClassPolicy, JobFacts, Mebibytes, NodeIx, Nodepool, Order, PoolIx, Quantum,
-        ResourceClass, Settings, ShareFacts, ShareId, SharePhase, Topology, UserIx,
+        ClassIx, ClassPolicy, GangRules, JobFacts, Mebibytes, NodeIx, Nodepool, Order, PoolIx,
+        Quantum, ResourceClass, Settings, ShareFacts, ShareId, SharePhase, Topology, UserIx,
     };
 
     /// The values of MODEL section 6: two before initialization, doubling, prediction 120 s ahead,
@@ -216,6 +216,7 @@ mod tests {
                 nodes: Vec::new(),
             }],
             classes: vec![ResourceClass {
+                gangs: GangRules::default(),
                 name: "normal".into(),
                 policy: ClassPolicy::FairShare { weight: 100 },
                 priority: 10,
@@ -244,6 +245,7 @@ mod tests {
     fn job(held: u64, remaining: u64, time_per_item: Millis) -> Job {
         let facts = ShareFacts { is_initialized: true, initialization: 60_000, investment: 0 };
         let share = |id| Share {
+            rank: None,
             id: ShareId(id),
             node: NodeIx(0),
             order: Order::new(1).unwrap(),
@@ -251,6 +253,8 @@ mod tests {
             facts,
         };
         Job {
+            gang: GangProgress::default(),
+            shape: None,
             id: JobId(1),
             user: UserIx(0),
             class: ClassIx(0),

@@ -316,21 +316,43 @@ impl<'a> Draft<'a> {
 
     /// Gives `job` a new share on `node`.
     pub(super) fn expand(&mut self, job: usize, node: NodeIx, order: Order) {
+        self.expand_rank(job, node, order, None);
+    }
+
+    /// Gives `job` a new share on `node`; in a gang, with its rank.
+    pub(super) fn expand_rank(
+        &mut self,
+        job: usize,
+        node: NodeIx,
+        order: Order,
+        rank: Option<u32>,
+    ) {
         self.spaces.occupy(node, order.qshares());
         self.jobs[job].held += 1;
         self.entities.add(&mut self.held, job, order.qshares().0);
         if self.class_of(job).policy == ClassPolicy::FixedShare {
             self.services.entry(self.job(job).service).or_default().insert(node);
         }
-        self.expansions.push(Expansion { job: self.jobs[job].id, node, order });
+        self.expansions.push(Expansion { job: self.jobs[job].id, node, order, rank });
     }
 
     /// Promises space on `node` to `job`: a single nshare, which counts as held from now on.
     pub(super) fn promise(&mut self, job: usize, node: NodeIx, order: Order) {
+        self.promise_rank(job, node, order, None);
+    }
+
+    /// Promises space on `node` to `job`; in a gang, for its process of that rank.
+    pub(super) fn promise_rank(
+        &mut self,
+        job: usize,
+        node: NodeIx,
+        order: Order,
+        rank: Option<u32>,
+    ) {
         self.spaces.promise(node, order.qshares());
         self.jobs[job].promised += 1;
         self.entities.add(&mut self.held, job, order.qshares().0);
-        self.promises.push(Promise { job: self.jobs[job].id, node, order });
+        self.promises.push(Promise { job: self.jobs[job].id, node, order, rank });
     }
 
     /// Frees the space of a promise.

@@ -25,10 +25,11 @@ pub use effort::Effort;
 pub use phases::{IdealCluster, Planning};
 pub use preempt::{MEMORY_AFTER, is_steady};
 pub use report::{
-    Cap, CapBound, Declined, JobAccount, JobReport, Report, UserAccount, WaitReason, exactly,
+    Cap, CapBound, Declined, GangLack, GangNodes, JobAccount, JobReport, Report, UserAccount,
+    WaitReason, exactly,
 };
 pub use schedule::{Alternatives, CycleSchedule, Expansion, NextBest, Preemption, VictimRule};
-pub use snapshot::{Job, Node, Promise, Quiescence, Share, Snapshot, Taking};
+pub use snapshot::{GangProgress, Job, Node, Promise, Quiescence, Share, Snapshot, Taking};
 
 /// Plans a cycle.
 ///

@@ -195,6 +195,29 @@ pub enum WaitReason {
         /// Number of processes that the space is for.
         promised: NShares,
     },
+    /// The gang needs more nodes than it can have.
+    GangLacks(GangLack),
+    /// The nodes of the gang, or of the job, are kept for an older gang.
+    BehindOlderGang {
+        /// The older gang.
+        job: JobId,
+    },
+    /// The gang needs more than its fair share, and saves up for its turn.
+    Earning {
+        /// Fair share of the gang.
+        deserves: QShares,
+        /// Memory that the gang needs.
+        asks: QShares,
+    },
+    /// No legal size lies between what the job has and its target.
+    NoLegalSize {
+        /// Target of the job.
+        given: NShares,
+        /// The next legal size.
+        next: NShares,
+    },
+    /// The job changes its size. Its number of processes stays until that is confirmed.
+    Adapting,
     /// The job could preempt more, but does not.
     HeldBack(Declined),
     /// The job is below its target, but no node has enough free space in a single piece. Clearing a
@@ -211,6 +234,66 @@ pub enum WaitReason {
     },
 }
 
+/// Nodes that a gang needs and cannot have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct GangLack {
+    /// Nodes that were tried.
+    pub of: GangNodes,
+    /// Place of the chunk that lacks nodes; `None` if the chunks lack nodes together.
+    pub chunk: Option<usize>,
+    /// What the nodes could hold: processes; of a scattered gang, or of several chunks together,
+    /// nodes; of a packed gang, qshares on one node.
+    pub found: u64,
+    /// What the chunk, or all chunks, would need, in the same unit.
+    pub needed: u64,
+}
+
+/// Nodes that were tried for a gang.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum GangNodes {
+    /// All nodes that the configuration knows, up or not.
+    Configured,
+    /// Those of a single placement set, as the gang may not span several.
+    OfOneSet,
+    /// The nodes that are up.
+    Up,
+    /// Nodes that are free, or from which the gang may take back what is in its way.
+    Available,
+}
+
+impl GangNodes {
+    /// A stable name of the reason, for programs.
+    pub fn code(self) -> &'static str {
+        match self {
+            GangNodes::Configured => "gang_impossible",
+            GangNodes::OfOneSet => "cannot_span",
+            GangNodes::Up => "gang_needs_nodes",
+            GangNodes::Available => "gang_waits",
+        }
+    }
+}
+
+impl fmt::Display for GangLack {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let GangLack { of, chunk, found, needed } = *self;
+        match chunk {
+            Some(chunk) => write!(f, "chunk {} needs {needed}, ", chunk + 1)?,
+            None => write!(f, "its chunks together need {needed}, ")?,
+        }
+        match of {
+            GangNodes::Configured => write!(f, "and all nodes of the cluster could hold {found}"),
+            GangNodes::OfOneSet => write!(
+                f,
+                "the largest placement set could hold {found}, and it may not use several sets"
+            ),
+            GangNodes::Up => write!(f, "and the nodes that are up could hold {found}"),
+            GangNodes::Available => {
+                write!(f, "and {found} can be had now; it starts when all can be had at once")
+            }
+        }
+    }
+}
+
 impl WaitReason {
     /// A stable name, for programs.
     pub fn code(&self) -> &'static str {
@@ -222,6 +305,11 @@ impl WaitReason {
             WaitReason::FairShareUsed { .. } => "fair_share_used",
             WaitReason::NothingLeft { .. } => "nothing_left",
             WaitReason::WaitingForExits { .. } => "waiting_for_exits",
+            WaitReason::GangLacks(lack) => lack.of.code(),
+            WaitReason::BehindOlderGang { .. } => "behind_older_gang",
+            WaitReason::Earning { .. } => "earning",
+            WaitReason::NoLegalSize { .. } => "no_legal_size",
+            WaitReason::Adapting => "adapting",
             WaitReason::HeldBack(held_back) => held_back.code(),
             WaitReason::Fragmented { .. } => "fragmented",
         }
@@ -352,6 +440,31 @@ impl WaitReason {
             WaitReason::WaitingForExits { promised } => format!(
                 "room for {promised} more was made; it starts when the terminating shares have exited"
             ),
+            WaitReason::GangLacks(lack) => {
+                let word = match lack.of {
+                    GangNodes::Configured => "impossible",
+                    GangNodes::OfOneSet => "too large for a placement set",
+                    GangNodes::Up => "too few nodes up",
+                    GangNodes::Available => "waits for nodes",
+                };
+                format!("{word}: {lack}")
+            }
+            WaitReason::BehindOlderGang { job } => {
+                format!(
+                    "behind job {job}: older, and the free nodes are kept for it until it starts"
+                )
+            }
+            WaitReason::Earning { deserves, asks } => format!(
+                "saving up: it needs {} at once, and its fair share is {}",
+                text(*asks),
+                text(*deserves)
+            ),
+            WaitReason::NoLegalSize { given, next } => {
+                format!("no legal size: its target is {given}, the next size it can use is {next}")
+            }
+            WaitReason::Adapting => {
+                "adapting: its last change of size is not confirmed yet".to_owned()
+            }
             WaitReason::HeldBack(held_back) => held_back.to_string(),
             WaitReason::Fragmented { given, free, largest_hole, asks } => format!(
                 "fragmented: its target is {given}, {} free but at most {} in one piece; one process needs {}, \
@@ -390,6 +503,7 @@ mod tests {
     fn every_reason_has_a_code_and_says_its_numbers() {
         let (asks, q, n) = (order(7), QShares, NShares);
         let held_back = |held_back| WaitReason::HeldBack(held_back);
+        let lack = |of, chunk| WaitReason::GangLacks(GangLack { of, chunk, found: 10, needed: 11 });
         for (reason, code, numbers) in [
             (WaitReason::Impossible { asks, largest: q(5) }, "impossible", ["7", "5"]),
             (
@@ -429,6 +543,14 @@ mod tests {
                 "too_dear",
                 ["90 s", "30 s"],
             ),
+            (lack(GangNodes::Configured, Some(1)), "gang_impossible", ["chunk 2 needs 11", "10"]),
+            (lack(GangNodes::OfOneSet, None), "cannot_span", ["together need 11", "hold 10"]),
+            (lack(GangNodes::Up, Some(0)), "gang_needs_nodes", ["chunk 1", "up could hold 10"]),
+            (lack(GangNodes::Available, Some(0)), "gang_waits", ["needs 11", "10 can be had now"]),
+            (WaitReason::BehindOlderGang { job: JobId(7) }, "behind_older_gang", ["job 7", "kept"]),
+            (WaitReason::Earning { deserves: q(5), asks: q(9) }, "earning", ["9", "share is 5"]),
+            (WaitReason::NoLegalSize { given: n(5), next: n(8) }, "no_legal_size", ["5", "8"]),
+            (WaitReason::Adapting, "adapting", ["size", "confirmed"]),
             (held_back(Declined::TooLate), "too_late", ["in time", "free room"]),
             (held_back(Declined::Quiet { cycles: 13 }), "quiet_stop", ["13 cycles", "its peers"]),
             (held_back(Declined::NextCycle), "next_cycle", ["searched", "as long as it may"]),

@@ -28,6 +28,8 @@ pub struct Expansion {
     pub node: NodeIx,
     /// Size of the share: the job's order, or for a reservation the order of the whole node.
     pub order: Order,
+    /// Rank of the process in a gang.
+    pub rank: Option<u32>,
 }
 
 /// A share taken back, with the receipt.

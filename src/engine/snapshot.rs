@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::model::{
     ClassIx, JobFacts, JobId, JobKind, Millis, NShares, Name, NodeCondition, NodeIx, Order, PoolIx,
-    QShares, ResourceClass, ShareFacts, ShareId, SharePhase, Topology, UserIx,
+    QShares, ResourceClass, Shape, ShareFacts, ShareId, SharePhase, Tags, Topology, UserIx,
 };
 
 /// The cluster as the scheduler knows it when a cycle begins.
@@ -81,6 +81,10 @@ pub struct Node {
     pub state: NodeCondition,
     /// Space of shares whose class no longer exists. Treated as occupied.
     pub limbo: QShares,
+    /// Tags of the node.
+    pub tags: Arc<Tags>,
+    /// Gangs use nodes of higher preference first.
+    pub preference: i32,
 }
 
 /// A job.
@@ -104,6 +108,8 @@ pub struct Job {
     pub service: u64,
     /// The only nodes the job may use, ascending; `None` means any.
     pub nodes: Option<Arc<[NodeIx]>>,
+    /// Chunks and sizes; `None` for processes that come and go one by one.
+    pub shape: Option<Arc<Shape>>,
     /// Facts that change while the job runs.
     pub facts: JobFacts,
     /// Cycle since which the job has been below its target and has got nothing. `None` if it is not
@@ -111,8 +117,19 @@ pub struct Job {
     pub behind_since: Option<u64>,
     /// True if the job has had its single process and lost it: such a job gets no second process.
     pub is_spent: bool,
+    /// Start of a gang.
+    pub gang: GangProgress,
     /// Shares of the job, oldest first, terminating shares included.
     pub shares: Vec<Share>,
+}
+
+/// Start of a gang, or the wait for it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct GangProgress {
+    /// Processes that the gang started with; `None` while it waits.
+    pub size: Option<u64>,
+    /// First cycle that could not start the gang; `None` once it has started.
+    pub waits_since: Option<u64>,
 }
 
 /// An nshare of a job on a node.
@@ -122,8 +139,11 @@ pub struct Share {
     pub id: ShareId,
     /// Node of the share.
     pub node: NodeIx,
-    /// Size of the share. Equal to its job's order, except after a change of the quantum.
+    /// Size of the share. Equal to its job's order, except after a change of the quantum, and in
+    /// gangs.
     pub order: Order,
+    /// Rank of its process in a gang.
+    pub rank: Option<u32>,
     /// Held or terminating.
     pub state: SharePhase,
     /// Known facts of its process.
@@ -141,6 +161,8 @@ pub struct Promise {
     pub node: NodeIx,
     /// Amount of space.
     pub order: Order,
+    /// Rank of the process in a gang.
+    pub rank: Option<u32>,
 }
 
 impl Snapshot {

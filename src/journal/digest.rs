@@ -11,7 +11,7 @@ use std::sync::Arc;
 use sha2::{Digest as _, Sha256};
 
 use crate::engine::{
-    Cap, CycleSchedule, Declined, JobAccount, Preemption, Report, Snapshot, WaitReason,
+    Cap, CycleSchedule, Declined, GangLack, JobAccount, Preemption, Report, Snapshot, WaitReason,
 };
 use crate::model::{NodeIx, SharePhase};
 use crate::scheduler::Planned;
@@ -96,7 +96,8 @@ fn write_seen(text: &mut impl Write, snapshot: &Snapshot) -> fmt::Result {
                 SharePhase::Leaving => "leaving",
             };
             let node = &snapshot.node(share.node).name;
-            writeln!(text, "share {} {node} {} {state}", share.id, share.order)?;
+            write!(text, "share {} {node} {} {state}", share.id, share.order)?;
+            end_with_rank(text, share.rank)?;
         }
     }
     Ok(())
@@ -109,7 +110,8 @@ fn write_decided(
 ) -> fmt::Result {
     let name = |node: NodeIx| &snapshot.node(node).name;
     for new in &schedule.expansions {
-        writeln!(text, "expand {} {} {}", new.job, name(new.node), new.order)?;
+        write!(text, "expand {} {} {}", new.job, name(new.node), new.order)?;
+        end_with_rank(text, new.rank)?;
     }
     for taken in &schedule.preemptions {
         let Preemption { share, job, node, beneficiary, rule, loss, considered } = taken;
@@ -122,7 +124,8 @@ fn write_decided(
         writeln!(text)?;
     }
     for promise in &schedule.promises {
-        writeln!(text, "promise {} {} {}", promise.job, name(promise.node), promise.order)?;
+        write!(text, "promise {} {} {}", promise.job, name(promise.node), promise.order)?;
+        end_with_rank(text, promise.rank)?;
     }
     for job in &schedule.put_off {
         writeln!(text, "put off {job}")?;
@@ -187,6 +190,14 @@ fn write_reason(text: &mut impl Write, reason: &WaitReason) -> fmt::Result {
         }
         WaitReason::NothingLeft { left, asks } => write!(text, " {left} {asks}"),
         WaitReason::WaitingForExits { promised } => write!(text, " {promised}"),
+        WaitReason::GangLacks(GangLack { of: _, chunk, found, needed }) => {
+            let chunk = Optional(chunk.and_then(|chunk| u64::try_from(chunk).ok()));
+            write!(text, " {chunk} {found} {needed}")
+        }
+        WaitReason::BehindOlderGang { job } => write!(text, " {job}"),
+        WaitReason::Earning { deserves, asks } => write!(text, " {deserves} {asks}"),
+        WaitReason::NoLegalSize { given, next } => write!(text, " {given} {next}"),
+        WaitReason::Adapting => Ok(()),
         WaitReason::HeldBack(held_back) => {
             text.write_char(' ')?;
             write_held_back(text, held_back)
@@ -194,6 +205,14 @@ fn write_reason(text: &mut impl Write, reason: &WaitReason) -> fmt::Result {
         WaitReason::Fragmented { given, free, largest_hole, asks } => {
             write!(text, " {given} {free} {largest_hole} {asks}")
         }
+    }
+}
+
+/// Ends a line with the rank of a process, if it is part of a gang.
+fn end_with_rank(text: &mut impl Write, rank: Option<u32>) -> fmt::Result {
+    match rank {
+        Some(rank) => writeln!(text, " {rank}"),
+        None => writeln!(text),
     }
 }
 

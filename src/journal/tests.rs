@@ -9,9 +9,9 @@ use insta::assert_snapshot;
 use super::text::{self, Line};
 use super::*;
 use crate::model::{
-    CapRules, ClassPolicy, JobFacts, JobId, JobKind, JobSpec, Mebibytes, NodeReport, NodeTagging,
-    Nodepool, Order, PoolIx, ProcessLimit, Quantum, ResourceClass, Settings, ShareFacts, ShareId,
-    SharePhase, TagRule, Tags, Topology,
+    CapRules, ClassPolicy, GangRules, JobFacts, JobId, JobKind, JobSpec, Mebibytes, NodeReport,
+    NodeTagging, Nodepool, Order, PoolIx, ProcessLimit, Quantum, ResourceClass, Settings,
+    ShareFacts, ShareId, SharePhase, TagRule, Tags, Topology,
 };
 use crate::scheduler::checkpoint::{
     CalmRecord, Hearing, JobRecord, Limbo, NodeRecord, PromiseRecord, SchedulerState, ShareRecord,
@@ -27,6 +27,7 @@ fn topology() -> Topology {
         loss_limit: 5,
     };
     let class = |name: &str, policy| ResourceClass {
+        gangs: GangRules::default(),
         name: name.into(),
         policy,
         priority: 10,
@@ -44,7 +45,13 @@ fn topology() -> Topology {
     };
     Topology {
         tagging: NodeTagging {
-            rules: vec![TagRule { nodes: vec!["main01".into()], set: Tags::of([("rack", "r1")]) }],
+            may_span: true,
+            sets: Vec::new(),
+            rules: vec![TagRule {
+                preference: None,
+                nodes: vec!["main01".into()],
+                set: Tags::of([("rack", "r1")]),
+            }],
             reported: vec!["gpu".into()],
         },
         settings: Settings {
@@ -74,6 +81,7 @@ fn facts(limit: ProcessLimit) -> JobFacts {
 
 fn spec(id: u64, kind: JobKind) -> JobSpec {
     JobSpec {
+        shape: None,
         tags: Tags::of([("gpu", "a100"), ("rack", "r1")]),
         id: JobId(id),
         user: "ann".into(),
@@ -158,6 +166,7 @@ fn books() -> SchedulerState {
         vary_off_reason: Some("fan".to_owned()),
     };
     let share = |id, state, removal| ShareRecord {
+        rank: None,
         id: ShareId(id),
         node: "main01".into(),
         order: Order::new(2).unwrap(),
@@ -174,6 +183,7 @@ fn books() -> SchedulerState {
         next_share: ShareId(99),
         nodes: vec![node("main01"), NodeRecord { is_awaited: true, ..node("gpu01") }],
         jobs: vec![JobRecord {
+            gang: crate::engine::GangProgress::default(),
             spec: spec(7, JobKind::Job),
             shares: vec![
                 share(1, SharePhase::Held, None),
@@ -190,6 +200,7 @@ fn books() -> SchedulerState {
         crowded: vec!["main01".into()],
         put_off: vec![JobId(7)],
         promises: vec![PromiseRecord {
+            rank: None,
             job: JobId(7),
             node: "gpu01".into(),
             order: Order::new(2).unwrap(),

@@ -1,6 +1,6 @@
 //! Resource classes: the rules for a kind of work.
 
-use super::{Millis, Name, PoolIx};
+use super::{GangRules, Millis, Name, PoolIx};
 
 /// Scheduling policy of a class, with the settings that apply under it.
 ///
@@ -69,6 +69,8 @@ pub struct ResourceClass {
     pub pool: PoolIx,
     /// Growth limits of the class's jobs.
     pub cap_rules: CapRules,
+    /// Rules for requests of several processes at once.
+    pub gangs: GangRules,
     /// Users who may use the class; `None` admits all users.
     pub users: Option<Vec<String>>,
     /// True if jobs that name no class, and fit this policy, go here.

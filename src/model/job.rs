@@ -1,8 +1,9 @@
 //! Work, as the orchestrator describes it.
 
 use std::num::NonZeroU64;
+use std::sync::Arc;
 
-use super::{JobId, Mebibytes, Millis, Name, Tags, ceil_div};
+use super::{JobId, Mebibytes, Millis, Name, Shape, Tags, ceil_div};
 
 /// Kind of a job. The policy of its class decides its scheduling. The kind decides the consequences
 /// of a process exit or a node's death.
@@ -29,7 +30,7 @@ pub struct JobSpec {
     pub class: Name,
     /// Kind of the job.
     pub kind: JobKind,
-    /// Memory of each process.
+    /// Memory of each process; of a gang, memory of its largest process.
     pub memory: Mebibytes,
     /// Work items that a process works on at a time. At least 1.
     pub threads: u64,
@@ -42,6 +43,8 @@ pub struct JobSpec {
     pub service: u64,
     /// Tags that a node must have for its processes.
     pub tags: Tags,
+    /// Chunks, sizes and duration; `None` for processes that come and go one by one.
+    pub shape: Option<Arc<Shape>>,
     /// Facts that change, as first reported.
     pub facts: JobFacts,
 }

@@ -39,6 +39,7 @@ mod memory_text;
 mod names;
 mod node;
 mod sealed;
+mod shape;
 mod share;
 mod span;
 mod steps;
@@ -55,6 +56,9 @@ pub use memory_text::{amount_text, memory_text, thousands};
 pub use names::{Name, nearest};
 pub use node::{NodeCondition, NodeReport};
 pub use sealed::Sealed;
+pub use shape::{
+    Chunk, Elasticity, GangRules, LegalSizes, MAX_CHUNKS, MAX_LEGAL_SIZES, Place, Shape,
+};
 pub use share::{ShareFacts, SharePhase};
 pub use span::span;
 pub use steps::Steps;

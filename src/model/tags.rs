@@ -78,15 +78,27 @@ pub struct TagRule {
     pub nodes: Vec<Name>,
     /// Tags that the nodes get.
     pub set: Tags,
+    /// Gangs use nodes of higher preference first. `None` leaves it as it is.
+    pub preference: Option<i32>,
 }
 
 /// Everything the configuration says about tags of nodes.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NodeTagging {
     /// Rules, in the order of the configuration.
     pub rules: Vec<TagRule>,
     /// Keys that agents may report.
     pub reported: Vec<Name>,
+    /// Keys whose values are placement sets, in the order in which they are tried.
+    pub sets: Vec<Name>,
+    /// True if a gang that no set could ever hold may use several.
+    pub may_span: bool,
+}
+
+impl Default for NodeTagging {
+    fn default() -> NodeTagging {
+        NodeTagging { rules: Vec::new(), reported: Vec::new(), sets: Vec::new(), may_span: true }
+    }
 }
 
 impl NodeTagging {
@@ -99,6 +111,15 @@ impl NodeTagging {
             }
         }
         by_node
+    }
+
+    /// Preference of each node that a rule gives one.
+    pub fn preferences(&self) -> BTreeMap<Name, i32> {
+        let rules = self.rules.iter().filter_map(|rule| Some((rule, rule.preference?)));
+        let pairs = rules.flat_map(|(rule, preference)| {
+            rule.nodes.iter().map(move |node| (node.clone(), preference))
+        });
+        pairs.collect()
     }
 }
 
@@ -125,6 +146,7 @@ mod tests {
     #[test]
     fn later_rules_add_and_replace() {
         let rule = |nodes: &[&str], set: &[(&str, &str)]| TagRule {
+            preference: None,
             nodes: nodes.iter().map(|&node| Name::from(node)).collect(),
             set: Tags::of(set.iter().copied()),
         };

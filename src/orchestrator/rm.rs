@@ -197,7 +197,8 @@ pub fn shares_of(schedule: Schedule) -> Vec<JobShares> {
                     RemovalReason::Preempted | RemovalReason::Withdrawn => StopReason::Preempted,
                     RemovalReason::VariedOff
                     | RemovalReason::Blacklisted
-                    | RemovalReason::NodeDied => StopReason::VariedOff,
+                    | RemovalReason::NodeDied
+                    | RemovalReason::GangBroken => StopReason::VariedOff,
                 },
             })
             .collect(),

@@ -32,6 +32,7 @@ impl Scheduler {
         self.calm.remember(schedule, &self.put_off);
         let places = self.nodes.places();
         let promises = schedule.promises.iter().map(|promise| BookedPromise {
+            rank: promise.rank,
             job: promise.job,
             node: places.node(promise.node),
             order: promise.order,
@@ -62,8 +63,9 @@ impl Scheduler {
                 job.last.has_grown = true;
                 job.shares.make_room(new.len());
                 for &(_, (id, place)) in new {
-                    let Expansion { node, order, .. } = schedule.expansions[place];
+                    let Expansion { node, order, rank, .. } = schedule.expansions[place];
                     job.shares.insert(ShareBook {
+                        rank,
                         id,
                         node: places.node(node),
                         order,
@@ -137,6 +139,7 @@ impl Scheduler {
             views.collect()
         };
         JobView {
+            shape: spec.shape.clone(),
             id: spec.id,
             user: spec.user.clone(),
             class: spec.class.clone(),
@@ -192,6 +195,7 @@ impl Scheduler {
 
 fn share_view(share: &ShareBook, node: Name, quantum: Quantum) -> ShareView {
     ShareView {
+        rank: share.rank,
         id: share.id,
         node,
         order: share.order,

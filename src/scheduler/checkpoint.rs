@@ -20,7 +20,7 @@ use super::shares::{ShareBook, ShareList};
 use super::tracked_job::TrackedJob;
 use super::view::Removal;
 use super::{UnattributedShare, quiescence::QuiescenceTracker};
-use crate::engine::Taking;
+use crate::engine::{GangProgress, Taking};
 use crate::model::{
     JobId, JobSpec, Mebibytes, Name, NodeReport, Order, ShareFacts, ShareId, SharePhase, Topology,
 };
@@ -95,6 +95,8 @@ pub struct JobRecord {
     pub behind_since: Option<u64>,
     /// True if the job's single process has ended.
     pub is_spent: bool,
+    /// Start of a gang.
+    pub gang: GangProgress,
 }
 
 /// A share.
@@ -106,6 +108,8 @@ pub struct ShareRecord {
     pub node: Name,
     /// Size of the share.
     pub order: Order,
+    /// Rank of the process in a gang.
+    pub rank: Option<u32>,
     /// State of the share: held or leaving.
     pub state: SharePhase,
     /// Reason for which the share leaves; `None` while it is held.
@@ -136,6 +140,8 @@ pub struct PromiseRecord {
     pub node: Name,
     /// Size of the promised share.
     pub order: Order,
+    /// Rank of the process in a gang.
+    pub rank: Option<u32>,
 }
 
 /// For how long nothing has changed.
@@ -193,6 +199,7 @@ impl Scheduler {
                 .promises
                 .iter()
                 .map(|promise| PromiseRecord {
+                    rank: None,
                     job: promise.job,
                     node: name(promise.node),
                     order: promise.order,
@@ -222,6 +229,7 @@ impl Scheduler {
                 scheduler.nodes.note_work(share.node);
             }
             book.is_spent = job.is_spent;
+            book.gang = job.gang;
             scheduler.jobs.enter(book, job.behind_since);
         }
         for Limbo { id, node, memory } in limbo {
@@ -233,9 +241,9 @@ impl Scheduler {
             let node = scheduler.nodes.expect(&topology, &node);
             scheduler.crowded.insert(node);
         }
-        for PromiseRecord { job, node, order } in books.promises {
+        for PromiseRecord { job, node, order, rank } in books.promises {
             let node = scheduler.nodes.expect(&topology, &node);
-            scheduler.promises.push(BookedPromise { job, node, order });
+            scheduler.promises.push(BookedPromise { job, node, order, rank });
         }
         scheduler.put_off = books.put_off;
         scheduler.calm = QuiescenceTracker::from_book(books.calm);
@@ -276,9 +284,9 @@ impl Scheduler {
 fn shares(nodes: &mut NodeTable, topology: &Topology, from: Vec<ShareRecord>) -> ShareList {
     let mut shares = ShareList::default();
     for share in from {
-        let ShareRecord { id, node, order, state, removal, is_seen, facts } = share;
+        let ShareRecord { id, node, order, rank, state, removal, is_seen, facts } = share;
         let node = nodes.expect(topology, &node);
-        shares.insert(ShareBook { id, node, order, state, removal, is_seen, facts });
+        shares.insert(ShareBook { id, node, order, rank, state, removal, is_seen, facts });
     }
     shares
 }
@@ -325,6 +333,7 @@ impl TrackedJob {
     fn to_book(&self, name: impl Fn(NodeKey) -> Name) -> JobRecord {
         let to_books = |shares: &ShareList| {
             let shares = shares.iter().map(|share| ShareRecord {
+                rank: share.rank,
                 id: share.id,
                 node: name(share.node),
                 order: share.order,
@@ -336,6 +345,7 @@ impl TrackedJob {
             shares.collect()
         };
         JobRecord {
+            gang: self.gang,
             spec: self.spec.clone(),
             shares: to_books(&self.shares),
             purged: to_books(&self.purged),

@@ -23,6 +23,7 @@ pub(super) struct BookedPromise {
     pub job: JobId,
     pub node: NodeKey,
     pub order: Order,
+    pub rank: Option<u32>,
 }
 
 /// Nodes in the last cycle's snapshot, with the facts that are not in their own records.
@@ -66,6 +67,7 @@ impl Scheduler {
             }
         }
         let promises = self.promises.iter().map(|promise| Promise {
+            rank: promise.rank,
             job: promise.job,
             node: self.nodes.places().of(promise.node),
             order: promise.order,
@@ -118,6 +120,8 @@ impl Scheduler {
             return Arc::clone(&last.nodes);
         }
         let nodes = self.nodes.by_name().map(|(node, book)| Node {
+            tags: Arc::clone(&book.tags),
+            preference: book.preference,
             name: book.report.name.clone(),
             order: book.order,
             pool: book.pool,
@@ -149,6 +153,8 @@ impl SnapshotRows<'_> {
         let Admission { class, order, .. } =
             *job.admission.as_ref().expect("the engine sees no refused work");
         Job {
+            gang: job.gang,
+            shape: spec.shape.clone(),
             id: spec.id,
             user: self.users.of(job.user),
             class,
@@ -183,6 +189,7 @@ impl SnapshotRows<'_> {
 
     fn share(&self, share: &ShareBook) -> Share {
         Share {
+            rank: share.rank,
             id: share.id,
             node: self.nodes.places().of(share.node),
             order: share.order,

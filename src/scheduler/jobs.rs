@@ -4,7 +4,7 @@ use super::shares::{ShareBook, ShareList};
 use super::tracked_job::Age;
 use super::users::UserNumber;
 use super::view::{JobDisposition, Refusal, Removal};
-use crate::engine::Preemption;
+use crate::engine::{GangProgress, Preemption};
 use crate::model::{
     ClassIx, ClassPolicy, JobKind, JobSpec, Name, Order, Quantum, ShareId, SharePhase, Topology,
     nearest,
@@ -23,6 +23,8 @@ pub(super) struct JobBook {
     pub purged: ShareList,
     /// True if the job's single process has ended; the job gets no second process.
     pub is_spent: bool,
+    /// Start of a gang.
+    pub gang: GangProgress,
     pub last: LastCycle,
 }
 
@@ -84,6 +86,7 @@ fn needs_stability(kind: JobKind) -> Option<&'static str> {
 impl JobBook {
     pub(super) fn new(spec: JobSpec, user: UserNumber, topology: &Topology) -> JobBook {
         let mut book = JobBook {
+            gang: GangProgress::default(),
             class: None,
             admission: admit(topology, &spec).map_err(Box::new),
             spec,

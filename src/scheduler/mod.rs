@@ -338,6 +338,7 @@ impl Scheduler {
         let job = self.jobs.get_mut(id).expect("looked up above");
         let was_told_to_leave = self.told_to_leave.remove(&share);
         let known = ShareBook {
+            rank: None,
             id: share,
             node,
             order,

@@ -15,8 +15,9 @@ impl NodeTable {
         if let Some(configured) = self.tags.get(&book.report.name) {
             tags.merge(configured);
         }
-        if book.tags != tags {
-            book.tags = tags;
+        book.preference = self.preferences.get(&book.report.name).copied().unwrap_or(0);
+        if *book.tags != tags {
+            book.tags = Arc::new(tags);
             self.have_tags_changed = true;
         }
     }

@@ -10,7 +10,7 @@ use super::nodes::{NodeBook, NodeKey, NodeTable};
 use super::shared_list::SharedList;
 use super::tracked_job::TrackedJob;
 use super::view::{JobView, NodeView, ShareOnNode, ShareView};
-use crate::model::{JobId, NodeIx, Order, QShares, ShareId, SharePhase};
+use crate::model::{JobId, NodeIx, Order, QShares, ShareId, SharePhase, Tags};
 
 /// A share that is not on its node as it was: how it is there, if at all.
 #[derive(Clone, Copy)]
@@ -71,12 +71,13 @@ impl Scheduler {
     ) -> NodeView {
         let pool = &self.topology.pools[book.pool.0];
         NodeView {
+            preference: book.preference,
             name: book.report.name.clone(),
             pool: pool.name.clone(),
             quantum: pool.quantum,
             memory: book.report.memory,
             order: book.order,
-            tags: book.tags.clone(),
+            tags: Tags::clone(&book.tags),
             used: shares.iter().map(|(_, _, order, _)| order.qshares()).sum::<QShares>() + in_limbo,
             state: book.state(is_blacklisted),
             missed: book.missed,

@@ -6,6 +6,7 @@
 use std::cell::OnceCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Index;
+use std::sync::Arc;
 
 use super::command::{CommandError, CommandOutcome, UnknownNode};
 use crate::model::{
@@ -26,7 +27,9 @@ pub(super) struct NodeBook {
     pub pool: PoolIx,
     pub order: QShares,
     /// Tags that the agent may report, and over them the configured tags.
-    pub tags: Tags,
+    pub tags: Arc<Tags>,
+    /// Gangs use nodes of higher preference first.
+    pub preference: i32,
     /// Heartbeats missed in a row.
     pub missed: u32,
     /// True if the node reported since the last interval ended.
@@ -64,6 +67,8 @@ pub(super) struct NodeTable {
     pools: BTreeMap<Name, PoolIx>,
     /// Configured tags, by node.
     pub(super) tags: BTreeMap<Name, Tags>,
+    /// Configured preferences, by node.
+    pub(super) preferences: BTreeMap<Name, i32>,
     /// True if the tags of a node changed since the last snapshot.
     pub(super) have_tags_changed: bool,
     /// Nodes that missed too many heartbeats: their death takes effect in the next cycle, unless
@@ -105,6 +110,7 @@ impl NodeTable {
             entered: 0,
             pools: topology.pools_by_node(),
             tags: topology.tagging.by_node(),
+            preferences: topology.tagging.preferences(),
             have_tags_changed: false,
             dying: BTreeSet::new(),
             places: OnceCell::new(),
@@ -400,6 +406,7 @@ impl NodeTable {
             book.measure(topology);
         }
         self.tags = topology.tagging.by_node();
+        self.preferences = topology.tagging.preferences();
         for node in self.all() {
             self.find_tags(topology, node);
         }
@@ -451,7 +458,8 @@ impl NodeBook {
             entered: 0,
             pool: PoolIx(0),
             order: QShares(0),
-            tags: Tags::default(),
+            tags: Arc::default(),
+            preference: 0,
             missed: 0,
             is_heard: false,
             is_awaited: false,

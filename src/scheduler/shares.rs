@@ -10,6 +10,8 @@ pub(super) struct ShareBook {
     pub id: ShareId,
     pub node: NodeKey,
     pub order: Order,
+    /// Rank of the process in a gang.
+    pub rank: Option<u32>,
     pub state: SharePhase,
     pub removal: Option<Removal>,
     /// True once the orchestrator has published the share.
@@ -84,6 +86,7 @@ mod tests {
         let mut shares = ShareList::default();
         for &id in ids {
             shares.insert(ShareBook {
+                rank: None,
                 id: ShareId(id),
                 node: NodeKey(0),
                 order: Order::new(1).unwrap(),

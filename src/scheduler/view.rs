@@ -10,7 +10,7 @@ use super::shared_list::SharedList;
 use crate::engine::{Cap, CycleSchedule, Declined, JobAccount, Preemption, Snapshot, WaitReason};
 use crate::model::{
     JobFacts, JobId, JobKind, Mebibytes, Millis, NShares, Name, NodeCondition, Order, QShares,
-    Quantum, ShareFacts, ShareId, SharePhase, Tags, Topology,
+    Quantum, Shape, ShareFacts, ShareId, SharePhase, Tags, Topology,
 };
 
 /// The cluster after a cycle.
@@ -68,6 +68,8 @@ pub struct NodeView {
     pub order: QShares,
     /// Tags of the node.
     pub tags: Tags,
+    /// Gangs use nodes of higher preference first.
+    pub preference: i32,
     /// Space taken by shares, leaving shares included.
     pub used: QShares,
     /// Conditions that decide if the node gets new shares.
@@ -98,6 +100,8 @@ pub struct JobView {
     pub memory: Mebibytes,
     /// Tags that a node must have.
     pub tags: Tags,
+    /// Chunks, sizes and duration; `None` for processes that come and go one by one.
+    pub shape: Option<Arc<Shape>>,
     /// Size of a process; `None` while the job is refused.
     pub order: Option<Order>,
     /// The quantum it is measured in; `None` while the work is refused.
@@ -186,6 +190,24 @@ pub enum Refusal {
         /// In which class.
         class: Name,
     },
+    /// Requests of several processes at once are not allowed in the class.
+    #[error("class `{class}` takes no gangs{}", allowing_text(allowing))]
+    GangNotAllowed {
+        /// Class as requested.
+        class: Name,
+        /// Classes that allow them, to the same user.
+        allowing: Vec<Name>,
+    },
+    /// The declared duration is above the longest of the class.
+    #[error("a duration of {} is more than class `{class}` allows, {}", crate::model::span(*duration), crate::model::span(*most))]
+    TooLong {
+        /// Class as requested.
+        class: Name,
+        /// Declared duration.
+        duration: Millis,
+        /// Longest duration that the class allows.
+        most: Millis,
+    },
     /// The memory has no order in this pool: it is zero, or more than can be counted.
     #[error("{memory} per process cannot be scheduled in quanta of {quantum}")]
     MemoryOutOfRange {
@@ -194,6 +216,12 @@ pub enum Refusal {
         /// The quantum of the class's pool.
         quantum: Mebibytes,
     },
+}
+
+/// "; use `a` or `b`".
+fn allowing_text(allowing: &[Name]) -> String {
+    let names: Vec<String> = allowing.iter().map(|name| format!("`{name}`")).collect();
+    if names.is_empty() { String::new() } else { format!("; use {}", names.join(" or ")) }
 }
 
 /// Shares of a job. The next view shares the list while it stays unchanged.
@@ -241,6 +269,8 @@ pub struct ShareView {
     pub order: Order,
     /// Memory of the share.
     pub memory: Mebibytes,
+    /// Rank of the process in a gang.
+    pub rank: Option<u32>,
     /// State of the share: held or leaving.
     pub state: SharePhase,
     /// Reason for which the share leaves; `None` while it is held.
@@ -260,6 +290,8 @@ pub enum Removal {
     VariedOff,
     /// Configuration no longer allows it.
     Blacklisted,
+    /// Another process of its gang was lost with a node.
+    GangBroken,
     /// The node died. The process is gone already; any remains of it are to be purged.
     NodeDied,
     /// The node has less than is booked there, and no process of the share was published yet.

@@ -19,7 +19,7 @@ type Remembered = BTreeMap<String, Tags>;
 const COLOURS: [&str; 3] = ["red", "blue", "green"];
 
 fn tagged(rules: &[(&str, &[(&str, &str)])]) -> Topology {
-    let rule = |(nodes, set): &(&str, &[(&str, &str)])| TagRule {
+    let rule = |(nodes, set): &(&str, &[(&str, &str)])| TagRule { preference: None,
         nodes: nodes.split_whitespace().map(Name::from).collect(),
         set: Tags::of(set.iter().copied()),
     };
@@ -30,7 +30,7 @@ fn tagged(rules: &[(&str, &[(&str, &str)])]) -> Topology {
             fair("normal", 100, UNPACED),
             class("fixed", ClassPolicy::FixedShare, 5, UNPACED),
         ],
-        tagging: NodeTagging { rules, reported },
+        tagging: NodeTagging { may_span: true, sets: Vec::new(), rules, reported },
         ..topology()
     }
 }
@@ -117,7 +117,7 @@ fn tags_equal_a_list_of_the_nodes_that_have_them() {
             let color = COLOURS[draw.random_range(0..3)];
             write!(reports, "{name}={} ", draw.random_range(1..9)).expect("a string takes all");
             known.insert(name.clone(), Tags::of([("color", color)]));
-            rules.push(TagRule {
+            rules.push(TagRule { preference: None,
                 nodes: vec![name.as_str().into()],
                 set: Tags::of([("color", color)]),
             });

@@ -10,9 +10,9 @@ use apportion::audit::audit;
 use apportion::engine::Effort;
 use apportion::journal::{Replay, seal_books};
 use apportion::model::{
-    CapRules, ClassPolicy, JobFacts, JobId, JobKind, JobSpec, Mebibytes, NodeReport, NodeTagging,
-    Nodepool, PoolIx, ProcessLimit, Quantum, ResourceClass, Settings, ShareFacts, ShareId,
-    SharePhase, Tags, Topology, count,
+    CapRules, ClassPolicy, GangRules, JobFacts, JobId, JobKind, JobSpec, Mebibytes, NodeReport,
+    NodeTagging, Nodepool, PoolIx, ProcessLimit, Quantum, ResourceClass, Settings, ShareFacts,
+    ShareId, SharePhase, Tags, Topology, count,
 };
 use apportion::scheduler::{
     AdminCommand, CommandError, CommandOutcome, JobView, NodeView, Scheduler, SchedulerEvent,
@@ -62,6 +62,7 @@ pub fn pool(name: &str, parent: Option<usize>, nodes: &str) -> Nodepool {
 /// A class of the first pool.
 pub fn class(name: &str, policy: ClassPolicy, priority: u32, cap_rules: CapRules) -> ResourceClass {
     ResourceClass {
+        gangs: GangRules::default(),
         name: name.into(),
         policy,
         priority,
@@ -80,6 +81,7 @@ pub fn fair(name: &str, weight: u32, cap_rules: CapRules) -> ResourceClass {
 /// A job of `order` that wants everything.
 pub fn job(id: u64, user: &str, class: &str, order: u64) -> JobSpec {
     JobSpec {
+        shape: None,
         tags: Tags::default(),
         id: JobId(id),
         user: user.into(),
@@ -407,6 +409,7 @@ pub fn assert_same(one: &View, other: &View) {
 /// Rebuilds the specification of a job from the view.
 fn spec_of(job: &JobView) -> JobSpec {
     JobSpec {
+        shape: None,
         tags: Tags::default(),
         id: job.id,
         user: job.user.clone(),

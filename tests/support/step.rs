@@ -158,6 +158,7 @@ pub fn arrival() -> impl Strategy<Value = JobSpec> {
     (kind, what, facts(), 0..1000_u64).prop_map(|(kind, what, facts, submitted)| {
         let (user, class, memory, threads, nodes, service) = what;
         JobSpec {
+            shape: None,
             tags: apportion::model::Tags::default(),
             id: JobId(0),
             user: user.to_string().into(),

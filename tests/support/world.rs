@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 
 use apportion::model::{
-    CapRules, ClassPolicy, Mebibytes, Nodepool, PoolIx, Quantum, ResourceClass, Settings, Topology,
+    CapRules, ClassPolicy, GangRules, Mebibytes, Nodepool, PoolIx, Quantum, ResourceClass,
+    Settings, Topology,
 };
 use proptest::prelude::*;
 
@@ -195,6 +196,7 @@ fn build(
             named.filter(|(_, is_allowed)| *is_allowed).map(|(user, _)| user.clone()).collect()
         };
         topology.classes.push(ResourceClass {
+            gangs: GangRules::default(),
             name: format!("class{ix}").into(),
             policy,
             priority,

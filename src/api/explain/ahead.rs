@@ -12,11 +12,16 @@ fn waits_for_room(job: &JobView) -> bool {
         | WaitReason::FairShareUsed { .. }
         | WaitReason::NothingLeft { .. }
         | WaitReason::WaitingForExits { .. }
+        | WaitReason::BehindOlderGang { .. }
         | WaitReason::HeldBack(_)
         | WaitReason::Fragmented { .. } => true,
         WaitReason::Impossible { .. }
         | WaitReason::NoSuchSize { .. }
         | WaitReason::OverAllotment { .. }
+        | WaitReason::GangLacks(_)
+        | WaitReason::Earning { .. }
+        | WaitReason::NoLegalSize { .. }
+        | WaitReason::Adapting
         | WaitReason::Capped { .. } => false,
     }
 }

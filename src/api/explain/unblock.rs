@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use crate::api::explain::node_fit::{NodeFit, done_in, free, leaving};
 use crate::api::explain::silent::SilentNodes;
 use crate::api::wire::{Estimate, Holder, Unblock, Verdict};
-use crate::engine::{CapBound, WaitReason};
+use crate::engine::{CapBound, GangLack, GangNodes, WaitReason};
 use crate::model::{
     JobId, JobKind, NShares, Order, QShares, ResourceClass, SharePhase, amount_text, ceil_div,
     counted, fold_hostlist, span,
@@ -58,17 +58,51 @@ pub fn unblock(
         WaitReason::Capped { bound, .. } => capped(job, bound),
         WaitReason::NothingLeft { .. } | WaitReason::FairShareUsed { .. } => others(job, holders),
         WaitReason::WaitingForExits { .. } => exits(view, job, eyes),
+        WaitReason::GangLacks(lack) => gang_lacks(lack),
+        WaitReason::BehindOlderGang { job } => by_itself(
+            format!("it starts once job {job} has started, on nodes that are free then"),
+            None,
+        ),
+        WaitReason::Earning { .. } => {
+            by_itself("it starts once it has saved up enough of its fair share".to_owned(), None)
+        }
+        WaitReason::NoLegalSize { next, .. } => {
+            by_itself(format!("it grows once its target is {next}"), None)
+        }
+        WaitReason::Adapting => by_itself(
+            "it may change again once its new processes have initialized and the others have exited"
+                .to_owned(),
+            None,
+        ),
         WaitReason::HeldBack(held_back) => held_back_by(view, job, held_back),
         WaitReason::Fragmented { asks, .. } => in_pieces(eyes, asks, holders),
     })
 }
 
-/// Builds a condition that comes by itself, if at all.
+/// The event that lets a gang start.
+fn gang_lacks(lack: GangLack) -> Unblock {
+    let GangLack { of, found, needed, .. } = lack;
+    match of {
+        GangNodes::Configured => change(format!(
+            "it starts when nodes for {needed} join, where there are nodes for {found}, or it asks for less"
+        )),
+        GangNodes::OfOneSet => change(
+            "it starts when it may span several placement sets (`span`), or asks for less"
+                .to_owned(),
+        ),
+        GangNodes::Up => by_itself("it starts when nodes that are down are back".to_owned(), None),
+        GangNodes::Available => {
+            by_itself("it starts when work that stays has ended on enough nodes".to_owned(), None)
+        }
+    }
+}
+
 /// True if the job asks for tags that no node has.
 fn is_tag_missing(view: &View, job: &JobView) -> bool {
     !job.tags.is_empty() && !view.nodes.iter().any(|node| node.tags.satisfy(&job.tags))
 }
 
+/// Builds a condition that comes by itself, if at all.
 fn by_itself(sentence: String, estimate: Option<Estimate>) -> Unblock {
     Unblock { sentence, needs_a_change: false, estimate }
 }

@@ -184,6 +184,18 @@ fn bound(job: &JobView, class: Option<&Account>, user: Option<&Account>) -> Boun
             told(BoundBy::Priority, format!("{left} is left, a process needs {asks}"))
         }
         Cause::FairShareUsed { .. } => share(job, class, user),
+        Cause::GangLacks(lack) => told(BoundBy::Nodes, lack.to_string()),
+        Cause::BehindOlderGang { job } => {
+            told(BoundBy::Room, format!("the free nodes are kept for job {job}, which is older"))
+        }
+        Cause::Earning { deserves, asks } => told(
+            BoundBy::JobShare,
+            format!("it needs {} at once, and its fair share is {}", text(*asks), text(*deserves)),
+        ),
+        Cause::NoLegalSize { given, next } => {
+            told(BoundBy::JobShare, format!("its target is {given}, its next legal size {next}"))
+        }
+        Cause::Adapting => told(BoundBy::Room, "its last change of size goes on".to_owned()),
         Cause::HeldBack(held_back) => {
             let what = match held_back {
                 Declined::TooDear { .. } | Declined::TooLate | Declined::Quiet { .. } => {

@@ -70,6 +70,14 @@ pub enum Code {
     BadTime,
     /// Tags that cannot be.
     BadTags,
+    /// Chunks that cannot be.
+    BadChunks,
+    /// Sizes of an elastic job that cannot be.
+    BadSizes,
+    /// Several processes at once, in a class that does not allow it.
+    GangNotAllowed,
+    /// A duration above the longest of the class.
+    TooLong,
     /// A share that was never issued.
     UnissuedShare,
     /// A share on another node than it was issued on.
@@ -158,7 +166,7 @@ pub enum Code {
 
 impl Code {
     /// All there are.
-    pub const ALL: [Code; 68] = [
+    pub const ALL: [Code; 72] = [
         Code::EmptyBody,
         Code::NotJson,
         Code::TooDeep,
@@ -185,6 +193,10 @@ impl Code {
         Code::BadMaximum,
         Code::BadTime,
         Code::BadTags,
+        Code::BadChunks,
+        Code::BadSizes,
+        Code::GangNotAllowed,
+        Code::TooLong,
         Code::UnissuedShare,
         Code::MovedShare,
         Code::DuplicateShare,
@@ -256,7 +268,12 @@ impl Code {
             Code::BadThreads => ("P028", BAD, "the number of threads is not valid"),
             Code::BadRemaining => ("P029", BAD, "the number of work items is out of range"),
             Code::BadMaximum => ("P030", BAD, "the maximum of processes is not valid"),
-            Code::BadTime | Code::BadTags => self.facts_of_times_and_tags(),
+            Code::BadTime
+            | Code::BadTags
+            | Code::BadChunks
+            | Code::BadSizes
+            | Code::GangNotAllowed
+            | Code::TooLong => self.facts_of_shapes(),
             Code::UnissuedShare => ("P040", CONFLICT, "the share was never issued"),
             Code::MovedShare => ("P041", CONFLICT, "the share was issued on another node"),
             Code::DuplicateShare => ("P042", REFUSED, "one share in two places"),
@@ -301,12 +318,15 @@ impl Code {
         }
     }
 
-    /// Facts of errors in optional facts of a job.
-    fn facts_of_times_and_tags(self) -> (&'static str, StatusCode, &'static str) {
-        if self == Code::BadTime {
-            ("P031", BAD, "a time cannot be")
-        } else {
-            ("P032", BAD, "a tag is not valid")
+    /// Facts of errors in times, tags, chunks and sizes of a job.
+    fn facts_of_shapes(self) -> (&'static str, StatusCode, &'static str) {
+        match self {
+            Code::BadTags => ("P032", BAD, "a tag is not valid"),
+            Code::BadChunks => ("P033", BAD, "the chunks are not valid"),
+            Code::BadSizes => ("P034", BAD, "the sizes are not valid"),
+            Code::GangNotAllowed => ("P035", REFUSED, "the class takes no gangs"),
+            Code::TooLong => ("P036", REFUSED, "the duration is above the longest of the class"),
+            _ => ("P031", BAD, "a time cannot be"),
         }
     }
 

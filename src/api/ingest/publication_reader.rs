@@ -481,6 +481,8 @@ fn refused(work: &PublishedJob, refusal: &Refusal) -> RequestFault {
         Refusal::UnknownClass { .. } => (Code::UnknownClass, "/class"),
         Refusal::UserNotAllowed { .. } => (Code::UserNotAllowed, "/user"),
         Refusal::PreemptableClass { .. } => (Code::PreemptableClass, "/class"),
+        Refusal::GangNotAllowed { .. } => (Code::GangNotAllowed, "/class"),
+        Refusal::TooLong { .. } => (Code::TooLong, "/duration_ms"),
         Refusal::MemoryOutOfRange { .. } => (Code::MemoryOutOfRange, "/memory_mb"),
     };
     let refusal = refusal.to_string();

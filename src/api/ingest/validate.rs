@@ -230,6 +230,7 @@ fn spec_of(work: wire::Work, class: String) -> JobSpec {
         is_completing: work.state == wire::WorkState::Completing,
     };
     JobSpec {
+        shape: None,
         tags: Tags::of(work.tags),
         id: JobId(work.id),
         user: work.user.into(),

@@ -87,6 +87,7 @@ impl From<Removal> for wire::RemovalReason {
             Removal::Blacklisted => wire::RemovalReason::Blacklisted,
             Removal::NodeDied => wire::RemovalReason::NodeDied,
             Removal::Withdrawn => wire::RemovalReason::Withdrawn,
+            Removal::GangBroken => wire::RemovalReason::GangBroken,
         }
     }
 }

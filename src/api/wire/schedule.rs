@@ -79,4 +79,6 @@ pub enum RemovalReason {
     /// The share's node has less memory than its shares need, and no process was published in this
     /// share.
     Withdrawn,
+    /// Another process of the share's gang was lost with its node.
+    GangBroken,
 }

@@ -19,13 +19,14 @@ use std::sync::Arc;
 
 use super::{Rule, audit, cap::cap_of};
 use crate::engine::{
-    Alternatives, Cap, CapBound, CycleSchedule, Declined, Expansion, Job, JobAccount, JobReport,
-    Node, Preemption, Promise, Quiescence, Share, Snapshot, UserAccount, VictimRule, WaitReason,
+    Alternatives, Cap, CapBound, CycleSchedule, Declined, Expansion, GangProgress, Job, JobAccount,
+    JobReport, Node, Preemption, Promise, Quiescence, Share, Snapshot, UserAccount, VictimRule,
+    WaitReason,
 };
 use crate::model::{
-    CapRules, ClassIx, ClassPolicy, JobFacts, JobId, JobKind, Mebibytes, NShares, NodeCondition,
-    NodeIx, NodeTagging, Nodepool, Order, PoolIx, ProcessLimit, QShares, Quantum, ResourceClass,
-    Settings, ShareFacts, ShareId, SharePhase, Topology, UserIx,
+    CapRules, ClassIx, ClassPolicy, GangRules, JobFacts, JobId, JobKind, Mebibytes, NShares,
+    NodeCondition, NodeIx, NodeTagging, Nodepool, Order, PoolIx, ProcessLimit, QShares, Quantum,
+    ResourceClass, Settings, ShareFacts, ShareId, SharePhase, Topology, UserIx,
 };
 
 pub(crate) const TOP: PoolIx = PoolIx(0);
@@ -88,6 +89,8 @@ impl Scene {
     pub(crate) fn job(&mut self, user: UserIx, class: ClassIx, nshare: u32, work: u64) -> JobId {
         let id = JobId(u64::try_from(self.snapshot.jobs.len()).unwrap() + 1);
         self.jobs().push(Arc::new(Job {
+            gang: GangProgress::default(),
+            shape: None,
             id,
             user,
             class,
@@ -129,6 +132,7 @@ impl Scene {
             let job = self.edit(id);
             let size = job.order;
             job.shares.push(Share {
+                rank: None,
                 id: ShareId(id.0 * 1000 + u64::try_from(on).unwrap() * 100 + number),
                 node: NodeIx(on),
                 order: size,
@@ -156,13 +160,13 @@ impl Scene {
 
     fn expand(&mut self, job: JobId, on: usize) -> &mut Expansion {
         let size = self.edit(job).order;
-        self.schedule.expansions.push(Expansion { job, node: NodeIx(on), order: size });
+        self.schedule.expansions.push(Expansion { rank: None, job, node: NodeIx(on), order: size });
         self.schedule.expansions.last_mut().unwrap()
     }
 
     fn promise(&mut self, job: JobId, on: usize) {
         let size = self.edit(job).order;
-        self.schedule.promises.push(Promise { job, node: NodeIx(on), order: size });
+        self.schedule.promises.push(Promise { rank: None, job, node: NodeIx(on), order: size });
     }
 
     /// Takes the job's share in this place among its shares.
@@ -255,6 +259,8 @@ fn order(of: u32) -> Order {
 
 fn node(ix: usize, order: u64) -> Node {
     Node {
+        preference: 0,
+        tags: Arc::default(),
         name: format!("node{ix}").into(),
         order: QShares(order),
         pool: TOP,
@@ -272,6 +278,7 @@ fn topology() -> Topology {
         nodes: Vec::new(),
     };
     let class = |name: &str, policy, priority, pool| ResourceClass {
+        gangs: GangRules::default(),
         name: name.into(),
         policy,
         priority,

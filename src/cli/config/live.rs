@@ -227,6 +227,7 @@ fn why(why: RemovalReason) -> &'static str {
         RemovalReason::Blacklisted => "blacklisted",
         RemovalReason::NodeDied => "node died",
         RemovalReason::Withdrawn => "withdrawn",
+        RemovalReason::GangBroken => "gang broken",
     }
 }
 

@@ -96,6 +96,7 @@ enum RemovalText {
     Blacklisted,
     NodeDied,
     Withdrawn,
+    GangBroken,
 }
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -186,6 +187,7 @@ impl From<&checkpoint::SchedulerState> for BooksText {
 impl From<BooksText> for checkpoint::SchedulerState {
     fn from(text: BooksText) -> checkpoint::SchedulerState {
         let promise = |promise: PromiseText| checkpoint::PromiseRecord {
+            rank: None,
             job: JobId(promise.job),
             node: promise.node,
             order: order(promise.order),
@@ -271,6 +273,7 @@ impl From<&checkpoint::JobRecord> for JobText {
 impl From<JobText> for checkpoint::JobRecord {
     fn from(job: JobText) -> checkpoint::JobRecord {
         checkpoint::JobRecord {
+            gang: crate::engine::GangProgress::default(),
             spec: job.spec.into(),
             shares: job.shares.into_iter().map(Into::into).collect(),
             purged: job.purged.into_iter().map(Into::into).collect(),
@@ -293,6 +296,7 @@ impl From<&checkpoint::ShareRecord> for ShareText {
                 Removal::Blacklisted => RemovalText::Blacklisted,
                 Removal::NodeDied => RemovalText::NodeDied,
                 Removal::Withdrawn => RemovalText::Withdrawn,
+                Removal::GangBroken => RemovalText::GangBroken,
             }),
             seen: share.is_seen,
             facts: (&share.facts).into(),
@@ -303,6 +307,7 @@ impl From<&checkpoint::ShareRecord> for ShareText {
 impl From<ShareText> for checkpoint::ShareRecord {
     fn from(share: ShareText) -> checkpoint::ShareRecord {
         checkpoint::ShareRecord {
+            rank: None,
             id: ShareId(share.id),
             node: share.node,
             order: order(share.order),
@@ -313,6 +318,7 @@ impl From<ShareText> for checkpoint::ShareRecord {
                 RemovalText::Blacklisted => Removal::Blacklisted,
                 RemovalText::NodeDied => Removal::NodeDied,
                 RemovalText::Withdrawn => Removal::Withdrawn,
+                RemovalText::GangBroken => Removal::GangBroken,
             }),
             is_seen: share.seen,
             facts: share.facts.into(),

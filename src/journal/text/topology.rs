@@ -78,14 +78,14 @@ struct TagRuleText {
 
 impl From<&model::TagRule> for TagRuleText {
     fn from(rule: &model::TagRule) -> TagRuleText {
-        let model::TagRule { nodes, set } = rule;
+        let model::TagRule { nodes, set, .. } = rule;
         TagRuleText { nodes: nodes.clone(), set: tags_text(set) }
     }
 }
 
 impl From<TagRuleText> for model::TagRule {
     fn from(rule: TagRuleText) -> model::TagRule {
-        model::TagRule { nodes: rule.nodes, set: model::Tags::of(rule.set) }
+        model::TagRule { preference: None, nodes: rule.nodes, set: model::Tags::of(rule.set) }
     }
 }
 
@@ -108,6 +108,8 @@ impl From<TopologyText> for model::Topology {
         let allotments = topology.allotments_mb.into_iter();
         model::Topology {
             tagging: model::NodeTagging {
+                may_span: true,
+                sets: Vec::new(),
                 rules: topology.tags.into_iter().map(Into::into).collect(),
                 reported: topology.reported_tags,
             },
@@ -190,8 +192,9 @@ impl From<Pool> for model::Nodepool {
 
 impl From<&model::ResourceClass> for ClassText {
     fn from(class: &model::ResourceClass) -> ClassText {
-        let model::ResourceClass { name, policy, priority, pool, cap_rules, users, is_default } =
-            class;
+        let model::ResourceClass {
+            name, policy, priority, pool, cap_rules, users, is_default, ..
+        } = class;
         let model::CapRules {
             initialization_cap,
             expand_by_doubling,
@@ -222,6 +225,7 @@ impl From<&model::ResourceClass> for ClassText {
 impl From<ClassText> for model::ResourceClass {
     fn from(class: ClassText) -> model::ResourceClass {
         model::ResourceClass {
+            gangs: model::GangRules::default(),
             name: class.name,
             policy: match class.policy {
                 PolicyText::FairShare { weight } => model::ClassPolicy::FairShare { weight },

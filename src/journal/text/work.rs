@@ -154,6 +154,7 @@ impl From<&model::JobSpec> for Spec {
 impl From<Spec> for model::JobSpec {
     fn from(spec: Spec) -> model::JobSpec {
         model::JobSpec {
+            shape: None,
             tags: Tags::of(spec.tags),
             id: JobId(spec.id),
             user: spec.user,

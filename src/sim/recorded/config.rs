@@ -10,8 +10,8 @@ use super::scenario::{
     ClassInput, NodeTagsInput, PolicyInput, PoolInput, ScenarioConfig, UserInput,
 };
 use crate::model::{
-    CapRules, ClassPolicy, Mebibytes, Name, NodeTagging, Nodepool, PoolIx, Quantum, ResourceClass,
-    Settings, TagRule, Tags, Topology, expand_hostlist,
+    CapRules, ClassPolicy, GangRules, Mebibytes, Name, NodeTagging, Nodepool, PoolIx, Quantum,
+    ResourceClass, Settings, TagRule, Tags, Topology, expand_hostlist,
 };
 use crate::sim::error::Flaw;
 
@@ -50,6 +50,7 @@ fn tag_rules(config: &ScenarioConfig) -> Result<Vec<TagRule>, Flaw> {
         })?;
         let step = input.every.map_or(1, NonZeroUsize::get);
         Ok(TagRule {
+            preference: None,
             nodes: names.iter().step_by(step).map(Name::from).collect(),
             set: Tags::of(&input.tags),
         })
@@ -211,6 +212,7 @@ fn class(
 ) -> ResourceClass {
     let split = |names: &String| names.split_whitespace().map(str::to_owned).collect();
     ResourceClass {
+        gangs: GangRules::default(),
         name: input.name.as_str().into(),
         policy: match input.policy {
             PolicyInput::FairShare => {

@@ -191,6 +191,7 @@ impl<'a> Player<'a> {
             ));
         }
         self.scheduler.record(SchedulerEvent::JobArrived(JobSpec {
+            shape: None,
             tags: Tags::of(&input.tags),
             id,
             user: input.user.as_str().into(),

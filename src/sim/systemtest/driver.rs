@@ -378,6 +378,7 @@ fn subjects(suite: &Suite) -> Vec<Subject> {
 /// A job as reported to the scheduler. Its age is its submission time, to the millisecond.
 fn spec(ix: WorkIx, work: &SimWork, facts: JobFacts) -> JobSpec {
     JobSpec {
+        shape: None,
         tags: Tags::default(),
         id: job_id(ix),
         user: work.user.as_str().into(),

@@ -9,8 +9,8 @@ use std::str::FromStr;
 use serde::Deserialize;
 
 use crate::model::{
-    CapRules, ClassPolicy, Mebibytes, Nodepool, PoolIx, QShares, Quantum, ResourceClass, Settings,
-    Topology,
+    CapRules, ClassPolicy, GangRules, Mebibytes, Nodepool, PoolIx, QShares, Quantum, ResourceClass,
+    Settings, Topology,
 };
 use crate::sim::error::{Flaw, SimError};
 use crate::sim::measure::{CYCLE, Slots};
@@ -186,6 +186,7 @@ fn settings() -> Settings {
 /// MODEL sections 2 and 6.
 fn class(name: &str, weight: u32) -> ResourceClass {
     ResourceClass {
+        gangs: GangRules::default(),
         name: name.into(),
         policy: ClassPolicy::FairShare { weight },
         priority: 10,

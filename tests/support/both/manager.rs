@@ -9,8 +9,8 @@ use apportion::api::{AbsentSums, CycleSpans, Limits, PublicationReader, Publishe
 use apportion::audit::audit;
 use apportion::converter::CheckedPublication;
 use apportion::model::{
-    CapRules, ClassPolicy, JobId, Mebibytes, Name, NodeReport, NodeTagging, Nodepool, PoolIx,
-    Quantum, ResourceClass, Settings, ShareFacts, ShareId, SharePhase, Tags, Topology,
+    CapRules, ClassPolicy, GangRules, JobId, Mebibytes, Name, NodeReport, NodeTagging, Nodepool,
+    PoolIx, Quantum, ResourceClass, Settings, ShareFacts, ShareId, SharePhase, Tags, Topology,
 };
 use apportion::orchestrator::book::JobShares;
 use apportion::orchestrator::rm::shares_of;
@@ -238,6 +238,7 @@ fn topology(pace: u8) -> Topology {
         loss_limit: CapRules::LOSS_LIMIT,
     };
     let class = |name: &str, policy: ClassPolicy, priority: u32| ResourceClass {
+        gangs: GangRules::default(),
         name: name.into(),
         policy,
         priority,

@@ -4,8 +4,8 @@
 //! cluster has, and their work is never done. A single pool has machines of all sizes.
 
 use crate::model::{
-    CapRules, ClassPolicy, JobFacts, JobId, JobKind, JobSpec, Mebibytes, Millis, NodeReport,
-    Nodepool, PoolIx, ProcessLimit, Quantum, ResourceClass, Settings, Topology,
+    CapRules, ClassPolicy, GangRules, JobFacts, JobId, JobKind, JobSpec, Mebibytes, Millis,
+    NodeReport, Nodepool, PoolIx, ProcessLimit, Quantum, ResourceClass, Settings, Topology,
 };
 use crate::sim::survey::cluster::{ARRIVAL_CYCLES, Draw, WEIGHTS};
 
@@ -62,6 +62,7 @@ pub(super) fn cluster(size: ScaleSize, seed: u64) -> DrawnCluster {
 /// Builds a pool, and a class of each weight.
 fn topology(quantum: Quantum) -> Topology {
     let class = |(weight, is_default): (u32, bool)| ResourceClass {
+        gangs: GangRules::default(),
         name: class_name(weight).into(),
         policy: ClassPolicy::FairShare { weight },
         priority: 10,
@@ -102,6 +103,7 @@ fn job(draw: &mut Draw, id: u64, size: ScaleSize, capacity: u64) -> DrawnJob {
     let demand = (capacity * draw.between(DEMAND_PERCENT)).div_ceil(100 * size.jobs);
     let users = size.nodes.div_ceil(NODES_A_USER);
     let spec = JobSpec {
+        shape: None,
         tags: crate::model::Tags::default(),
         id: JobId(id),
         user: format!("u{:04}", draw.between([1, users])).into(),
