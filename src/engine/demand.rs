@@ -9,10 +9,13 @@
 use std::collections::BTreeMap;
 use std::num::NonZeroU64;
 
+use super::gang::{gang_shape, wanted};
 use super::report::{Cap, CapBound};
+use super::sizes::{legal_cap, sizes_of};
 use super::snapshot::{Job, Snapshot};
 use crate::model::{
-    CapRules, JobId, JobKind, Millis, NShares, ProcessLimit, ceil_div, count, floor_div,
+    CapRules, Elasticity, JobId, JobKind, Millis, NShares, ProcessLimit, Shape, ceil_div, count,
+    floor_div,
 };
 
 /// Work left of a job, and how much of it the job could use now.
@@ -41,6 +44,9 @@ pub(super) fn demand(snapshot: &Snapshot, job: &Job, held: u64, promised: u64) -
     if job.kind != JobKind::Job {
         return demand_of_one(job, held);
     }
+    if let Some(shape) = gang_shape(job) {
+        return demand_of_gang(job, shape, held);
+    }
     let threads = NonZeroU64::new(job.threads).unwrap_or(NonZeroU64::MIN);
     let work_left = ceil_div(job.facts.remaining, threads);
     let (limit, limited_by) = match job.facts.limit {
@@ -63,6 +69,12 @@ pub(super) fn demand(snapshot: &Snapshot, job: &Job, held: u64, promised: u64) -
     } else {
         bounded(useful, CapBound::WorkLeft)
     };
+    if let Some(shape) = sizes_of(job) {
+        // Such a job is as large as its owner says, so it does not ramp up.
+        let legal = |nshares: NShares| NShares(legal_cap(shape, nshares.0));
+        let cap = Cap { nshares: legal(base.nshares), bound: base.bound };
+        return Demand { wanted: legal(wanted), cap };
+    }
     let rules = snapshot.class_of(job).cap_rules;
     let pace = GrowthLimits { held, promised, threads, base, rules };
     Demand { wanted, cap: pace.cap(job, snapshot.topology.settings.publication_period) }
@@ -71,6 +83,9 @@ pub(super) fn demand(snapshot: &Snapshot, job: &Job, held: u64, promised: u64) -
 /// The most processes `job` may keep: processes beyond its declared maximum are preempted. `None`
 /// if it may keep all, as while it is ending.
 pub(super) fn maximum(job: &Job) -> Option<u64> {
+    if gang_shape(job).is_some_and(|shape| shape.elasticity != Some(Elasticity::Evolving)) {
+        return None;
+    }
     match job.facts.limit {
         ProcessLimit::AtMost(limit) if !job.facts.is_completing => Some(limit),
         ProcessLimit::AtMost(_) | ProcessLimit::Unlimited | ProcessLimit::Frozen => None,
@@ -86,6 +101,17 @@ fn demand_of_one(job: &Job, held: u64) -> Demand {
         (false, false) => (1, CapBound::WorkLeft),
     };
     Demand { wanted: NShares(1), cap: bounded(nshares, bound) }
+}
+
+/// The demand of a gang: the processes that start together. A gang that has started keeps what it
+/// has; only the owner of an evolving gang changes its demand.
+fn demand_of_gang(job: &Job, shape: &Shape, held: u64) -> Demand {
+    let (nshares, bound) = match (job.facts.is_completing, job.is_spent) {
+        (true, _) => (held, CapBound::Completing),
+        (false, true) => (held, CapBound::Spent),
+        (false, false) => (wanted(job, shape), CapBound::WorkLeft),
+    };
+    Demand { wanted: NShares(nshares), cap: bounded(nshares, bound) }
 }
 
 /// The rules that pace a job's growth.
@@ -229,6 +255,7 @@ mod tests {
         };
         let topology = Arc::new(topology);
         Snapshot {
+            turns: Vec::new(),
             cycle: 1,
             topology,
             nodes: Arc::default(),

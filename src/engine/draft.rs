@@ -11,10 +11,12 @@ use super::capacity::{DemandByOrder, Pools, SpaceIndex};
 use super::demand::{self, Demand};
 use super::effort::Effort;
 use super::fairness_tree::{Amounts, FairnessTree};
+use super::gang::{GangPlan, gang_shape};
 use super::preempt::Takings;
-use super::report::{CapBound, Declined};
+use super::report::{CapBound, Declined, WaitReason};
 use super::schedule::{Alternatives, Expansion, Preemption, VictimRule};
 use super::share_table::{ShareIx, ShareTable};
+use super::sizes::{is_adapting, sizes_of};
 use super::snapshot::{Job, Promise, Share, Snapshot};
 use super::target::orders_that_suit;
 use super::water_filling::{Participant, Service, Turn, WaterFill};
@@ -50,6 +52,20 @@ pub(super) struct Draft<'a> {
     pub confined: Vec<usize>,
     /// The jobs for which space is to be searched in the next cycle first.
     pub put_off: Vec<JobId>,
+    /// The gangs, oldest first.
+    pub gangs: Vec<usize>,
+    /// The jobs that work with legal sizes only, oldest first.
+    pub sized: Vec<usize>,
+    /// Plans of gangs that start in this cycle, or are promised space.
+    pub gang_plans: Vec<GangPlan>,
+    /// Reasons of the gangs that wait.
+    pub gang_reasons: BTreeMap<usize, WaitReason>,
+    /// Targets before they were rounded to a legal size.
+    pub illegal_targets: BTreeMap<usize, u64>,
+    /// Space that is kept for waiting gangs, by node: the gang, and the amount.
+    pub claims: BTreeMap<NodeIx, Vec<(usize, u64)>>,
+    /// Next cycle that decides otherwise even if nothing happens.
+    pub next_change: Option<u64>,
     /// Progress of this cycle.
     pub effort: Effort,
     /// The places of the jobs in the snapshot, by number.
@@ -67,6 +83,12 @@ pub(super) struct JobDraft {
     pub kind: JobKind,
     /// True if the job lists the only nodes that it may use.
     pub is_restricted: bool,
+    /// True if the processes of the job start together.
+    pub is_gang: bool,
+    /// True if the job works with legal sizes only.
+    pub is_sized: bool,
+    /// True if such a job changes its size.
+    pub is_adapting: bool,
     pub demand: Demand,
     /// Most nshares that the job may keep. Shares beyond its declared maximum are preempted.
     pub may_keep: u64,
@@ -111,7 +133,7 @@ impl<'a> Draft<'a> {
         let mut jobs: Vec<JobDraft> = Vec::with_capacity(snapshot.jobs.len());
         let mut services: BTreeMap<u64, BTreeSet<NodeIx>> = BTreeMap::new();
         let mut belongs = Vec::with_capacity(snapshot.jobs.len());
-        let mut confined = Vec::new();
+        let (mut confined, mut gangs, mut sized) = (Vec::new(), Vec::new(), Vec::new());
         // Jobs and their shares are scattered in memory. Counting the shares of a few jobs first
         // loads them in parallel, before they are read job by job.
         for few in snapshot.jobs.chunks(PREFETCH_JOBS) {
@@ -120,7 +142,8 @@ impl<'a> Draft<'a> {
             for (job, held) in few.iter().zip(held) {
                 shares.enter(job);
                 belongs.push((job.class, job.user));
-                if snapshot.class_of(job).policy == ClassPolicy::FixedShare {
+                let is_single = gang_shape(job).is_none();
+                if is_single && snapshot.class_of(job).policy == ClassPolicy::FixedShare {
                     let nodes = job.shares.iter().map(|share| share.node);
                     services.entry(job.service).or_default().extend(nodes);
                 }
@@ -128,7 +151,10 @@ impl<'a> Draft<'a> {
                     confined.push(jobs.len());
                 }
                 let promised = promised.get(&job.id).copied().unwrap_or(0);
-                jobs.push(JobDraft::new(snapshot, job, held, promised));
+                let draft = JobDraft::new(snapshot, job, held, promised);
+                gangs.extend(draft.is_gang.then_some(jobs.len()));
+                sized.extend(draft.is_sized.then_some(jobs.len()));
+                jobs.push(draft);
             }
         }
         let entities = Arc::new(FairnessTree::new(snapshot, belongs));
@@ -157,6 +183,13 @@ impl<'a> Draft<'a> {
             services,
             confined,
             put_off: Vec::new(),
+            gangs,
+            sized,
+            gang_plans: Vec::new(),
+            gang_reasons: BTreeMap::new(),
+            illegal_targets: BTreeMap::new(),
+            claims: BTreeMap::new(),
+            next_change: None,
             effort: effort.at_rest(snapshot.calm.rest_cycles),
             by_number,
         }
@@ -204,9 +237,39 @@ impl<'a> Draft<'a> {
         &self.snapshot.topology.classes[self.entities.class_of(ix).0]
     }
 
-    /// True if the node list of the job at `ix`, if any, contains `node`.
+    /// True if the node list of the job at `ix`, if any, contains `node`, and no older gang keeps
+    /// the job off it.
     pub(super) fn may_use(&self, ix: usize, node: NodeIx) -> bool {
-        !self.jobs[ix].is_restricted || self.job(ix).may_use(node)
+        (!self.jobs[ix].is_restricted || self.job(ix).may_use(node))
+            && (self.claims.is_empty() || self.leaves_claims(ix, node))
+    }
+
+    /// True if a process of the job at `ix` on `node` leaves the space that older gangs claim there.
+    /// Work that can be preempted may use that space meanwhile.
+    fn leaves_claims(&self, ix: usize, node: NodeIx) -> bool {
+        let Some(claims) = self.claims.get(&node) else { return true };
+        let class = self.class_of(ix);
+        let age = |job: usize| (self.class_of(job).priority, job);
+        let older = claims.iter().filter(|(claimant, _)| age(*claimant) < age(ix));
+        let claimed: u64 = older.map(|(_, amount)| amount).sum();
+        let asked = self.jobs[ix].order.qshares().0;
+        class.policy.is_preemptable()
+            || claimed == 0
+            || claimed + asked <= self.spaces.ideal(node).free
+    }
+
+    /// Lowers the target of `job` to `given` nshares.
+    pub(super) fn lower_target(&mut self, job: usize, given: u64) {
+        let less = self.jobs[job].given.saturating_sub(given);
+        let amount = NShares(less).of_order(self.jobs[job].order).0;
+        self.jobs[job].given -= less;
+        let entities = Arc::clone(&self.entities);
+        entities.remove(&mut self.given, job, amount);
+    }
+
+    /// Notes that `cycle` may decide otherwise even if nothing happens until then.
+    pub(super) fn change_expected_in(&mut self, cycle: u64) {
+        self.next_change = Some(self.next_change.map_or(cycle, |next| next.min(cycle)));
     }
 
     /// The pools that the job at `ix` may be placed in, in search order. A job that is not
@@ -272,9 +335,13 @@ impl<'a> Draft<'a> {
     }
 
     /// Nshares that `job` may get until it has `nshares`. A job that is ending gets none, not even
-    /// for shares preempted from it in this cycle.
+    /// for shares preempted from it in this cycle. A gang gets none one by one, and
+    /// a job that changes its size gets none until that is done.
     fn below(&self, job: usize, nshares: u64) -> u64 {
         let draft = &self.jobs[job];
+        if draft.is_gang || draft.is_adapting {
+            return 0;
+        }
         match draft.demand.cap.bound {
             CapBound::Completing | CapBound::Spent => 0,
             CapBound::WorkLeft
@@ -319,7 +386,8 @@ impl<'a> Draft<'a> {
         self.expand_rank(job, node, order, None);
     }
 
-    /// Gives `job` a new share on `node`; in a gang, with its rank.
+    /// Gives `job` a new share on `node`; in a gang, with its rank. A job with legal sizes only is
+    /// promised the space until a whole step is together.
     pub(super) fn expand_rank(
         &mut self,
         job: usize,
@@ -327,10 +395,19 @@ impl<'a> Draft<'a> {
         order: Order,
         rank: Option<u32>,
     ) {
+        if self.jobs[job].is_sized {
+            self.promise_rank(job, node, order, rank);
+        } else {
+            self.expand_now(job, node, order, rank);
+        }
+    }
+
+    /// Gives `job` a new share on `node`, whatever its sizes.
+    pub(super) fn expand_now(&mut self, job: usize, node: NodeIx, order: Order, rank: Option<u32>) {
         self.spaces.occupy(node, order.qshares());
         self.jobs[job].held += 1;
         self.entities.add(&mut self.held, job, order.qshares().0);
-        if self.class_of(job).policy == ClassPolicy::FixedShare {
+        if rank.is_none() && self.class_of(job).policy == ClassPolicy::FixedShare {
             self.services.entry(self.job(job).service).or_default().insert(node);
         }
         self.expansions.push(Expansion { job: self.jobs[job].id, node, order, rank });
@@ -429,6 +506,9 @@ impl JobDraft {
             order: job.order,
             kind: job.kind,
             is_restricted: job.nodes.is_some(),
+            is_gang: gang_shape(job).is_some(),
+            is_sized: sizes_of(job).is_some(),
+            is_adapting: sizes_of(job).is_some() && is_adapting(job),
             demand: demand::demand(snapshot, job, held, promised),
             may_keep: demand::maximum(job).unwrap_or(u64::MAX),
             given: 0,

@@ -10,6 +10,7 @@ mod demand;
 mod draft;
 mod effort;
 mod fairness_tree;
+mod gang;
 mod phases;
 mod place;
 mod preempt;
@@ -17,11 +18,13 @@ mod reasons;
 mod report;
 mod schedule;
 mod share_table;
+mod sizes;
 mod snapshot;
 mod target;
 mod water_filling;
 
 pub use effort::Effort;
+pub use gang::{TurnBill, TurnIncome};
 pub use phases::{IdealCluster, Planning};
 pub use preempt::{MEMORY_AFTER, is_steady};
 pub use report::{
@@ -29,7 +32,9 @@ pub use report::{
     WaitReason, exactly,
 };
 pub use schedule::{Alternatives, CycleSchedule, Expansion, NextBest, Preemption, VictimRule};
-pub use snapshot::{GangProgress, Job, Node, Promise, Quiescence, Share, Snapshot, Taking};
+pub use snapshot::{
+    GangProgress, Job, Node, PaidTurn, Promise, Quiescence, Share, Snapshot, Taking, TurnAccount,
+};
 
 /// Plans a cycle.
 ///

@@ -4,10 +4,12 @@
 use super::capacity::{DemandByOrder, EmptyCluster};
 use super::draft::Draft;
 use super::effort::Effort;
+use super::gang::{GangPlanner, accounts};
 use super::place::{fill, place_shares};
 use super::preempt::{make_room, shed_beyond_maximum};
 use super::reasons;
 use super::schedule::CycleSchedule;
+use super::sizes::settle;
 use super::snapshot::Snapshot;
 use super::target::set_targets;
 use crate::model::{Order, PoolIx, count};
@@ -56,13 +58,25 @@ impl<'a> Planning<'a> {
             make_room(draft);
             fill(draft);
         }
+        settle(draft);
+        GangPlanner::start_unpaid(draft);
     }
 
     /// Returns the schedule, with the reasons of unmet demand.
     pub fn end(self) -> CycleSchedule {
         let report = reasons::report(&self.0);
-        let Draft { expansions, preemptions, promises, put_off, .. } = self.0;
-        CycleSchedule { expansions, preemptions, promises, put_off, report }
+        let (bills, incomes) = accounts(&self.0);
+        let Draft { expansions, preemptions, promises, put_off, next_change, .. } = self.0;
+        CycleSchedule {
+            expansions,
+            preemptions,
+            promises,
+            put_off,
+            bills,
+            incomes,
+            next_change,
+            report,
+        }
     }
 
     /// The ideal cluster at the start of counting.

@@ -14,6 +14,7 @@ use super::fairness_tree::Amounts;
 use super::report::{
     Cap, CapBound, Declined, JobAccount, JobReport, Report, UserAccount, WaitReason,
 };
+use super::sizes::{legal_at_least, sizes_of};
 use super::snapshot::Node;
 use super::target::orders_that_suit;
 use crate::model::{ClassIx, ClassPolicy, JobKind, NShares, NodeIx, Order, PoolIx, QShares, count};
@@ -122,11 +123,20 @@ fn reason(draft: &Draft<'_>, verdicts: &mut Verdicts, ix: usize) -> WaitReason {
     if matches!(cap.bound, CapBound::Spent | CapBound::Completing) {
         return WaitReason::Capped { bound: cap.bound, cap: cap.nshares };
     }
+    if draft.jobs[ix].is_gang {
+        return gang_reason(draft, ix);
+    }
     if let Some(reason) = verdicts.no_node(draft, ix) {
         return reason;
     }
     if promised > 0 {
         return WaitReason::WaitingForExits { promised: NShares(promised) };
+    }
+    if draft.jobs[ix].is_adapting {
+        return WaitReason::Adapting;
+    }
+    if let Some(reason) = no_legal_size(draft, ix) {
+        return reason;
     }
     if cap.nshares.0 <= held {
         return WaitReason::Capped { bound: cap.bound, cap: cap.nshares };
@@ -136,7 +146,8 @@ fn reason(draft: &Draft<'_>, verdicts: &mut Verdicts, ix: usize) -> WaitReason {
             return WaitReason::OverAllotment { allotment, held, asks };
         }
         Some(CountRefusal::NothingLeft { left }) if given <= held => {
-            return WaitReason::NothingLeft { left, asks: order };
+            let nothing_left = WaitReason::NothingLeft { left, asks: order };
+            return draft.gang_reasons.get(&ix).copied().unwrap_or(nothing_left);
         }
         Some(CountRefusal::NothingLeft { .. }) | None => {}
     }
@@ -149,6 +160,28 @@ fn reason(draft: &Draft<'_>, verdicts: &mut Verdicts, ix: usize) -> WaitReason {
     }
     let (free, largest_hole) = verdicts.usable(draft, ix);
     WaitReason::Fragmented { given: NShares(given), free, largest_hole, asks: order }
+}
+
+/// The reason of a job whose target lies between two legal sizes, and that has the smaller one.
+fn no_legal_size(draft: &Draft<'_>, ix: usize) -> Option<WaitReason> {
+    let counted = *draft.illegal_targets.get(&ix)?;
+    let next = legal_at_least(sizes_of(draft.job(ix))?, counted)?;
+    let JobDraft { given, held, .. } = draft.jobs[ix];
+    let given_all = given <= held;
+    given_all.then_some(WaitReason::NoLegalSize { given: NShares(counted), next: NShares(next) })
+}
+
+/// The reason why the gang at `ix` has fewer processes than it wants.
+fn gang_reason(draft: &Draft<'_>, ix: usize) -> WaitReason {
+    let JobDraft { demand, promised, refusal, .. } = draft.jobs[ix];
+    if promised > 0 {
+        return WaitReason::WaitingForExits { promised: NShares(promised) };
+    }
+    if let Some(CountRefusal::OverAllotment { allotment, held, asks }) = refusal {
+        return WaitReason::OverAllotment { allotment, held, asks };
+    }
+    let capped = WaitReason::Capped { bound: demand.cap.bound, cap: demand.cap.nshares };
+    draft.gang_reasons.get(&ix).copied().unwrap_or(capped)
 }
 
 /// Usable space on the nodes that the job at `ix` may use: in all, and the most on a single node.

@@ -1,5 +1,6 @@
 //! Decisions of a cycle.
 
+use super::gang::{TurnBill, TurnIncome};
 use super::report::Report;
 use super::snapshot::Promise;
 use crate::model::{JobId, Millis, NodeIx, Order, ShareId};
@@ -15,6 +16,12 @@ pub struct CycleSchedule {
     pub promises: Vec<Promise>,
     /// Jobs that the next cycle searches space for first, as this cycle reached its search limit.
     pub put_off: Vec<JobId>,
+    /// Bills of gangs that started.
+    pub bills: Vec<TurnBill>,
+    /// Incomes of all users with gangs of fair-share work, by class and user.
+    pub incomes: Vec<TurnIncome>,
+    /// Next cycle that may decide otherwise even if nothing happens; `None` if no cycle will.
+    pub next_change: Option<u64>,
     /// Figures, decisions and reasons of unmet demand.
     pub report: Report,
 }
@@ -92,6 +99,8 @@ pub enum VictimRule {
     /// its side keep their whole targets. If no arrangement gives every job a process, targets thus
     /// decide which jobs go without.
     FirstShare,
+    /// A gang of a peer saved up its turn, and the share's job holds more than its target.
+    Turn,
     /// In an idle cluster: the share's side is still better off after giving an nshare of the
     /// larger of the two orders. Targets do not matter.
     Envy,
@@ -110,16 +119,17 @@ impl VictimRule {
             VictimRule::FairShare => "fair_share",
             VictimRule::Defragmentation => "defragmentation",
             VictimRule::FirstShare => "first_share",
+            VictimRule::Turn => "turn",
             VictimRule::Envy => "envy",
             VictimRule::Relocation => "relocation",
         }
     }
 
-    /// True if the rule takes something from the share's job for its beneficiary. A moved share is
-    /// not taken: its job has as much as before, so there is nothing to take back.
+    /// True if the rule takes something from the share's job for its beneficiary that could be taken
+    /// back. A moved share is not taken: its job has as much as before. A turn is paid for.
     pub fn is_taking(self) -> bool {
         match self {
-            VictimRule::NoLongerAllowed | VictimRule::Relocation => false,
+            VictimRule::NoLongerAllowed | VictimRule::Relocation | VictimRule::Turn => false,
             VictimRule::Priority
             | VictimRule::FairShare
             | VictimRule::Defragmentation
@@ -141,6 +151,7 @@ mod tests {
             (VictimRule::FairShare, "fair_share"),
             (VictimRule::Defragmentation, "defragmentation"),
             (VictimRule::FirstShare, "first_share"),
+            (VictimRule::Turn, "turn"),
             (VictimRule::Envy, "envy"),
             (VictimRule::Relocation, "relocation"),
         ] {

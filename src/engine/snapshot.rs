@@ -26,6 +26,8 @@ pub struct Snapshot {
     pub jobs: Arc<Vec<Arc<Job>>>,
     /// Space made for jobs that have not started there yet, in the order of the promises.
     pub promises: Vec<Promise>,
+    /// Savings for turns, by class and user.
+    pub turns: Vec<TurnAccount>,
     /// Jobs for which earlier cycles did not get to search for space.
     pub put_off: Vec<JobId>,
     /// Duration of the quiet, in cycles.
@@ -130,6 +132,37 @@ pub struct GangProgress {
     pub size: Option<u64>,
     /// First cycle that could not start the gang; `None` once it has started.
     pub waits_since: Option<u64>,
+    /// The turn that its user paid for.
+    pub turn: Option<PaidTurn>,
+}
+
+/// Cycles that the user of a gang paid for: its peers do not preempt it in them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PaidTurn {
+    /// Cycle in which the gang started.
+    pub from: u64,
+    /// First cycle that is not paid for.
+    pub until: u64,
+    /// Qshare-milliseconds that the user paid.
+    pub price: i64,
+}
+
+/// Savings of a user for the gangs in a class: they grow by a constant rate until something
+/// changes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TurnAccount {
+    /// The class.
+    pub class: ClassIx,
+    /// The user.
+    pub user: UserIx,
+    /// Qshare-milliseconds at the start of cycle `since`.
+    pub base: i64,
+    /// Cycle of the last change.
+    pub since: u64,
+    /// Qshare-milliseconds earned in a millisecond.
+    pub rate: i64,
+    /// The most that the account may hold.
+    pub most: i64,
 }
 
 /// An nshare of a job on a node.

@@ -45,6 +45,17 @@ impl Tags {
         self.0.iter()
     }
 
+    /// Value of `key`, if it is set.
+    pub fn get(&self, key: &str) -> Option<&Name> {
+        self.0.get(key)
+    }
+
+    /// The tags with keys for which `is_meant` is true.
+    pub fn only(&self, is_meant: impl Fn(&Name) -> bool) -> Tags {
+        let pairs = self.0.iter().filter(|(key, _)| is_meant(key));
+        Tags(pairs.map(|(key, value)| (key.clone(), value.clone())).collect())
+    }
+
     /// Value of `key`; `"false"` if it is not set.
     pub fn value(&self, key: &str) -> &str {
         self.0.get(key).map_or(ABSENT, Name::as_str)

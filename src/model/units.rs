@@ -74,6 +74,9 @@ impl Quantum {
 pub struct Order(NonZeroU32);
 
 impl Order {
+    /// The smallest order.
+    pub const MIN: Order = Order(NonZeroU32::MIN);
+
     /// `None` for zero: nothing is of order 0.
     pub fn new(order: u32) -> Option<Order> {
         NonZeroU32::new(order).map(Order)

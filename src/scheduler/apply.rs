@@ -28,6 +28,7 @@ impl Scheduler {
             job.evict_share(preemption.share, Removal::Preempted);
             job.last.preemptions.push(*preemption);
         }
+        self.settle_turns(schedule);
         let has_changed = self.start_shares(schedule);
         self.calm.remember(schedule, &self.put_off);
         let places = self.nodes.places();
@@ -53,7 +54,7 @@ impl Scheduler {
         let mut beneficiaries = ByJob::new(beneficiaries.map(|job| (job, ())));
         let mut reports = schedule.report.jobs.iter().peekable();
         let mut last_reports = Reports::of(self.planned.as_deref());
-        let mut has_changed = false;
+        let (mut has_changed, mut refunds) = (false, Vec::new());
         for (age, job) in self.jobs.by_age_mut() {
             // On refused work the engine does not report.
             let Some(report) = reports.next_if(|report| report.job == age.1) else { continue };
@@ -76,11 +77,15 @@ impl Scheduler {
                     });
                 }
             }
+            if job.gang().is_some() {
+                refunds.extend(job.note_gang(self.cycle, report));
+            }
             let has_got_room = !beneficiaries.of(report.job).is_empty();
             let last = last_reports.of_age(age);
             has_changed |= job.note_report(self.cycle, report, last, has_got_room);
         }
         assert!(reports.next().is_none(), "the engine reports on all work, oldest first");
+        refunds.iter().for_each(|refund| self.pay_back(refund));
         self.next_share += count(&schedule.expansions);
         has_changed
     }

@@ -41,13 +41,16 @@ impl Scheduler {
         }
         self.calm.stir();
         let is_lost = |share: &ShareBook| dead.contains(&share.node);
+        let mut refunds = Vec::new();
         for job in self.jobs.values_mut().filter(|job| job.spec.kind != JobKind::Reservation) {
             if job.shares.iter().any(is_lost) {
                 for share in job.shares.take(is_lost) {
                     job.purge(share);
                 }
+                refunds.extend(job.break_gang(&self.topology, self.cycle));
             }
         }
+        refunds.iter().for_each(|refund| self.pay_back(refund));
     }
 
     /// Forgets names that most likely are no nodes: long dead, heard in at most a single interval,
@@ -176,6 +179,7 @@ impl Scheduler {
             return;
         }
         // Shares of a job unchanged since the last cycle were evicted then, or may stay.
+        let mut refunds = Vec::new();
         let is_all_new = nodes.have_changed() || !blacklisted.is_empty();
         for job in self.jobs.values_mut().filter(|job| is_all_new || !job.is_unchanged()) {
             if job.policy(topology).is_some_and(ClassPolicy::is_preemptable) {
@@ -184,7 +188,11 @@ impl Scheduler {
             if matches!(job.spec.kind, JobKind::Job | JobKind::Service) {
                 job.evict(Removal::Blacklisted, |share| blacklisted.contains(&share.node));
             }
+            if job.gang().is_some() && job.last.has_shrunk {
+                refunds.extend(job.break_gang(topology, self.cycle));
+            }
         }
+        refunds.iter().for_each(|refund| self.pay_back(refund));
     }
 
     /// Nodes with shares that the configuration does not allow there. Such a node gets no new share

@@ -76,6 +76,7 @@ impl Scheduler {
             cycle: self.cycle,
             topology: Arc::clone(&self.topology),
             promises: promises.collect(),
+            turns: self.turn_accounts(),
             put_off: self.put_off.clone(),
             calm: self.calm.freeze(),
             users: Arc::clone(&self.users.places().names),

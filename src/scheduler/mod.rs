@@ -11,6 +11,7 @@ mod command;
 mod event;
 mod evict;
 mod freeze;
+mod gangs;
 mod jobs;
 mod losses;
 mod node_tags;
@@ -46,6 +47,8 @@ use crate::model::{
     ShareId, SharePhase, Tags, Topology,
 };
 use freeze::{BookedPromise, CachedNodes};
+pub use gangs::TurnSavings;
+use gangs::Turns;
 use jobs::JobBook;
 use nodes::{NodeKey, NodeTable};
 use quiescence::QuiescenceTracker;
@@ -77,6 +80,8 @@ pub struct Scheduler {
     /// Shares from before a restart that were told to leave.
     told_to_leave: BTreeSet<ShareId>,
     promises: Vec<BookedPromise>,
+    /// Savings of users for their gangs.
+    turns: Turns,
     /// The jobs for which the last cycle did not come to search for room.
     put_off: Vec<JobId>,
     calm: QuiescenceTracker,
@@ -110,6 +115,7 @@ impl Scheduler {
             limbo: BTreeMap::new(),
             told_to_leave: BTreeSet::new(),
             promises: Vec::new(),
+            turns: Turns::new(),
             put_off: Vec::new(),
             calm: QuiescenceTracker::default(),
             planned: None,
@@ -170,7 +176,9 @@ impl Scheduler {
                 }
             }
             SchedulerEvent::JobCompleted { job } => {
-                if let Some(gone) = self.jobs.remove(job) {
+                if let Some(mut gone) = self.jobs.remove(job) {
+                    let refund = gone.end_turn(self.cycle + 1, false);
+                    refund.iter().for_each(|refund| self.pay_back(refund));
                     self.users.leave(&gone.spec.user);
                     self.promises.retain(|promise| promise.job != job);
                 }
@@ -250,6 +258,7 @@ impl Scheduler {
         self.forget_passing_names();
         self.calm.begin_cycle();
         self.measure_reservations();
+        self.measure_gangs();
         let blacklisted = self.blacklisted_nodes();
         self.evict_what_may_not_stay(&blacklisted);
         self.withdraw_what_does_not_fit();
@@ -275,7 +284,9 @@ impl Scheduler {
             && schedule.promises == snapshot.promises
             && schedule.put_off.is_empty();
         let is_steady = engine::is_steady(&snapshot.calm, &self.topology.settings);
-        if self.is_changed || !was_idle || !is_steady || self.nodes.has_silent() {
+        let has_come = |next: u64| next <= self.cycle;
+        let is_due = schedule.next_change.is_some_and(has_come);
+        if self.is_changed || !was_idle || !is_steady || is_due || self.nodes.has_silent() {
             return None;
         }
         self.calm.begin_cycle();

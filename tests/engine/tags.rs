@@ -19,7 +19,8 @@ type Remembered = BTreeMap<String, Tags>;
 const COLOURS: [&str; 3] = ["red", "blue", "green"];
 
 fn tagged(rules: &[(&str, &[(&str, &str)])]) -> Topology {
-    let rule = |(nodes, set): &(&str, &[(&str, &str)])| TagRule { preference: None,
+    let rule = |(nodes, set): &(&str, &[(&str, &str)])| TagRule {
+        preference: None,
         nodes: nodes.split_whitespace().map(Name::from).collect(),
         set: Tags::of(set.iter().copied()),
     };
@@ -117,7 +118,8 @@ fn tags_equal_a_list_of_the_nodes_that_have_them() {
             let color = COLOURS[draw.random_range(0..3)];
             write!(reports, "{name}={} ", draw.random_range(1..9)).expect("a string takes all");
             known.insert(name.clone(), Tags::of([("color", color)]));
-            rules.push(TagRule { preference: None,
+            rules.push(TagRule {
+                preference: None,
                 nodes: vec![name.as_str().into()],
                 set: Tags::of([("color", color)]),
             });

@@ -73,6 +73,9 @@ fn right(rule: wire::PreemptionRule) -> &'static str {
         wire::PreemptionRule::Envy => {
             "the cluster is idle, and its own side is better off even without it, at any target"
         }
+        wire::PreemptionRule::Turn => {
+            "its job holds more than its target, and the gang of a peer saved up its turn"
+        }
         wire::PreemptionRule::Relocation => {
             "the cluster is idle, the other has nothing, and its own job gets as much elsewhere"
         }
@@ -88,6 +91,7 @@ impl From<VictimRule> for wire::PreemptionRule {
             VictimRule::Defragmentation => wire::PreemptionRule::Defragmentation,
             VictimRule::FirstShare => wire::PreemptionRule::FirstShare,
             VictimRule::Envy => wire::PreemptionRule::Envy,
+            VictimRule::Turn => wire::PreemptionRule::Turn,
             VictimRule::Relocation => wire::PreemptionRule::Relocation,
         }
     }
@@ -121,6 +125,7 @@ mod tests {
             VictimRule::Defragmentation,
             VictimRule::FirstShare,
             VictimRule::Envy,
+            VictimRule::Turn,
             VictimRule::Relocation,
         ];
         for rule in rules {

@@ -53,6 +53,8 @@ pub enum PreemptionRule {
     Defragmentation,
     /// The beneficiary has nothing; the donor keeps its whole target.
     FirstShare,
+    /// A gang of a peer saved up its turn, and the donor holds more than its target.
+    Turn,
     /// In a cluster at rest, the donor is still better off afterwards, at any target.
     Envy,
     /// In a cluster at rest, the beneficiary has nothing; the donor gets as much on another node at
@@ -69,6 +71,7 @@ impl PreemptionRule {
             PreemptionRule::FairShare => "fair_share",
             PreemptionRule::Defragmentation => "defragmentation",
             PreemptionRule::FirstShare => "first_share",
+            PreemptionRule::Turn => "turn",
             PreemptionRule::Envy => "envy",
             PreemptionRule::Relocation => "relocation",
         }

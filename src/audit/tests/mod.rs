@@ -72,6 +72,7 @@ impl Scene {
     pub(crate) fn new(orders: &[u64]) -> Scene {
         let nodes = orders.iter().enumerate().map(|(ix, &order)| node(ix, order));
         let snapshot = Snapshot {
+            turns: Vec::new(),
             cycle: 100,
             topology: Arc::new(topology()),
             nodes: Arc::new(nodes.collect()),

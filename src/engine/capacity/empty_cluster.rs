@@ -113,6 +113,30 @@ impl EmptyCluster {
         true
     }
 
+    /// Takes `amount` from a node of `pool` like `cell`, else from a node of the same size, else
+    /// from any. Returns the cell that the node was in; `None` if no node has so much.
+    pub(in crate::engine) fn take_like(
+        &mut self,
+        pool: PoolIx,
+        cell: Cell,
+        amount: u64,
+    ) -> Option<Cell> {
+        let cells = &mut self.pools[pool.0];
+        let from = cells.like(cell).filter(|cell| amount <= cell.free).or_else(|| {
+            let any = cells.alike_from(amount);
+            let mut any = any.filter_map(|alike| alike.first_cell()).map(|(cell, _)| cell);
+            let first = any.next()?;
+            Some(any.find(|other| other.order == cell.order).unwrap_or(first))
+        })?;
+        cells.take_of(from, amount, 1);
+        Some(from)
+    }
+
+    /// Returns `amount` to a node of `pool` that [`EmptyCluster::take_like`] took from `cell`.
+    pub(in crate::engine) fn give_back(&mut self, pool: PoolIx, cell: Cell, amount: u64) {
+        self.pools[pool.0].give_back(cell, amount);
+    }
+
     /// Nshares of `order` that fit into all pools if no other order is taken.
     pub(in crate::engine) fn nshares(&self, order: Order) -> u64 {
         self.pools.iter().map(|pool| pool.nshares(order.qshares().0)).sum()

@@ -172,6 +172,19 @@ impl Matrix<u64> {
         self.put(Cell { free: cell.free - amount, ..cell }, nodes);
     }
 
+    /// Returns `amount` to a node that was in `cell` before it was taken; to another node of that
+    /// size if its rest was taken meanwhile.
+    pub(super) fn give_back(&mut self, cell: Cell, amount: u64) {
+        let rest = Cell { free: cell.free - amount, ..cell };
+        let is_like = |other: &Cell| other.order == cell.order && other.free + amount <= cell.order;
+        let filled = || self.cells.iter().filter(|(_, nodes)| 0 < *nodes).map(|(cell, _)| *cell);
+        let from = filled().find(|other| *other == rest).or_else(|| filled().rfind(is_like));
+        if let Some(from) = from {
+            *self.content(from) -= 1;
+            self.put(Cell { free: from.free + amount, ..from }, 1);
+        }
+    }
+
     /// A cell of the same kind as `cell` that is not empty.
     pub(super) fn like(&self, cell: Cell) -> Option<Cell> {
         let mut alike = self.alike_from(cell.free).take_while(|alike| alike.free() == cell.free);

@@ -10,6 +10,7 @@ mod placement;
 
 use super::capacity::DemandByOrder;
 use super::draft::Draft;
+use super::gang::place_gangs;
 use super::snapshot::Promise;
 use super::water_filling::{Service, Turn};
 use crate::model::{ClassPolicy, NodeIx, PoolIx, QShares};
@@ -17,7 +18,10 @@ use placement::find_room;
 
 /// Places targets in free space, without preempting anything.
 pub(super) fn place_shares(draft: &mut Draft<'_>) {
-    redeem_promises(draft);
+    let open = enter_promises(draft);
+    // All nodes of a gang have to be free at once, so gangs come before what can use any node.
+    place_gangs(draft);
+    redeem_promises(draft, open);
     for priority in draft.priorities() {
         place_fixed(draft, priority);
         let jobs = draft.jobs_of(priority, ClassPolicy::is_preemptable);
@@ -79,17 +83,23 @@ fn place_fixed(draft: &mut Draft<'_>, priority: u32) {
     }
 }
 
-/// Turns promises into shares, if the promised space is free now or there is other free space.
-/// Promises that must wait are kept. A promise is dropped if its job is gone, at its cap, or may
-/// not use the node any more.
-fn redeem_promises(draft: &mut Draft<'_>) {
+/// Enters the promises of the last cycle that are still good. A promise is dropped if its job is
+/// gone, at its cap, or may not use the node any more. Promises to gangs follow from their plans.
+fn enter_promises(draft: &mut Draft<'_>) -> Vec<(usize, Promise)> {
     let mut open = Vec::new();
-    for &promise in &draft.snapshot.promises {
+    for &promise in draft.snapshot.promises.iter().filter(|promise| promise.rank.is_none()) {
         if let Some(job) = beneficiary(draft, promise) {
             draft.promise(job, promise.node, promise.order);
             open.push((job, promise));
         }
     }
+    open
+}
+
+/// Turns `open` promises into shares, if the promised space is free now or there is other free
+/// space. Promises that must wait are kept. A gang may have withdrawn some.
+fn redeem_promises(draft: &mut Draft<'_>, mut open: Vec<(usize, Promise)>) {
+    open.retain(|(_, promise)| draft.promises.contains(promise));
     // Promises whose space is free come first, so that no job is sent elsewhere while its own space
     // is free.
     open.retain(|&(job, promise)| {

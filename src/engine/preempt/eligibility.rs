@@ -214,7 +214,8 @@ impl<'d, 'a> Entitlement<'d, 'a> {
     pub(super) fn rule(&self, victim: usize, quanta: u64) -> Option<VictimRule> {
         let draft = self.draft;
         let [own, theirs] = [self.requester, victim].map(|job| draft.class_of(job));
-        if victim == self.requester || !theirs.policy.is_preemptable() {
+        let is_whole = draft.jobs[victim].is_gang;
+        if victim == self.requester || !theirs.policy.is_preemptable() || is_whole {
             return None;
         }
         if own.priority < theirs.priority {
@@ -222,7 +223,7 @@ impl<'d, 'a> Entitlement<'d, 'a> {
         }
         let are_peers = self.is_among_peers && own.priority == theirs.priority;
         let is_passing = || self.keeps.has_taken(victim) || self.keeps.has_given(self.requester);
-        if !are_peers || is_passing() {
+        if !are_peers || draft.jobs[victim].is_adapting || is_passing() {
             return None;
         }
         let level = draft.entities.lowest_common_level(victim, self.requester);

@@ -31,6 +31,7 @@ mod tests;
 pub use budget::is_steady;
 pub use history::MEMORY_AFTER;
 pub(super) use history::Takings;
+pub(super) use plan::{EvictionRank, spare_superfluous};
 
 use std::collections::BTreeSet;
 
@@ -43,19 +44,22 @@ use super::share_table::ShareIx;
 use super::water_filling::{Service, Turn};
 use crate::model::{ClassPolicy, JobId};
 use budget::is_at_rest;
-use plan::EvictionRank;
 use queue::Reclaim;
 use relocate::relocate;
 
 /// Takes back what a job may not hold any more: its declared maximum fell below what it has.
 ///
 /// This preemption alone has no beneficiary. A job that cannot be preempted keeps its shares
-/// (decision D6).
+/// (decision D6), except an evolving gang: its owner asked for fewer. Its highest ranks go.
 pub(super) fn shed_beyond_maximum(draft: &mut Draft<'_>) {
     for ix in 0..draft.jobs.len() {
-        let JobDraft { held, may_keep, .. } = draft.jobs[ix];
+        let JobDraft { held, may_keep, is_gang, .. } = draft.jobs[ix];
         let excess = held.saturating_sub(may_keep);
-        if excess == 0 || !draft.class_of(ix).policy.is_preemptable() {
+        if excess == 0 || !(is_gang || draft.class_of(ix).policy.is_preemptable()) {
+            continue;
+        }
+        if is_gang {
+            shed_ranks_from(draft, ix, may_keep);
             continue;
         }
         let shares = draft.shares.held_by(ix);
@@ -65,6 +69,16 @@ pub(super) fn shed_beyond_maximum(draft: &mut Draft<'_>) {
         for (_, victim) in ranked.into_iter().zip(0..excess).map(|(ranked, _)| ranked) {
             draft.preempt(victim, VictimRule::NoLongerAllowed, None);
         }
+    }
+}
+
+/// Preempts the processes of a gang from rank `first` on.
+fn shed_ranks_from(draft: &mut Draft<'_>, ix: usize, first: u64) {
+    let is_above =
+        |holding: &ShareIx| draft.share(*holding).rank.is_some_and(|rank| first <= u64::from(rank));
+    let above = draft.shares.held_by(ix).map(|(holding, _)| holding).filter(is_above);
+    for victim in above.collect::<Vec<_>>() {
+        draft.preempt(victim, VictimRule::NoLongerAllowed, None);
     }
 }
 

@@ -99,7 +99,7 @@ impl EvictionClass {
 /// Fields compare in the order in which they are declared, so the declaration *is* the policy. The
 /// number comes last so that no two shares ever tie. Design: "Interlude: Preemption"; decision D1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct EvictionRank {
+pub(in crate::engine) struct EvictionRank {
     /// A share still initializing goes before any that has finished.
     is_initialized: bool,
     /// Time at stake: initialization so far, or investment once initialized.
@@ -111,7 +111,7 @@ pub(super) struct EvictionRank {
 }
 
 impl EvictionRank {
-    pub(super) fn of(draft: &Draft<'_>, share: &PackedShare) -> EvictionRank {
+    pub(in crate::engine) fn of(draft: &Draft<'_>, share: &PackedShare) -> EvictionRank {
         EvictionRank {
             is_initialized: share.is_initialized,
             at_stake: share.at_stake,
@@ -218,7 +218,7 @@ fn take_in_turn(
 
 /// Spares each superfluous victim, the last first: a later victim may have freed enough alone.
 /// `size` returns the quanta of a victim.
-pub(super) fn spare_superfluous<V>(
+pub(in crate::engine) fn spare_superfluous<V>(
     victims: Vec<V>,
     size: impl Fn(&V) -> QShares,
     missing: QShares,

@@ -24,14 +24,13 @@ use crate::engine::water_filling::{Participant, Service, Turn, WaterFill};
 use crate::model::{ClassIx, NShares, NodeIx, PoolIx, QShares, floor_div};
 
 /// Counts `jobs`, the fair-share jobs of a priority, from the space that higher priorities left in
-/// `space`.
+/// `space`. Their pure fair shares are known.
 pub(super) fn count(
     draft: &mut Draft<'_>,
     space: &mut EmptyCluster,
     listed: &mut NodeListCapacity,
     jobs: &[usize],
 ) {
-    remember_pure_fair_shares(draft, space, jobs);
     count_what_stays_anyway(draft, jobs);
     note_where_nothing_is_left(draft, space, listed, jobs);
     // Trees share no nodes, so they can be counted separately. Within a tree, the cost of a used
@@ -178,7 +177,11 @@ fn note_where_nothing_is_left(
 /// weight, then equally among users, then equally among jobs.
 ///
 /// Design: "Defragmentation", "deserved shares"; decision D4: schedulable capacity only.
-fn remember_pure_fair_shares(draft: &mut Draft<'_>, space: &EmptyCluster, jobs: &[usize]) {
+pub(super) fn remember_pure_fair_shares(
+    draft: &mut Draft<'_>,
+    space: &EmptyCluster,
+    jobs: &[usize],
+) {
     let entities = Arc::clone(&draft.entities);
     let mut jobs_of_user = vec![0; entities.groups().len()];
     for &job in jobs {
@@ -293,6 +296,7 @@ mod tests {
         let mut space = EmptyCluster::new(&draft.spaces);
         let mut listed = NodeListCapacity::new(&draft);
         let jobs: Vec<usize> = (0..scene.snapshot.jobs.len()).collect();
+        remember_pure_fair_shares(&mut draft, &space, &jobs);
         count(&mut draft, &mut space, &mut listed, &jobs);
         draft.jobs.iter().map(|job| job.given).collect()
     }

@@ -14,7 +14,7 @@ use crate::model::{ClassPolicy, JobKind, Mebibytes, Order, QShares, Quantum};
 /// Memory that cannot be preempted, by user, over all trees. Indexed by the user's place in the
 /// snapshot.
 #[derive(Debug)]
-pub(super) struct AllotmentLedger(Vec<Mebibytes>);
+pub(in crate::engine) struct AllotmentLedger(Vec<Mebibytes>);
 
 impl AllotmentLedger {
     pub(super) fn new(draft: &Draft<'_>) -> AllotmentLedger {
@@ -43,22 +43,38 @@ impl AllotmentLedger {
     }
 
     /// Adds `amount` to the holdings of the job's user if the allotment allows it.
-    fn grant(&mut self, draft: &Draft<'_>, ix: usize, amount: Order) -> Result<(), CountRefusal> {
-        let quantum = quantum_of(draft, ix);
-        let asks = quantum.memory_of(amount.qshares());
+    pub(in crate::engine) fn grant(
+        &mut self,
+        draft: &Draft<'_>,
+        ix: usize,
+        amount: QShares,
+    ) -> Result<(), CountRefusal> {
+        self.test(draft, ix, amount)?;
+        let asks = quantum_of(draft, ix).memory_of(amount);
         let held = self.held_mut(draft, ix);
+        held.0 = held.0.saturating_add(asks.0);
+        Ok(())
+    }
+
+    /// Succeeds if the allotment of the job's user allows `amount` more.
+    pub(in crate::engine) fn test(
+        &self,
+        draft: &Draft<'_>,
+        ix: usize,
+        amount: QShares,
+    ) -> Result<(), CountRefusal> {
+        let quantum = quantum_of(draft, ix);
+        let held = self.0[draft.entities.user_of(ix).0];
+        let asks = quantum.memory_of(amount);
         match allotment_of(draft, ix) {
             Some(allotment) if allotment.0 < held.0.saturating_add(asks.0) => {
                 Err(CountRefusal::OverAllotment {
                     allotment: quantum.order_of_node(allotment),
-                    held: quantum.order_of_node(*held),
-                    asks: amount.qshares(),
+                    held: quantum.order_of_node(held),
+                    asks: amount,
                 })
             }
-            Some(_) | None => {
-                held.0 = held.0.saturating_add(asks.0);
-                Ok(())
-            }
+            Some(_) | None => Ok(()),
         }
     }
 
@@ -95,7 +111,7 @@ pub(super) fn count(
             amount = largest_within_allotment(draft, ledger, ix);
             draft.jobs[ix].largest_node = amount.qshares().0;
         }
-        if let Err(refusal) = ledger.grant(draft, ix, amount) {
+        if let Err(refusal) = ledger.grant(draft, ix, amount.qshares()) {
             draft.jobs[ix].refusal = Some(refusal);
             break;
         }

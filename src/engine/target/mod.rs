@@ -8,32 +8,56 @@ mod fair_share;
 mod fixed;
 mod node_lists;
 mod owed;
+mod sizes;
 #[cfg(test)]
 mod tests;
 
 use super::capacity::EmptyCluster;
 use super::draft::Draft;
+use super::gang::GangPlanner;
 use crate::model::ClassPolicy;
-use fixed::AllotmentLedger;
-use node_lists::NodeListCapacity;
 
-pub(super) use fixed::orders_that_suit;
+pub(super) use fixed::{AllotmentLedger, orders_that_suit};
+pub(super) use node_lists::NodeListCapacity;
 
 /// Computes all targets: afterwards [`JobDraft::given`](super::draft::JobDraft) is final.
 pub(super) fn set_targets(draft: &mut Draft<'_>) {
     let mut space = EmptyCluster::new(&draft.spaces);
     let mut listed = NodeListCapacity::new(draft);
     let mut ledger = AllotmentLedger::new(draft);
+    let mut gangs = GangPlanner::new(draft);
     for priority in draft.priorities() {
+        if let Some(gangs) = &mut gangs {
+            gangs.begin(draft, &mut space, &mut listed, priority);
+        }
         // Whole nodes before parts of them: a part taken would spoil the node.
         for policy in [ClassPolicy::Reserve, ClassPolicy::FixedShare] {
             for job in draft.jobs_of(priority, |other| *other == policy) {
                 draft.effort.step();
-                fixed::count(draft, &mut space, &mut listed, &mut ledger, job);
+                match &mut gangs {
+                    Some(gangs) if draft.jobs[job].is_gang => {
+                        gangs.decide(draft, &mut space, &mut listed, &mut ledger, job);
+                    }
+                    Some(gangs) => {
+                        fixed::count(draft, &mut space, &mut listed, &mut ledger, job);
+                        gangs.note_target(draft, job);
+                    }
+                    None => fixed::count(draft, &mut space, &mut listed, &mut ledger, job),
+                }
             }
         }
-        let jobs = draft.jobs_of(priority, ClassPolicy::is_preemptable);
-        fair_share::count(draft, &mut space, &mut listed, &jobs);
+        if let Some(gangs) = &mut gangs {
+            gangs.end(&mut space, &mut listed);
+        }
+        let mut jobs = draft.jobs_of(priority, ClassPolicy::is_preemptable);
+        fair_share::remember_pure_fair_shares(draft, &space, &jobs);
+        if let Some(planner) = &mut gangs {
+            let (whole, rest): (Vec<usize>, Vec<usize>) =
+                jobs.into_iter().partition(|&job| draft.jobs[job].is_gang);
+            planner.decide_turns(draft, &mut space, &mut listed, &whole);
+            jobs = rest;
+        }
+        sizes::count(draft, &mut space, &mut listed, &jobs);
         listed.keep_for(draft, priority);
     }
 }

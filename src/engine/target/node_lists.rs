@@ -18,7 +18,8 @@ use crate::engine::water_filling::Participant;
 use crate::model::{ClassIx, ClassPolicy, NShares, NodeIx, Order, QShares};
 
 /// The node lists of all jobs that have a list, and the free space of every node.
-pub(super) struct NodeListCapacity {
+#[derive(Clone)]
+pub(in crate::engine) struct NodeListCapacity {
     /// Size of each node, in scheduling or not, and its part on which no share has to stay.
     cells: Vec<Cell>,
     /// The lists that each node is on, ascending.
@@ -155,12 +156,23 @@ impl NodeListCapacity {
     }
 
     /// Size of `node`, and its free space.
-    pub(super) fn cell(&self, node: NodeIx) -> Cell {
+    pub(in crate::engine) fn cell(&self, node: NodeIx) -> Cell {
         self.cells[node.0]
     }
 
+    /// Returns `amount` of `node` that [`NodeListCapacity::take`] took.
+    pub(in crate::engine) fn give_back(&mut self, node: NodeIx, amount: u64) {
+        let cell = &mut self.cells[node.0];
+        let amount = amount.min(cell.order - cell.free);
+        cell.free += amount;
+        for list in self.lists_of.row(node.0) {
+            self.lists[*list].left += amount;
+        }
+        self.find_least_room();
+    }
+
     /// Marks `amount` of `node` as taken.
-    pub(super) fn take(&mut self, node: NodeIx, amount: u64) {
+    pub(in crate::engine) fn take(&mut self, node: NodeIx, amount: u64) {
         let cell = &mut self.cells[node.0];
         let amount = amount.min(cell.free);
         cell.free -= amount;

@@ -1,0 +1,154 @@
+//! What a gang asks for, and the nodes that a supply has for it.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::Slot;
+use super::fit::{Fitting, Lack, Load, Piece};
+use super::planner::GangPlanner;
+use super::supply::{Bounds, Ground, PlacementSet, Stock, Supply};
+use crate::engine::draft::Draft;
+use crate::model::{NodeIx, Order, Place, PoolIx, Shape};
+
+/// A gang that asks for nodes.
+pub(super) struct Asking<'d> {
+    pub(super) job: usize,
+    pub(super) pool: PoolIx,
+    pub(super) shape: &'d Shape,
+    pub(super) pieces: Vec<Piece>,
+    /// Rank of the first new process.
+    pub(super) first_rank: u64,
+    pub(super) list: Option<&'d [NodeIx]>,
+    /// Nodes that may get no further process of the gang.
+    pub(super) without: BTreeSet<NodeIx>,
+    /// Placement sets of which any would do; empty if all nodes of the pool would do.
+    pub(super) sets: Vec<PlacementSet>,
+}
+
+impl<'d> Asking<'d> {
+    pub(super) fn domains(&self) -> impl Iterator<Item = Option<&PlacementSet>> {
+        let whole = self.sets.is_empty().then_some(None);
+        self.sets.iter().map(Some).chain(whole)
+    }
+
+    pub(super) fn bounds<'b>(&'b self, set: Option<&'b PlacementSet>) -> Bounds<'b> {
+        Bounds { set, list: self.list, without: &self.without }
+    }
+
+    pub(super) fn fitting<'f>(&'f self, stock: &'f Stock) -> Fitting<'f> {
+        Fitting { pieces: &self.pieces, groups: &stock.groups, place: self.shape.place }
+    }
+}
+
+/// What a gang asks for: `new` processes beside those it has.
+pub(super) fn asking<'d>(draft: &Draft<'d>, job: usize, shape: &'d Shape, new: u64) -> Asking<'d> {
+    let class = draft.class_of(job);
+    let quantum = draft.snapshot.topology.pools[class.pool.0].quantum;
+    let largest = draft.jobs[job].order;
+    let mut pieces: Vec<Piece> = shape
+        .chunks
+        .iter()
+        .map(|chunk| Piece {
+            count: chunk.count,
+            size: quantum.order_of_work(chunk.memory).unwrap_or(largest).qshares().0,
+        })
+        .collect();
+    if let [only] = &mut pieces[..] {
+        only.count = new;
+    }
+    let held: BTreeSet<NodeIx> = draft.job(job).shares.iter().map(|share| share.node).collect();
+    let without = if shape.place == Place::Scatter { held } else { BTreeSet::new() };
+    Asking {
+        job,
+        pool: class.pool,
+        shape,
+        pieces,
+        first_rank: draft.jobs[job].held,
+        list: draft.job(job).nodes.as_deref(),
+        without,
+        sets: Vec::new(),
+    }
+}
+
+impl GangPlanner {
+    /// Slots on the first set that has all nodes, or on the whole pool.
+    pub(super) fn slots(&self, asking: &Asking<'_>, ground: Ground) -> Option<Vec<Slot>> {
+        let supply = &self.supply[&asking.pool];
+        asking.domains().find_map(|set| {
+            let bounds = asking.bounds(set);
+            let stock = supply.stock(&self.kinds, asking.shape, &asking.pieces, bounds, ground);
+            let loads = asking.fitting(&stock).assign().ok()?;
+            Some(self.name(supply, asking, bounds, &stock, &loads))
+        })
+    }
+
+    /// Gives names to nodes and ranks to processes.
+    pub(super) fn name(
+        &self,
+        supply: &Supply,
+        asking: &Asking<'_>,
+        bounds: Bounds<'_>,
+        stock: &Stock,
+        loads: &[Load],
+    ) -> Vec<Slot> {
+        let groups = 0..stock.groups.len();
+        let mut names: Vec<_> = groups.map(|group| supply.nodes_of(stock, group, bounds)).collect();
+        let mut of_chunk: Vec<Vec<(NodeIx, u64)>> = vec![Vec::new(); asking.pieces.len()];
+        for load in loads {
+            for node in names[load.group].by_ref().zip(0..load.nodes).map(|(node, _)| node) {
+                for &(chunk, processes) in &load.processes {
+                    of_chunk[chunk].push((node, processes));
+                }
+            }
+        }
+        let mut slots: Vec<Slot> = Vec::new();
+        let mut rank = asking.first_rank;
+        let mut filled: BTreeMap<NodeIx, (usize, u64)> = BTreeMap::new();
+        for (chunk, mut nodes) in of_chunk.into_iter().enumerate() {
+            nodes.sort_unstable();
+            let size = asking.pieces[chunk].size;
+            for (node, processes) in nodes {
+                for _ in 0..processes {
+                    filled.entry(node).or_insert((slots.len(), 0)).1 += size;
+                    slots.push(Slot { rank: small(rank), node, order: order(size) });
+                    rank += 1;
+                }
+            }
+        }
+        if asking.shape.is_exclusive {
+            for (node, (first, amount)) in filled {
+                let whole = self.kinds.of(node.0).order;
+                let own = slots[first].order.qshares().0;
+                slots[first].order = order(own + whole.saturating_sub(amount));
+            }
+        }
+        slots
+    }
+
+    /// Tests if the gang fits on empty nodes. If `is_lenient`, it fails only where no packing at all
+    /// can do.
+    pub(super) fn test(
+        &self,
+        supply: &Supply,
+        asking: &Asking<'_>,
+        set: Option<&PlacementSet>,
+        is_lenient: bool,
+    ) -> Result<(), Lack> {
+        let bounds = Bounds { without: &BTreeSet::new(), ..asking.bounds(set) };
+        let stock =
+            supply.stock(&self.kinds, asking.shape, &asking.pieces, bounds, Ground::Available);
+        let fitting = asking.fitting(&stock);
+        match fitting.test_all() {
+            Err(lack) if !is_lenient || fitting.is_proof(&lack) => Err(lack),
+            Ok(()) | Err(_) => Ok(()),
+        }
+    }
+}
+
+fn small(rank: u64) -> u32 {
+    u32::try_from(rank).unwrap_or(u32::MAX)
+}
+
+fn order(size: u64) -> Order {
+    let size = u32::try_from(size).unwrap_or(u32::MAX);
+    Order::new(size).unwrap_or(Order::MIN)
+}

@@ -1,0 +1,137 @@
+//! Claims: space that waiting gangs keep from younger work that stays.
+//!
+//! Claims are found anew in each cycle. Work that can be preempted is not concerned. A gang that
+//! waits for work without an end claims nothing, as it may wait for ever.
+//!
+//! Design: requests and time, section 3.4.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::num::NonZeroU64;
+
+use super::Claim;
+use super::ask::Asking;
+use super::planner::GangPlanner;
+use super::supply::{Ground, PlacementSet, Supply};
+use crate::engine::capacity::EmptyCluster;
+use crate::engine::draft::Draft;
+use crate::engine::target::NodeListCapacity;
+use crate::model::{JobId, NodeIx, floor_div};
+
+/// Most waiting gangs of a priority that claim nodes.
+const CLAIMS_MAX: usize = 100;
+
+impl GangPlanner {
+    /// Claims the nodes that the gang could use, as many as it needs: younger work that stays may
+    /// not use them.
+    pub(super) fn claim(
+        &mut self,
+        draft: &mut Draft<'_>,
+        space: &mut EmptyCluster,
+        listed: &mut NodeListCapacity,
+        asking: &Asking<'_>,
+    ) {
+        let claimants: BTreeSet<usize> = self.claims.iter().map(|claim| claim.job).collect();
+        let grounds = &self.grounds[&asking.pool];
+        let may_start_by_itself =
+            asking.domains().any(|set| self.test(&grounds.ending, asking, set, true).is_ok());
+        if CLAIMS_MAX <= claimants.len() || !may_start_by_itself || !holds_now(draft, asking.job) {
+            return;
+        }
+        let supply = &self.supply[&asking.pool];
+        let mut best: Option<(u64, Vec<Claim>)> = None;
+        for set in asking.domains() {
+            let claims = self.partial_claims(supply, asking, set);
+            let amount = claims.iter().map(|claim| claim.amount).sum();
+            if best.as_ref().is_none_or(|(most, _)| *most < amount) {
+                best = Some((amount, claims));
+            }
+        }
+        for claim in best.map(|(_, claims)| claims).unwrap_or_default() {
+            self.claims.push(claim);
+            draft.claims.entry(claim.node).or_default().push((claim.job, claim.amount));
+            self.take_claim(draft, space, listed, claim);
+        }
+    }
+
+    /// Claims on the nodes of a set, chunk by chunk, in the order in which gangs use nodes.
+    pub(super) fn partial_claims(
+        &self,
+        supply: &Supply,
+        asking: &Asking<'_>,
+        set: Option<&PlacementSet>,
+    ) -> Vec<Claim> {
+        let bounds = asking.bounds(set);
+        let stock =
+            supply.stock(&self.kinds, asking.shape, &asking.pieces, bounds, Ground::Available);
+        let loads = asking.fitting(&stock).as_many_as_fit();
+        let slots = self.name(supply, asking, bounds, &stock, &loads);
+        let mut amounts: BTreeMap<NodeIx, u64> = BTreeMap::new();
+        for slot in slots {
+            *amounts.entry(slot.node).or_default() += slot.order.qshares().0;
+        }
+        let claims = amounts.into_iter();
+        claims.map(|(node, amount)| Claim { job: asking.job, node, amount }).collect()
+    }
+
+    /// Takes the space of a claim from everything that younger work that stays is counted on.
+    pub(super) fn take_claim(
+        &mut self,
+        draft: &Draft<'_>,
+        space: &mut EmptyCluster,
+        listed: &mut NodeListCapacity,
+        claim: Claim,
+    ) {
+        let pool = draft.spaces.pool(claim.node);
+        if let Some(supply) = self.supply.get_mut(&pool) {
+            supply.take(&self.kinds, claim.node, claim.amount);
+        }
+        if let Some(cell) = space.take_like(pool, listed.cell(claim.node), claim.amount) {
+            self.claimed_cells.push((pool, cell, claim.amount));
+        }
+        listed.take(claim.node, claim.amount);
+    }
+
+    /// The oldest gang without whose claims this gang could start.
+    pub(super) fn older_claimant(&self, draft: &Draft<'_>, asking: &Asking<'_>) -> Option<JobId> {
+        let is_here = |claim: &&Claim| draft.spaces.pool(claim.node) == asking.pool;
+        let mut supply = self.supply[&asking.pool].clone();
+        let mut first: Option<usize> = None;
+        for claim in self.claims.iter().filter(is_here) {
+            supply.give_back(&self.kinds, claim.node, claim.amount, 0);
+            first = Some(first.map_or(claim.job, |first| first.min(claim.job)));
+        }
+        let first = first?;
+        let mut domains = asking.domains();
+        let would_fit = domains.any(|set| self.test(&supply, asking, set, false).is_ok());
+        would_fit.then(|| draft.jobs[first].id)
+    }
+
+    /// The oldest gang that claims space in which `amount` for `job` would fit.
+    pub(super) fn claimant_before(
+        &self,
+        draft: &Draft<'_>,
+        job: usize,
+        amount: u64,
+    ) -> Option<JobId> {
+        let supply = self.supply.get(&draft.class_of(job).pool)?;
+        let would_fit = |claim: &&Claim| {
+            draft.job(job).may_use(claim.node)
+                && amount <= supply.space(claim.node).available + claim.amount
+        };
+        let claimants = self.claims.iter().filter(would_fit).map(|claim| claim.job);
+        claimants.min().map(|claimant| draft.jobs[claimant].id)
+    }
+}
+
+/// True if a waiting gang keeps nodes from younger work in this cycle: for the hold limit of its
+/// class, then not for as long, and so on.
+fn holds_now(draft: &mut Draft<'_>, job: usize) -> bool {
+    let (cycle, rules) = (draft.snapshot.cycle, &draft.class_of(job).gangs);
+    let since = draft.job(job).gang.waits_since.unwrap_or(cycle);
+    let period = draft.snapshot.topology.settings.publication_period;
+    let limit = NonZeroU64::new(period).map_or(0, |period| floor_div(rules.hold_limit, period));
+    let limit = NonZeroU64::new(limit).unwrap_or(NonZeroU64::MIN);
+    let phase = floor_div(cycle.saturating_sub(since), limit);
+    draft.change_expected_in(since + (phase + 1).saturating_mul(limit.get()));
+    phase.is_multiple_of(2)
+}

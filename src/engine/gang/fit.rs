@@ -1,0 +1,364 @@
+//! Whether the chunks of a gang fit on groups of equal nodes: a question about numbers, not names.
+//!
+//! A node serves one chunk. Which chunks get how many nodes is a flow from chunks to groups, found
+//! by augmenting paths. It is exact if a chunk fits equally often on all nodes that suit it, as it
+//! does for scattered gangs. If not, the chunk gets the nodes with most of its processes first, and
+//! processes of several chunks may share a node. That may miss a clever packing.
+//!
+//! Design: requests and time, section 3.2.
+
+use std::cmp::Reverse;
+
+use crate::model::Place;
+
+/// Rounds in which a chunk that fits more often on some nodes gets more nodes.
+const ROUNDS: usize = 16;
+
+/// Most nodes for which processes of several chunks are packed together.
+const PACKED_NODES_MAX: u64 = 4096;
+
+/// A chunk, in quanta.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Piece {
+    /// Processes that need a place.
+    pub count: u64,
+    /// Size of a process, in qshares.
+    pub size: u64,
+}
+
+/// Equal nodes.
+#[derive(Clone, Debug)]
+pub(super) struct Group {
+    /// Number of nodes.
+    pub nodes: u64,
+    /// Free space of each, in qshares.
+    pub free: u64,
+    /// For each chunk, true if the nodes have its tags.
+    pub suits: Vec<bool>,
+}
+
+/// Nodes of one group that get the same processes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Load {
+    /// Place of the group.
+    pub group: usize,
+    /// Number of nodes.
+    pub nodes: u64,
+    /// Chunk and number of its processes on each of the nodes.
+    pub processes: Vec<(usize, u64)>,
+}
+
+/// Chunk that lacks nodes, or `None` if the chunks lack them together; the number found, and the
+/// number needed. The units are those of [`GangLack`](crate::engine::GangLack).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Lack {
+    pub chunk: Option<usize>,
+    pub found: u64,
+    pub needed: u64,
+    /// True if another packing may still do.
+    pub is_uncertain: bool,
+}
+
+/// Chunks that need a place on groups of nodes. Groups come in the order in which they are used.
+pub(super) struct Fitting<'f> {
+    pub pieces: &'f [Piece],
+    pub groups: &'f [Group],
+    pub place: Place,
+}
+
+impl Fitting<'_> {
+    /// Processes of `chunk` that a node of `group` holds.
+    fn per_node(&self, chunk: usize, group: usize) -> u64 {
+        let (piece, group) = (&self.pieces[chunk], &self.groups[group]);
+        if !group.suits[chunk] || group.free < piece.size {
+            return 0;
+        }
+        match self.place {
+            Place::Scatter => 1,
+            Place::Free | Place::Pack => group.free.checked_div(piece.size).unwrap_or(0),
+        }
+    }
+
+    /// Assigns nodes to all chunks: chunk by chunk, from groups in their order, as far as the other
+    /// chunks still fit.
+    pub(super) fn assign(&self) -> Result<Vec<Load>, Lack> {
+        if self.place == Place::Pack {
+            return self.pack();
+        }
+        let mut stock: Vec<u64> = self.groups.iter().map(|group| group.nodes).collect();
+        let mut left: Vec<u64> = self.pieces.iter().map(|piece| piece.count).collect();
+        if let Err(lack) = self.test(&left, &stock) {
+            return if lack.is_uncertain { self.mix().ok_or(lack) } else { Err(lack) };
+        }
+        let mut loads = Vec::new();
+        for chunk in 0..self.pieces.len() {
+            for group in 0..self.groups.len() {
+                let each = self.per_node(chunk, group);
+                if each == 0 || left[chunk] == 0 || stock[group] == 0 {
+                    continue;
+                }
+                let most = left[chunk].div_ceil(each).min(stock[group]);
+                let fits = |nodes: u64| {
+                    let (mut left, mut stock) = (left.clone(), stock.clone());
+                    left[chunk] = left[chunk].saturating_sub(nodes * each);
+                    stock[group] -= nodes;
+                    self.test(&left, &stock).is_ok()
+                };
+                let nodes = largest(most, fits);
+                if nodes == 0 {
+                    continue;
+                }
+                stock[group] -= nodes;
+                let rest = left[chunk].saturating_sub((nodes - 1) * each).min(each);
+                let full = nodes - u64::from(rest < each);
+                let load = |nodes, each| Load { group, nodes, processes: vec![(chunk, each)] };
+                loads.extend((0 < full).then(|| load(full, each)));
+                loads.extend((rest < each).then(|| load(1, rest)));
+                left[chunk] = left[chunk].saturating_sub(nodes * each);
+            }
+        }
+        if left.iter().any(|left| 0 < *left) {
+            // A test that is no exact one said yes too early.
+            let (chunk, needed) = (None, left.iter().sum());
+            return self.mix().ok_or(Lack { chunk, found: 0, needed, is_uncertain: true });
+        }
+        Ok(loads)
+    }
+
+    /// Tests if all chunks fit.
+    pub(super) fn test_all(&self) -> Result<(), Lack> {
+        if self.place == Place::Pack {
+            return self.pack().map(|_| ());
+        }
+        let stock: Vec<u64> = self.groups.iter().map(|group| group.nodes).collect();
+        let left: Vec<u64> = self.pieces.iter().map(|piece| piece.count).collect();
+        match self.test(&left, &stock) {
+            Err(lack) if lack.is_uncertain && self.mix().is_some() => Ok(()),
+            result => result,
+        }
+    }
+
+    /// Assigns nodes chunk by chunk, from groups in their order, to as many processes as find one.
+    pub(super) fn as_many_as_fit(&self) -> Vec<Load> {
+        let mut stock: Vec<u64> = self.groups.iter().map(|group| group.nodes).collect();
+        let mut loads = Vec::new();
+        if self.place == Place::Pack {
+            return loads;
+        }
+        for (chunk, piece) in self.pieces.iter().enumerate() {
+            let mut left = piece.count;
+            for group in 0..self.groups.len() {
+                let each = self.per_node(chunk, group).min(left);
+                if 0 < each && 0 < stock[group] {
+                    let nodes = left.checked_div(each).unwrap_or(0).min(stock[group]);
+                    stock[group] -= nodes;
+                    left -= nodes * each;
+                    loads.push(Load { group, nodes, processes: vec![(chunk, each)] });
+                }
+            }
+        }
+        loads
+    }
+
+    /// Tests if `left` processes of each chunk fit on `stock` nodes of each group.
+    fn test(&self, left: &[u64], stock: &[u64]) -> Result<(), Lack> {
+        let open: Vec<usize> = (0..left.len()).filter(|&chunk| 0 < left[chunk]).collect();
+        for &chunk in &open {
+            let holds = |group: usize| stock[group].saturating_mul(self.per_node(chunk, group));
+            let found = (0..stock.len()).map(holds).fold(0, u64::saturating_add);
+            if found < left[chunk] {
+                let needed = left[chunk];
+                return Err(Lack { chunk: Some(chunk), found, needed, is_uncertain: false });
+            }
+        }
+        if open.len() < 2 {
+            return Ok(());
+        }
+        let mut needs: Vec<u64> = vec![0; left.len()];
+        let mut is_exact = true;
+        for &chunk in &open {
+            let suiting = (0..stock.len()).filter(|&group| 0 < stock[group]);
+            let each = suiting.map(|group| self.per_node(chunk, group)).filter(|each| 0 < *each);
+            let (least, most) =
+                each.fold((u64::MAX, 0), |(least, most), each| (least.min(each), most.max(each)));
+            is_exact &= least == most && most == 1;
+            needs[chunk] = left[chunk].div_ceil(most.max(1));
+        }
+        for _ in 0..ROUNDS {
+            let Some(flow) = self.flow(&needs, stock) else { break };
+            let mut is_short = false;
+            for &chunk in &open {
+                let placed = |group: usize| flow[chunk][group] * self.per_node(chunk, group);
+                let placed: u64 = (0..stock.len()).map(placed).sum();
+                if placed < left[chunk] {
+                    is_short = true;
+                    needs[chunk] += 1.max((left[chunk] - placed) >> 4);
+                }
+            }
+            if !is_short {
+                return Ok(());
+            }
+        }
+        let is_candidate =
+            |group: &usize| open.iter().any(|&chunk| 0 < self.per_node(chunk, *group));
+        let found = (0..stock.len()).filter(is_candidate).map(|group| stock[group]).sum();
+        let is_uncertain = !is_exact && self.place == Place::Free;
+        Err(Lack { chunk: None, found, needed: needs.iter().sum(), is_uncertain })
+    }
+
+    /// Nodes of each group for each chunk, `needs[chunk]` in all; `None` if there is no such flow.
+    fn flow(&self, needs: &[u64], stock: &[u64]) -> Option<Vec<Vec<u64>>> {
+        let mut flow = vec![vec![0_u64; stock.len()]; needs.len()];
+        let mut free = stock.to_vec();
+        for chunk in 0..needs.len() {
+            let mut need = needs[chunk];
+            while 0 < need {
+                let (path, last) = self.path(chunk, &flow, &free)?;
+                let moved = path.iter().map(|step| flow[step.from][step.group]).min();
+                let amount = need.min(free[last]).min(moved.unwrap_or(u64::MAX));
+                // Along the path each chunk gives nodes of a group to the one before, and takes
+                // nodes of the next group.
+                let mut taker = chunk;
+                for step in &path {
+                    flow[taker][step.group] += amount;
+                    flow[step.from][step.group] -= amount;
+                    taker = step.from;
+                }
+                flow[taker][last] += amount;
+                free[last] -= amount;
+                need -= amount;
+            }
+        }
+        Some(flow)
+    }
+
+    /// An augmenting path from `chunk` to a group with free nodes, by breadth.
+    fn path(&self, chunk: usize, flow: &[Vec<u64>], free: &[u64]) -> Option<(Vec<Step>, usize)> {
+        let mut came: Vec<Option<(usize, Step)>> = vec![None; flow.len()];
+        let mut is_seen = vec![false; flow.len()];
+        is_seen[chunk] = true;
+        let mut queue = std::collections::VecDeque::from([chunk]);
+        while let Some(at) = queue.pop_front() {
+            for group in 0..free.len() {
+                if self.per_node(at, group) == 0 {
+                    continue;
+                }
+                if 0 < free[group] {
+                    let mut path = Vec::new();
+                    let mut at = at;
+                    while let Some((before, step)) = came[at] {
+                        path.push(step);
+                        at = before;
+                    }
+                    path.reverse();
+                    return Some((path, group));
+                }
+                for from in 0..flow.len() {
+                    if 0 < flow[from][group] && !is_seen[from] {
+                        is_seen[from] = true;
+                        came[from] = Some((at, Step { group, from }));
+                        queue.push_back(from);
+                    }
+                }
+            }
+        }
+        None
+    }
+
+    /// All processes on one node: the one with the least free space.
+    fn pack(&self) -> Result<Vec<Load>, Lack> {
+        let needed = self.needed_space();
+        let suits = |group: &usize| {
+            let group = &self.groups[*group];
+            0 < group.nodes && group.suits.iter().all(|suits| *suits)
+        };
+        let suitable = || (0..self.groups.len()).filter(suits);
+        if let Some(group) = suitable().find(|&group| needed <= self.groups[group].free) {
+            let chunks = self.pieces.iter().enumerate();
+            let processes = chunks.map(|(chunk, piece)| (chunk, piece.count)).collect();
+            return Ok(vec![Load { group, nodes: 1, processes }]);
+        }
+        let found = suitable().map(|group| self.groups[group].free).max().unwrap_or(0);
+        Err(Lack { chunk: Some(0), found, needed, is_uncertain: false })
+    }
+
+    /// Qshares of all processes.
+    fn needed_space(&self) -> u64 {
+        let sizes = self.pieces.iter().map(|piece| piece.size.saturating_mul(piece.count));
+        sizes.fold(0, u64::saturating_add)
+    }
+
+    /// Packs processes of several chunks on common nodes, the largest first.
+    fn mix(&self) -> Option<Vec<Load>> {
+        let nodes = self.groups.iter().map(|group| group.nodes).fold(0, u64::saturating_add);
+        if self.place != Place::Free || PACKED_NODES_MAX < nodes {
+            return None;
+        }
+        let mut bins: Vec<(usize, u64, Vec<(usize, u64)>)> = Vec::new();
+        for (place, group) in self.groups.iter().enumerate() {
+            bins.extend((0..group.nodes).map(|_| (place, group.free, Vec::new())));
+        }
+        let mut chunks: Vec<usize> = (0..self.pieces.len()).collect();
+        // A chunk with few nodes to go to comes before one of the same size with many.
+        let choices = |chunk: usize| {
+            let groups = self.groups.iter().filter(|group| group.suits[chunk]);
+            groups.map(|group| group.nodes).fold(0, u64::saturating_add)
+        };
+        chunks.sort_by_key(|&chunk| (Reverse(self.pieces[chunk].size), choices(chunk)));
+        for chunk in chunks {
+            let Piece { count, size } = self.pieces[chunk];
+            let mut left = count;
+            for (group, free, processes) in &mut bins {
+                let fits = if self.groups[*group].suits[chunk] {
+                    free.checked_div(size).unwrap_or(0).min(left)
+                } else {
+                    0
+                };
+                if 0 < fits {
+                    *free -= fits * size;
+                    left -= fits;
+                    processes.push((chunk, fits));
+                }
+            }
+            if 0 < left {
+                return None;
+            }
+        }
+        let used = bins.into_iter().filter(|(_, _, processes)| !processes.is_empty());
+        let loads = used.map(|(group, _, processes)| Load { group, nodes: 1, processes });
+        Some(loads.collect())
+    }
+
+    /// True if the chunks can never fit, however they are packed, where `lack` was found.
+    pub(super) fn is_proof(&self, lack: &Lack) -> bool {
+        let suits_any = |group: &&Group| group.suits.iter().any(|suits| *suits);
+        let all = self.groups.iter().filter(suits_any);
+        let space = all.map(|group| group.nodes.saturating_mul(group.free));
+        !lack.is_uncertain || space.fold(0, u64::saturating_add) < self.needed_space()
+    }
+}
+
+/// A step of an augmenting path: nodes of `group` that the chunk `from` gives up.
+#[derive(Clone, Copy, Debug)]
+struct Step {
+    group: usize,
+    from: usize,
+}
+
+/// The largest number up to `most` for which `fits` is true; it must be true for 0, and for all
+/// numbers below one for which it is true.
+fn largest(most: u64, fits: impl Fn(u64) -> bool) -> u64 {
+    if fits(most) {
+        return most;
+    }
+    let (mut low, mut high) = (0, most);
+    while 1 < high - low {
+        let middle = low + ((high - low) >> 1);
+        if fits(middle) {
+            low = middle;
+        } else {
+            high = middle;
+        }
+    }
+    low
+}

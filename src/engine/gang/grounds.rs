@@ -1,0 +1,79 @@
+//! Space for gangs on nodes: empty, without the work that stays for good, and in this cycle.
+
+use std::collections::BTreeMap;
+
+use super::Taker;
+use super::kinds::Kinds;
+use super::supply::{Space, Supply};
+use crate::engine::draft::Draft;
+use crate::model::{JobKind, NodeIx, PoolIx, QShares};
+
+/// Nodes of a pool under three conditions that do not depend on the gang.
+#[derive(Debug, Default)]
+pub(super) struct Grounds {
+    /// Nodes that the configuration knows, empty.
+    pub(super) configured: Supply,
+    /// Nodes that are up, empty.
+    pub(super) up: Supply,
+    /// Nodes that are up, once all work that ends has ended.
+    pub(super) ending: Supply,
+}
+
+/// Space of shares that never end by themselves, by node.
+pub(super) fn endless_space(draft: &Draft<'_>) -> BTreeMap<NodeIx, u64> {
+    let mut endless: BTreeMap<NodeIx, u64> = BTreeMap::new();
+    for (ix, node) in draft.snapshot.nodes_with_ix() {
+        if QShares(0) < node.limbo {
+            *endless.entry(ix).or_default() += node.limbo.0;
+        }
+    }
+    for job in 0..draft.jobs.len() {
+        let is_fixed = !draft.class_of(job).policy.is_preemptable();
+        if !is_fixed || draft.jobs[job].kind == JobKind::Job {
+            continue;
+        }
+        for (_, share) in draft.shares.held_by(job) {
+            *endless.entry(share.node()).or_default() += share.order.qshares().0;
+        }
+    }
+    endless
+}
+
+/// Space for gangs with the rights of `taker` on the nodes of `pools`.
+pub(super) fn supplies(
+    draft: &Draft<'_>,
+    kinds: &Kinds,
+    pools: impl Iterator<Item = PoolIx>,
+    taker: Taker,
+) -> BTreeMap<PoolIx, Supply> {
+    let mut supplies: BTreeMap<PoolIx, Supply> =
+        pools.map(|pool| (pool, Supply::default())).collect();
+    let mut staying = vec![0_u64; draft.snapshot.nodes.len()];
+    let gives = |job: usize| taker.may_take_from(draft, job);
+    for job in (0..draft.jobs.len()).filter(|&job| !gives(job)) {
+        for (_, share) in draft.shares.held_by(job) {
+            staying[share.node().0] += share.order.qshares().0;
+        }
+    }
+    let mut promised = vec![(0_u64, 0_u64); draft.snapshot.nodes.len()];
+    for promise in &draft.snapshot.promises {
+        let amount = promise.order.qshares().0;
+        let job = draft.place_of(promise.job);
+        let on_node = &mut promised[promise.node.0];
+        on_node.1 += amount;
+        if job.is_some_and(|job| !gives(job)) {
+            on_node.0 += amount;
+        }
+    }
+    for (ix, node) in draft.snapshot.nodes_with_ix() {
+        let Some(supply) = supplies.get_mut(&node.pool) else { continue };
+        if !node.state.is_schedulable() {
+            continue;
+        }
+        let (kept, all) = promised[ix.0];
+        let available = node.order.0.saturating_sub(node.limbo.0 + staying[ix.0] + kept);
+        let usable = draft.spaces.usable(ix).0.saturating_sub(all);
+        supply.set(kinds, ix, Space { available, usable });
+    }
+    supplies
+}

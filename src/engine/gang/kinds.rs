@@ -1,0 +1,121 @@
+//! Kinds of node: nodes that no request tells apart, and the order in which gangs use them.
+//!
+//! Only tags that a gang asks for, or whose values are placement sets, make kinds. A tag for which
+//! nothing asks makes none.
+//!
+//! Design: requests and time, section 2 "Kinds of node" and section 3.3.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::engine::snapshot::Snapshot;
+use crate::model::{Name, PoolIx, Shape, Tags, Topology};
+
+/// Order in which gangs use nodes, the least first, and what tells nodes apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Kind {
+    preference: Reverse<i32>,
+    /// Nodes of the pool with the same tags, set keys left out. Requests without special needs
+    /// leave special nodes alone.
+    alike: Reverse<u64>,
+    /// Size of the nodes, in qshares.
+    pub order: u64,
+    /// Place of the asked tags of the nodes in [`Kinds::tags`].
+    tags: usize,
+}
+
+/// Kinds of all nodes, and of nodes that the configuration lists and that never reported.
+#[derive(Debug)]
+pub(super) struct Kinds {
+    /// Kind of each node of the snapshot.
+    of: Vec<Kind>,
+    /// Listed nodes that are not in the snapshot, by pool and kind.
+    unheard: BTreeMap<(PoolIx, Kind), u64>,
+    /// Asked tags of nodes, each once.
+    tags: Vec<Tags>,
+}
+
+/// Size that a node without a report may have.
+pub(super) const UNKNOWN_SIZE: u64 = 1 << 40;
+
+impl Kinds {
+    /// Kinds of the nodes of `snapshot`, as far as `shapes` tell them apart.
+    pub(super) fn new<'s>(snapshot: &Snapshot, shapes: impl Iterator<Item = &'s Shape>) -> Kinds {
+        let topology = &snapshot.topology;
+        let mut sets: BTreeSet<&Name> = topology.tagging.sets.iter().collect();
+        let mut asked: BTreeSet<&Name> = BTreeSet::new();
+        for shape in shapes {
+            sets.extend(&shape.group_by);
+            asked.extend(
+                shape.chunks.iter().flat_map(|chunk| chunk.tags.iter().map(|(key, _)| key)),
+            );
+        }
+        asked.extend(&sets);
+        let mut alike: BTreeMap<(PoolIx, Tags), u64> = BTreeMap::new();
+        let unheard = unheard_nodes(snapshot);
+        let plain = |tags: &Tags| tags.only(|key| !sets.contains(key));
+        for node in snapshot.nodes.iter() {
+            *alike.entry((node.pool, plain(&node.tags))).or_default() += 1;
+        }
+        for (pool, tags, _) in &unheard {
+            *alike.entry((*pool, plain(tags))).or_default() += 1;
+        }
+        let mut places: BTreeMap<Tags, usize> = BTreeMap::new();
+        let mut kind = |pool: PoolIx, tags: &Tags, preference: i32, order: u64| {
+            let next = places.len();
+            let place = *places.entry(tags.only(|key| asked.contains(key))).or_insert(next);
+            let alike = alike.get(&(pool, plain(tags))).copied().unwrap_or(0);
+            Kind { preference: Reverse(preference), alike: Reverse(alike), order, tags: place }
+        };
+        let size = |node: &crate::engine::snapshot::Node| {
+            if node.state.is_awaited { UNKNOWN_SIZE } else { node.order.0 }
+        };
+        let nodes = snapshot.nodes.iter();
+        let of = nodes.map(|node| kind(node.pool, &node.tags, node.preference, size(node)));
+        let of = of.collect();
+        let mut counts: BTreeMap<(PoolIx, Kind), u64> = BTreeMap::new();
+        for (pool, tags, preference) in unheard {
+            *counts.entry((pool, kind(pool, &tags, preference, UNKNOWN_SIZE))).or_default() += 1;
+        }
+        let mut tags = vec![Tags::default(); places.len()];
+        for (asked, place) in places {
+            tags[place] = asked;
+        }
+        Kinds { of, unheard: counts, tags }
+    }
+
+    /// Kind of the node at `node` of the snapshot.
+    pub(super) fn of(&self, node: usize) -> Kind {
+        self.of[node]
+    }
+
+    /// Tags of the nodes of `kind`, as far as a gang asks for them.
+    pub(super) fn tags(&self, kind: Kind) -> &Tags {
+        &self.tags[kind.tags]
+    }
+
+    /// Listed nodes of `pool` that never reported.
+    pub(super) fn unheard(&self, pool: PoolIx) -> impl Iterator<Item = (Kind, u64)> {
+        let all = self.unheard.iter().filter(move |((of, _), _)| *of == pool);
+        all.map(|((_, kind), nodes)| (*kind, *nodes))
+    }
+}
+
+/// Nodes that the lists of pools name and that are not in the snapshot: pool, tags, preference.
+fn unheard_nodes(snapshot: &Snapshot) -> Vec<(PoolIx, Tags, i32)> {
+    let topology: &Topology = &snapshot.topology;
+    if topology.pools.iter().all(|pool| pool.nodes.is_empty()) {
+        return Vec::new();
+    }
+    let heard: BTreeSet<&str> = snapshot.nodes.iter().map(|node| node.name.as_str()).collect();
+    let (tags, preferences) = (topology.tagging.by_node(), topology.tagging.preferences());
+    let mut unheard = Vec::new();
+    for (place, pool) in topology.pools.iter().enumerate() {
+        for name in pool.nodes.iter().filter(|name| !heard.contains(name.as_str())) {
+            let tags = tags.get(name.as_str()).cloned().unwrap_or_default();
+            let preference = preferences.get(name.as_str()).copied().unwrap_or(0);
+            unheard.push((PoolIx(place), tags, preference));
+        }
+    }
+    unheard
+}

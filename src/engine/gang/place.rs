@@ -1,0 +1,158 @@
+//! Carries out the plans of gangs: all processes of a gang start in this cycle, or all their space
+//! is promised.
+
+use std::collections::BTreeMap;
+
+use super::{GangPlan, Slot, Taker};
+use crate::engine::draft::{Draft, JobDraft};
+use crate::engine::preempt::{EvictionRank, spare_superfluous};
+use crate::engine::report::{GangLack, GangNodes, WaitReason};
+use crate::engine::schedule::{Alternatives, VictimRule};
+use crate::engine::share_table::ShareIx;
+use crate::engine::snapshot::Promise;
+use crate::model::{NodeIx, QShares, count};
+
+/// Space that is taken back for a gang.
+#[derive(Default)]
+struct Clearance {
+    victims: Vec<ShareIx>,
+    /// Promises to work of lower priority, each with its job.
+    withdrawn: Vec<(usize, Promise)>,
+}
+
+/// Starts the gangs that were decided on, or promises them space.
+pub(in crate::engine) fn place_gangs(draft: &mut Draft<'_>) {
+    for plan in std::mem::take(&mut draft.gang_plans) {
+        let mut amounts: BTreeMap<NodeIx, QShares> = BTreeMap::new();
+        for slot in &plan.slots {
+            *amounts.entry(slot.node).or_default() += slot.order.qshares();
+        }
+        let is_free = |(node, amount): (&NodeIx, &QShares)| *amount <= draft.spaces.usable(*node);
+        if amounts.iter().all(is_free) {
+            for Slot { rank, node, order } in plan.slots {
+                draft.expand_rank(plan.job, node, order, Some(rank));
+            }
+            continue;
+        }
+        let mut clearance = Clearance::default();
+        let mut cleared = amounts
+            .iter()
+            .map(|(node, amount)| clear(draft, plan.job, &mut clearance, *node, *amount));
+        if cleared.all(|is_clear| is_clear) {
+            promise_all(draft, plan, clearance);
+        } else {
+            give_up(draft, &plan, count(&amounts));
+        }
+    }
+}
+
+/// Takes back the space, and promises it.
+fn promise_all(draft: &mut Draft<'_>, plan: GangPlan, clearance: Clearance) {
+    let taker = Taker::of(draft, plan.job);
+    for (job, promise) in clearance.withdrawn {
+        draft.withdraw(job, promise);
+    }
+    for victim in clearance.victims {
+        let is_peer = draft.class_of(victim.job).priority == taker.priority;
+        let rule = if is_peer { VictimRule::Turn } else { VictimRule::Priority };
+        draft.preempt(victim, rule, Some((plan.job, Alternatives::default())));
+    }
+    for Slot { rank, node, order } in plan.slots {
+        draft.promise_rank(plan.job, node, order, Some(rank));
+    }
+}
+
+/// Adds to `clearance` what has to go from `node` for `amount` to fit. False if the gang may not
+/// take so much.
+fn clear(
+    draft: &Draft<'_>,
+    gang: usize,
+    clearance: &mut Clearance,
+    node: NodeIx,
+    amount: QShares,
+) -> bool {
+    let mut missing = draft.spaces.missing_for(node, amount);
+    let taker = Taker::of(draft, gang);
+    // A gang that goes leaves all its nodes.
+    for victim in clearance.victims.iter().map(|&victim| draft.shares.at(victim)) {
+        if victim.node() == node {
+            missing = missing.saturating_sub(victim.order.qshares());
+        }
+    }
+    for promise in draft.promises.iter().filter(|promise| promise.node == node) {
+        if missing == QShares(0) {
+            break;
+        }
+        let job = draft.place_of(promise.job);
+        let Some(job) = job.filter(|&job| taker.may_take_from(draft, job)) else { continue };
+        missing = missing.saturating_sub(promise.order.qshares());
+        clearance.withdrawn.push((job, *promise));
+    }
+    let there = draft.spaces.held_shares(node);
+    let there = there.filter(|(holding, _)| !clearance.victims.contains(holding));
+    let mut there: Vec<(EvictionRank, ShareIx, QShares)> = there
+        .map(|(holding, tenant)| {
+            let rank = EvictionRank::of(draft, draft.shares.at(holding));
+            (rank, holding, tenant.order())
+        })
+        .collect();
+    there.sort_unstable_by_key(|(rank, ..)| *rank);
+    let (mut freed, mut victims) = (QShares(0), Vec::new());
+    for (_, holding, order) in there {
+        if missing <= freed {
+            break;
+        }
+        if may_go(draft, taker, clearance, &victims, holding.job) {
+            freed += order;
+            victims.push((holding, order));
+        }
+    }
+    if freed < missing {
+        return false;
+    }
+    for (victim, _) in spare_superfluous(victims, |(_, order)| *order, missing) {
+        clearance.take(draft, victim);
+    }
+    true
+}
+
+/// True if a further share of `job` may go. Peers keep their targets.
+fn may_go(
+    draft: &Draft<'_>,
+    taker: Taker,
+    clearance: &Clearance,
+    chosen: &[(ShareIx, QShares)],
+    job: usize,
+) -> bool {
+    let JobDraft { held, given, is_gang, is_adapting, .. } = draft.jobs[job];
+    if !taker.may_take_from(draft, job) {
+        return false;
+    }
+    if is_gang || taker.priority < draft.class_of(job).priority {
+        return true;
+    }
+    let gone = clearance.victims.iter().filter(|victim| victim.job == job);
+    let chosen = chosen.iter().filter(|(victim, _)| victim.job == job);
+    !is_adapting && given + count(gone) + count(chosen) < held
+}
+
+impl Clearance {
+    /// Adds a share; of a gang, all shares.
+    fn take(&mut self, draft: &Draft<'_>, victim: ShareIx) {
+        if draft.jobs[victim.job].is_gang {
+            let all = draft.shares.held_by(victim.job).map(|(holding, _)| holding);
+            let new = all.filter(|holding| !self.victims.contains(holding));
+            let new: Vec<ShareIx> = new.collect();
+            self.victims.extend(new);
+        } else {
+            self.victims.push(victim);
+        }
+    }
+}
+
+/// Leaves a gang waiting whose nodes another job got in this cycle.
+fn give_up(draft: &mut Draft<'_>, plan: &GangPlan, nodes: u64) {
+    draft.jobs[plan.job].given = draft.jobs[plan.job].held;
+    let lack = GangLack { of: GangNodes::Available, chunk: None, found: 0, needed: nodes };
+    draft.gang_reasons.insert(plan.job, WaitReason::GangLacks(lack));
+}

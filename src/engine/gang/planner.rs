@@ -1,0 +1,191 @@
+//! State of the decisions on gangs in a cycle.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::ask::Asking;
+use super::grounds::{Grounds, endless_space, supplies};
+use super::kinds::{Kinds, UNKNOWN_SIZE};
+use super::supply::{Space, Supply};
+use super::{Claim, Slot, Taker, gang_shape};
+use crate::engine::capacity::{Cell, EmptyCluster};
+use crate::engine::draft::{CountRefusal, Draft, JobDraft};
+use crate::engine::report::WaitReason;
+use crate::engine::snapshot::Promise;
+use crate::engine::target::NodeListCapacity;
+use crate::model::{ClassPolicy, JobId, NodeIx, PoolIx};
+
+/// Decisions on the gangs of a cycle.
+#[derive(Debug)]
+pub(in crate::engine) struct GangPlanner {
+    pub(super) kinds: Kinds,
+    pub(super) grounds: BTreeMap<PoolIx, Grounds>,
+    /// Space for gangs of the current priority, by pool; claims taken out.
+    pub(super) supply: BTreeMap<PoolIx, Supply>,
+    /// Space that decisions of this cycle used, by node.
+    pub(super) used: BTreeMap<NodeIx, u64>,
+    /// Claims of this cycle, with the cells that they took from the ideal cluster.
+    pub(super) claims: Vec<Claim>,
+    pub(super) claimed_cells: Vec<(PoolIx, Cell, u64)>,
+    /// Promises of the last cycle to gangs, by job.
+    pub(super) promises: BTreeMap<JobId, Vec<Promise>>,
+}
+
+impl GangPlanner {
+    /// Prepares the decisions of a cycle; `None` if there is no gang.
+    pub(in crate::engine) fn new(draft: &Draft<'_>) -> Option<GangPlanner> {
+        let gangs = &draft.gangs;
+        if gangs.is_empty() {
+            return None;
+        }
+        let shapes = gangs.iter().filter_map(|&job| gang_shape(draft.job(job)));
+        let kinds = Kinds::new(draft.snapshot, shapes);
+        let pools: BTreeSet<PoolIx> = gangs.iter().map(|&job| draft.class_of(job).pool).collect();
+        let endless = endless_space(draft);
+        let mut grounds: BTreeMap<PoolIx, Grounds> = BTreeMap::new();
+        for pool in pools {
+            let ground = grounds.entry(pool).or_default();
+            for (ix, node) in draft.snapshot.nodes_with_ix().filter(|(_, node)| node.pool == pool) {
+                let all = |amount| Space { available: amount, usable: amount };
+                let size = if node.state.is_awaited { UNKNOWN_SIZE } else { node.order.0 };
+                ground.configured.set(&kinds, ix, all(size));
+                if node.state.is_schedulable() {
+                    ground.up.set(&kinds, ix, all(size));
+                    let endless = endless.get(&ix).copied().unwrap_or(0);
+                    ground.ending.set(&kinds, ix, all(size.saturating_sub(endless)));
+                }
+            }
+            for (kind, nodes) in kinds.unheard(pool) {
+                ground.configured.add_unheard(kind, nodes);
+            }
+        }
+        let mut promises: BTreeMap<JobId, Vec<Promise>> = BTreeMap::new();
+        for promise in draft.snapshot.promises.iter().filter(|promise| promise.rank.is_some()) {
+            promises.entry(promise.job).or_default().push(*promise);
+        }
+        Some(GangPlanner {
+            kinds,
+            grounds,
+            supply: BTreeMap::new(),
+            used: BTreeMap::new(),
+            claims: Vec::new(),
+            claimed_cells: Vec::new(),
+            promises,
+        })
+    }
+
+    /// Begins the decisions of a priority: finds the space that its gangs may have, and takes the
+    /// claims of higher priorities out of the ideal cluster.
+    pub(in crate::engine) fn begin(
+        &mut self,
+        draft: &Draft<'_>,
+        space: &mut EmptyCluster,
+        listed: &mut NodeListCapacity,
+        priority: u32,
+    ) {
+        self.find_supply(draft, Taker { priority, is_among_peers: false });
+        for claim in self.claims.clone() {
+            self.take_claim(draft, space, listed, claim);
+        }
+    }
+
+    /// Finds the space that gangs with the rights of `taker` may have, less what decisions of this
+    /// cycle used.
+    pub(super) fn find_supply(&mut self, draft: &Draft<'_>, taker: Taker) {
+        self.supply = supplies(draft, &self.kinds, self.grounds.keys().copied(), taker);
+        for (&node, &amount) in &self.used {
+            if let Some(supply) = self.supply.get_mut(&draft.spaces.pool(node)) {
+                supply.take(&self.kinds, node, amount);
+            }
+        }
+    }
+
+    /// Takes the space that is free now as the only supply.
+    pub(super) fn set_usable(&mut self, draft: &Draft<'_>) {
+        let pools: Vec<PoolIx> = self.grounds.keys().copied().collect();
+        for pool in pools {
+            let supply = self.supply.entry(pool).or_default();
+            for node in draft.spaces.schedulable(pool) {
+                let usable = draft.spaces.usable(node).0;
+                supply.set(&self.kinds, node, Space { available: usable, usable });
+            }
+        }
+    }
+
+    /// Ends the decisions on work that stays. Claims do not concern work that can be preempted.
+    pub(in crate::engine) fn end(
+        &mut self,
+        space: &mut EmptyCluster,
+        listed: &mut NodeListCapacity,
+    ) {
+        while let Some((pool, cell, amount)) = self.claimed_cells.pop() {
+            space.give_back(pool, cell, amount);
+        }
+        for claim in &self.claims {
+            listed.give_back(claim.node, claim.amount);
+        }
+    }
+
+    /// Notes where a job that stays will probably go, of which the target is set and the node is
+    /// not chosen yet. Gangs leave that node alone. If the job gets nothing because of a claim, that
+    /// is its reason to wait.
+    pub(in crate::engine) fn note_target(&mut self, draft: &mut Draft<'_>, job: usize) {
+        let JobDraft { given, held, order, refusal, .. } = draft.jobs[job];
+        let class = draft.class_of(job);
+        let amount = match class.policy {
+            ClassPolicy::Reserve => draft.jobs[job].largest_node.max(order.qshares().0),
+            ClassPolicy::FixedShare | ClassPolicy::FairShare { .. } => order.qshares().0,
+        };
+        if given <= held && matches!(refusal, Some(CountRefusal::NothingLeft { .. })) {
+            if let Some(older) = self.claimant_before(draft, job, amount) {
+                draft.gang_reasons.insert(job, WaitReason::BehindOlderGang { job: older });
+            }
+            return;
+        }
+        let promised = draft.snapshot.promises.iter().filter(|it| it.job == draft.jobs[job].id);
+        let new = given.saturating_sub(held + crate::model::count(promised));
+        let Some(supply) = self.supply.get_mut(&class.pool) else { return };
+        for _ in 0..new {
+            let node = supply.first_with(amount, |node| draft.may_use(job, node));
+            if let Some(node) = node {
+                supply.take(&self.kinds, node, amount);
+                *self.used.entry(node).or_default() += amount;
+            }
+        }
+    }
+
+    /// Takes the space of a plan from everything that later jobs are counted on.
+    pub(super) fn use_slots(
+        &mut self,
+        draft: &Draft<'_>,
+        space: &mut EmptyCluster,
+        listed: &mut NodeListCapacity,
+        pool: PoolIx,
+        slots: &[Slot],
+    ) {
+        let mut amounts: BTreeMap<NodeIx, u64> = BTreeMap::new();
+        for slot in slots {
+            *amounts.entry(slot.node).or_default() += slot.order.qshares().0;
+        }
+        for (node, amount) in amounts {
+            draft.effort.step();
+            let cell = listed.cell(node);
+            let amount = amount.min(cell.order);
+            space.take_like(pool, cell, amount);
+            listed.take(node, amount);
+            *self.used.entry(node).or_default() += amount;
+            if let Some(supply) = self.supply.get_mut(&pool) {
+                supply.take(&self.kinds, node, amount);
+            }
+        }
+    }
+
+    /// Returns promised space to the supply while the gang is decided on.
+    pub(super) fn release(&mut self, draft: &Draft<'_>, asking: &Asking<'_>, promise: &Promise) {
+        let amount = promise.order.qshares().0;
+        let usable = draft.spaces.usable(promise.node).0.min(amount);
+        let supply = self.supply.get_mut(&asking.pool);
+        if let Some(supply) = supply.filter(|_| draft.spaces.is_schedulable(promise.node)) {
+            supply.give_back(&self.kinds, promise.node, amount, usable);
+        }
+    }
+}

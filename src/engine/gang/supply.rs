@@ -1,0 +1,228 @@
+//! Space for gangs on the nodes of a pool, by kind of node.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::fit::{Group, Piece};
+use super::kinds::{Kind, Kinds};
+use crate::model::{Name, NodeIx, Shape};
+
+/// Space of a node for a gang, in qshares.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Space {
+    /// Free space once all that leaves is gone, and all that the gang may take back.
+    pub available: u64,
+    /// Free space now.
+    pub usable: u64,
+}
+
+/// Nodes with the same space, in the order in which gangs use them: by kind, then nodes with
+/// nothing to be taken back, then by space.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Shelf {
+    kind: Kind,
+    is_in_use: bool,
+    available: u64,
+    usable: u64,
+}
+
+/// A placement set: a key, and the value that all nodes of the set have.
+pub(super) type PlacementSet = (Name, Name);
+
+/// Nodes by kind and space.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Supply {
+    shelves: BTreeMap<Shelf, BTreeSet<NodeIx>>,
+    shelf_of: BTreeMap<NodeIx, Shelf>,
+    /// Nodes without an index, by kind: their size is unknown.
+    unheard: BTreeMap<Kind, u64>,
+}
+
+/// Which part of the space of a node counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Ground {
+    /// All that can be had.
+    Available,
+    /// What is free now.
+    Usable,
+}
+
+/// Limits on the nodes of a gang beside the tags of its chunks.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Bounds<'b> {
+    pub set: Option<&'b PlacementSet>,
+    /// The only nodes that the gang may use, ascending.
+    pub list: Option<&'b [NodeIx]>,
+    /// Nodes that the gang may not use.
+    pub without: &'b BTreeSet<NodeIx>,
+}
+
+impl Bounds<'_> {
+    fn allow(&self, node: NodeIx) -> bool {
+        !self.without.contains(&node)
+            && self.list.is_none_or(|list| list.binary_search(&node).is_ok())
+    }
+}
+
+/// Groups of nodes for a gang, and the shelf of each.
+pub(super) struct Stock {
+    pub groups: Vec<Group>,
+    shelves: Vec<Option<Shelf>>,
+}
+
+impl Supply {
+    /// Adds listed nodes that never reported.
+    pub(super) fn add_unheard(&mut self, kind: Kind, nodes: u64) {
+        *self.unheard.entry(kind).or_default() += nodes;
+    }
+
+    /// Space of a node; nothing for a node that is not in the supply.
+    pub(super) fn space(&self, node: NodeIx) -> Space {
+        let shelf = self.shelf_of.get(&node);
+        shelf.map_or_else(Space::default, |shelf| Space {
+            available: shelf.available,
+            usable: shelf.usable,
+        })
+    }
+
+    /// Enters a node, or changes its space.
+    pub(super) fn set(&mut self, kinds: &Kinds, node: NodeIx, space: Space) {
+        if let Some(shelf) = self.shelf_of.remove(&node)
+            && let Some(nodes) = self.shelves.get_mut(&shelf)
+        {
+            nodes.remove(&node);
+            if nodes.is_empty() {
+                self.shelves.remove(&shelf);
+            }
+        }
+        let Space { available, usable } = space;
+        let usable = usable.min(available);
+        let is_in_use = usable < available;
+        let shelf = Shelf { kind: kinds.of(node.0), is_in_use, available, usable };
+        self.shelves.entry(shelf).or_default().insert(node);
+        self.shelf_of.insert(node, shelf);
+    }
+
+    /// Takes `amount` of a node.
+    pub(super) fn take(&mut self, kinds: &Kinds, node: NodeIx, amount: u64) {
+        let Space { available, usable } = self.space(node);
+        let (available, usable) = (available.saturating_sub(amount), usable.saturating_sub(amount));
+        self.set(kinds, node, Space { available, usable });
+    }
+
+    /// Returns `amount` to a node, `usable` of it free now.
+    pub(super) fn give_back(&mut self, kinds: &Kinds, node: NodeIx, amount: u64, usable: u64) {
+        let space = self.space(node);
+        let space = Space { available: space.available + amount, usable: space.usable + usable };
+        self.set(kinds, node, space);
+    }
+
+    /// Values of `key` on nodes within `list`, each with its number of nodes.
+    pub(super) fn values(
+        &self,
+        kinds: &Kinds,
+        key: &Name,
+        list: Option<&[NodeIx]>,
+    ) -> BTreeMap<Name, u64> {
+        let mut values: BTreeMap<Name, u64> = BTreeMap::new();
+        let mut add = |kind: Kind, nodes: u64| {
+            if let Some(value) = kinds.tags(kind).get(key) {
+                *values.entry(value.clone()).or_default() += nodes;
+            }
+        };
+        for (shelf, nodes) in &self.shelves {
+            add(shelf.kind, count_within(nodes, list));
+        }
+        for (kind, nodes) in self.unheard.iter().filter(|_| list.is_none()) {
+            add(*kind, *nodes);
+        }
+        values.retain(|_, nodes| 0 < *nodes);
+        values
+    }
+
+    /// Groups of the nodes that a gang of `shape` may use, in the order of their use.
+    pub(super) fn stock(
+        &self,
+        kinds: &Kinds,
+        shape: &Shape,
+        pieces: &[Piece],
+        bounds: Bounds<'_>,
+        ground: Ground,
+    ) -> Stock {
+        let mut stock = Stock { groups: Vec::new(), shelves: Vec::new() };
+        let least = pieces.iter().map(|piece| piece.size).min().unwrap_or(1);
+        let is_in_set = |kind: Kind| {
+            bounds.set.is_none_or(|(key, value)| kinds.tags(kind).get(key) == Some(value))
+        };
+        let suits = |kind: Kind| -> Vec<bool> {
+            let tags = kinds.tags(kind);
+            shape.chunks.iter().map(|chunk| tags.satisfy(&chunk.tags)).collect()
+        };
+        for (shelf, nodes) in &self.shelves {
+            let free = match ground {
+                Ground::Available => shelf.available,
+                Ground::Usable => shelf.usable,
+            };
+            let is_enough =
+                if shape.is_exclusive { free == shelf.kind.order } else { least <= free };
+            if free < least || !is_enough || !is_in_set(shelf.kind) {
+                continue;
+            }
+            let suits = suits(shelf.kind);
+            if !suits.contains(&true) {
+                continue;
+            }
+            let count = match bounds.list {
+                None if bounds.without.is_empty() => crate::model::count(nodes),
+                _ => crate::model::count(nodes.iter().filter(|node| bounds.allow(**node))),
+            };
+            if 0 < count {
+                stock.groups.push(Group { nodes: count, free, suits });
+                stock.shelves.push(Some(*shelf));
+            }
+        }
+        for (kind, nodes) in self.unheard.iter().filter(|_| bounds.list.is_none()) {
+            if is_in_set(*kind) {
+                let suits = suits(*kind);
+                stock.groups.push(Group { nodes: *nodes, free: kind.order, suits });
+                stock.shelves.push(None);
+            }
+        }
+        stock
+    }
+
+    /// The nodes of a group of `stock`, by name.
+    pub(super) fn nodes_of(
+        &self,
+        stock: &Stock,
+        group: usize,
+        bounds: Bounds<'_>,
+    ) -> impl Iterator<Item = NodeIx> {
+        let nodes = stock.shelves[group].and_then(|shelf| self.shelves.get(&shelf));
+        nodes.into_iter().flatten().copied().filter(move |node| bounds.allow(*node))
+    }
+
+    /// The first node, in the order of use, with at least `amount` for which `may_use` is true.
+    /// Nodes with so much free now come first.
+    pub(super) fn first_with(
+        &self,
+        amount: u64,
+        may_use: impl Fn(NodeIx) -> bool,
+    ) -> Option<NodeIx> {
+        let find = |space: fn(&Shelf) -> u64| {
+            let mut shelves = self.shelves.iter().filter(|(shelf, _)| amount <= space(shelf));
+            shelves.find_map(|(_, nodes)| nodes.iter().copied().find(|&node| may_use(node)))
+        };
+        find(|shelf| shelf.usable).or_else(|| find(|shelf| shelf.available))
+    }
+}
+
+/// Number of `nodes` that are in `list`.
+fn count_within(nodes: &BTreeSet<NodeIx>, list: Option<&[NodeIx]>) -> u64 {
+    match list {
+        None => crate::model::count(nodes),
+        Some(list) => {
+            let is_listed = |node: &&NodeIx| list.binary_search(node).is_ok();
+            crate::model::count(nodes.iter().filter(is_listed))
+        }
+    }
+}

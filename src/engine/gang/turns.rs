@@ -1,0 +1,277 @@
+//! Turns: gangs of fair-share work save up for the nodes that they need at once.
+//!
+//! A gang that needs no more than its fair share starts like a fixed one. A larger gang has to wait
+//! until its user's account covers the rest: what the gang needs for its whole duration, less what
+//! it earns meanwhile. It pays at its start. Until its paid time is over, its peers do not preempt
+//! it. A gang that is not due may start in space that no other job can use; that is not paid for.
+//!
+//! Without a clock, time is the number of the cycle times the publication period.
+//!
+//! Design: requests and time, section 3.7.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::num::NonZeroU64;
+use std::sync::Arc;
+
+use super::GangPlan;
+use super::ask::asking;
+use super::planner::GangPlanner;
+use super::supply::Ground;
+use super::{Slot, Taker, gang_shape};
+use crate::engine::capacity::EmptyCluster;
+use crate::engine::draft::Draft;
+use crate::engine::report::WaitReason;
+use crate::engine::snapshot::{GangProgress, Job, PaidTurn, Snapshot, TurnAccount};
+use crate::engine::target::NodeListCapacity;
+use crate::model::{ClassIx, JobId, Millis, NodeIx, QShares, Shape, UserIx, ceil_div, count};
+
+/// What a gang costs, and what its user has.
+struct Price {
+    /// Qshares that the gang needs at once.
+    asks: u64,
+    /// Fair share of the gang, in qshares.
+    deserves: u64,
+    /// Duration of the gang, if it is known.
+    duration: Option<Millis>,
+    /// Qshare-milliseconds on the account of the user.
+    balance: i64,
+}
+
+/// The bill of a gang that starts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TurnBill {
+    /// The gang.
+    pub job: JobId,
+    /// What its user pays, and for which cycles.
+    pub turn: PaidTurn,
+}
+
+/// Income of a user who has gangs in a class.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TurnIncome {
+    /// The class.
+    pub class: ClassIx,
+    /// The user.
+    pub user: UserIx,
+    /// Qshare-milliseconds earned in a millisecond: the fair shares of all the user's gangs.
+    pub rate: i64,
+    /// The most that the account may hold.
+    pub most: i64,
+}
+
+impl TurnAccount {
+    /// Qshare-milliseconds on the account in `cycle`, if a cycle takes `period`.
+    pub fn balance(&self, cycle: u64, period: Millis) -> i64 {
+        let time = cycle.saturating_sub(self.since).saturating_mul(period);
+        let earned = self.rate.saturating_mul(signed(time));
+        self.base.saturating_add(earned).min(self.most)
+    }
+}
+
+impl Price {
+    fn of(draft: &Draft<'_>, job: usize, asks: u64) -> Price {
+        let snapshot = draft.snapshot;
+        let declared = gang_shape(draft.job(job)).and_then(|shape| shape.duration);
+        let (class, user) = (draft.entities.class_of(job), draft.entities.user_of(job));
+        let account = snapshot.turns.iter().find(|turn| (turn.class, turn.user) == (class, user));
+        let period = snapshot.topology.settings.publication_period;
+        Price {
+            asks,
+            deserves: draft.jobs[job].pure_fair_share.min(asks),
+            duration: draft.class_of(job).gangs.duration(declared),
+            balance: account.map_or(0, |account| account.balance(snapshot.cycle, period)),
+        }
+    }
+
+    /// Qshare-milliseconds that are missing until the gang is due; `None` if it never is.
+    fn missing(&self) -> Option<i64> {
+        if self.asks <= self.deserves {
+            return Some(0);
+        }
+        let rest = signed(self.asks - self.deserves).saturating_mul(signed(self.duration?));
+        Some(rest.saturating_sub(self.balance).max(0))
+    }
+
+    /// Qshare-milliseconds that the whole duration costs.
+    fn total(&self) -> i64 {
+        signed(self.asks).saturating_mul(signed(self.duration.unwrap_or(0)))
+    }
+}
+
+impl GangPlanner {
+    /// Decides on the fair-share gangs of a priority, before its other jobs are counted. Paid gangs
+    /// keep what they have; gangs that are due are counted whole.
+    pub(in crate::engine) fn decide_turns(
+        &mut self,
+        draft: &mut Draft<'_>,
+        space: &mut EmptyCluster,
+        listed: &mut NodeListCapacity,
+        gangs: &[usize],
+    ) {
+        let Some(&first) = gangs.first() else { return };
+        self.find_supply(draft, Taker::of(draft, first));
+        let entities = Arc::clone(&draft.entities);
+        for &job in gangs {
+            if 0 < draft.jobs[job].held && is_paid(draft.snapshot, &draft.job(job).gang) {
+                draft.jobs[job].given = draft.jobs[job].held;
+                let held = draft.shares.held_by(job);
+                let slots: Vec<(NodeIx, u64)> =
+                    held.map(|(_, share)| (share.node(), share.order.qshares().0)).collect();
+                let amount = slots.iter().map(|(_, amount)| amount).sum();
+                entities.add(&mut draft.given, job, amount);
+                for (node, amount) in slots {
+                    let pool = draft.spaces.pool(node);
+                    space.take_like(pool, listed.cell(node), amount);
+                    listed.take(node, amount);
+                }
+            }
+        }
+        let mut with_turn: BTreeSet<ClassIx> = BTreeSet::new();
+        for &job in gangs {
+            draft.effort.step();
+            let is_over = draft.jobs[job].demand.cap.nshares.0 <= draft.jobs[job].held;
+            if 0 < draft.jobs[job].held || is_over {
+                continue;
+            }
+            if let Some(shape) = gang_shape(draft.job(job)) {
+                self.decide_turn(draft, space, listed, (job, shape), &mut with_turn);
+            }
+        }
+    }
+
+    /// Decides on a waiting gang.
+    fn decide_turn(
+        &mut self,
+        draft: &mut Draft<'_>,
+        space: &mut EmptyCluster,
+        listed: &mut NodeListCapacity,
+        (job, shape): (usize, &Shape),
+        with_turn: &mut BTreeSet<ClassIx>,
+    ) {
+        let id = draft.jobs[job].id;
+        let promised = self.promises.remove(&id).unwrap_or_default();
+        let mut asking = asking(draft, job, shape, shape.processes());
+        for promise in &promised {
+            self.release(draft, &asking, promise);
+        }
+        let least: u64 =
+            asking.pieces.iter().map(|piece| piece.count.saturating_mul(piece.size)).sum();
+        let outcome = self.outcome(draft, &mut asking, &promised);
+        let amount = |slots: &[Slot]| slots.iter().map(|slot| slot.order.qshares().0).sum();
+        let asks = outcome.as_ref().map_or(least, |(slots, _)| amount(slots));
+        let price = Price::of(draft, job, asks);
+        let class = draft.entities.class_of(job);
+        let is_within_share = asks <= price.deserves;
+        let (slots, is_promised) = match outcome {
+            Ok(plan) if plan.1 || (price.missing() == Some(0)) => plan,
+            Ok(_) => {
+                self.save(draft, job, &price);
+                return;
+            }
+            Err(reason) => {
+                draft.gang_reasons.insert(job, reason);
+                return;
+            }
+        };
+        // Turns are kept apart: one gang beyond its share at a time.
+        if !is_within_share && !with_turn.insert(class) {
+            self.save(draft, job, &price);
+            return;
+        }
+        let entities = Arc::clone(&draft.entities);
+        draft.jobs[job].given = count(&slots);
+        entities.add(&mut draft.given, job, asks);
+        self.use_slots(draft, space, listed, asking.pool, &slots);
+        draft.gang_plans.push(GangPlan { job, slots, is_promised });
+    }
+
+    /// Notes that a gang saves up, and when it will be due.
+    fn save(&self, draft: &mut Draft<'_>, job: usize, price: &Price) {
+        let (deserves, asks) = (QShares(price.deserves), QShares(price.asks));
+        draft.gang_reasons.insert(job, WaitReason::Earning { deserves, asks });
+        let period = draft.snapshot.topology.settings.publication_period;
+        let a_cycle = signed(price.deserves).saturating_mul(signed(period));
+        let missing = price.missing().and_then(|missing| u64::try_from(missing).ok());
+        let a_cycle = u64::try_from(a_cycle).ok().and_then(NonZeroU64::new);
+        if let Some((missing, a_cycle)) = missing.zip(a_cycle) {
+            let cycles = ceil_div(missing, a_cycle).max(1);
+            draft.change_expected_in(draft.snapshot.cycle.saturating_add(cycles));
+        }
+    }
+
+    /// Starts gangs that are not due in space that no other job of this cycle could use.
+    pub(in crate::engine) fn start_unpaid(draft: &mut Draft<'_>) {
+        let waiting: Vec<usize> = draft
+            .gangs
+            .iter()
+            .copied()
+            .filter(|job| matches!(draft.gang_reasons.get(job), Some(WaitReason::Earning { .. })))
+            .collect();
+        for job in waiting {
+            let Some(shape) = gang_shape(draft.job(job)) else { continue };
+            let Some(mut planner) = GangPlanner::new(draft) else { return };
+            planner.set_usable(draft);
+            let mut asking = asking(draft, job, shape, shape.processes());
+            if planner.choose_sets(draft, &mut asking).is_err() {
+                continue;
+            }
+            let Some(slots) = planner.slots(&asking, Ground::Usable) else { continue };
+            for Slot { rank, node, order } in slots {
+                draft.expand_now(job, node, order, Some(rank));
+            }
+            draft.gang_reasons.remove(&job);
+        }
+    }
+}
+
+/// Bills of the gangs that started in this cycle, and incomes of all users with gangs.
+pub(in crate::engine) fn accounts(draft: &Draft<'_>) -> (Vec<TurnBill>, Vec<TurnIncome>) {
+    let mut bills = Vec::new();
+    let mut incomes: BTreeMap<(ClassIx, UserIx), TurnIncome> = BTreeMap::new();
+    let snapshot = draft.snapshot;
+    let period = snapshot.topology.settings.publication_period;
+    let mut started: BTreeMap<JobId, u64> = BTreeMap::new();
+    for new in draft.expansions.iter().filter(|new| new.rank.is_some()) {
+        *started.entry(new.job).or_default() += new.order.qshares().0;
+    }
+    for &job in &draft.gangs {
+        if !draft.class_of(job).policy.is_preemptable() {
+            continue;
+        }
+        let asks = started.get(&draft.jobs[job].id).copied();
+        let held: u64 = draft.shares.held_by(job).map(|(_, share)| share.order.qshares().0).sum();
+        let price = Price::of(draft, job, asks.unwrap_or_else(|| needed(draft.job(job)).max(held)));
+        let (class, user) = (draft.entities.class_of(job), draft.entities.user_of(job));
+        let income = TurnIncome { class, user, rate: 0, most: 0 };
+        let income = incomes.entry((class, user)).or_insert(income);
+        income.rate = income.rate.saturating_add(signed(draft.jobs[job].pure_fair_share));
+        income.most = income.most.max(price.total());
+        if asks.is_some() && 0 < draft.jobs[job].given {
+            let cycles = price
+                .duration
+                .zip(NonZeroU64::new(period))
+                .map_or(0, |(duration, period)| ceil_div(duration, period));
+            let from = snapshot.cycle;
+            let until = from.saturating_add(cycles);
+            let turn = PaidTurn { from, until, price: price.total() };
+            bills.push(TurnBill { job: draft.jobs[job].id, turn });
+        }
+    }
+    (bills, incomes.into_values().collect())
+}
+
+/// Qshares that the processes of a gang need, whole nodes not counted.
+fn needed(job: &Job) -> u64 {
+    let shape = gang_shape(job);
+    shape.map_or(0, |shape| shape.processes().saturating_mul(job.order.qshares().0))
+}
+
+/// True if the gang has paid for this cycle: its peers do not preempt it.
+pub(in crate::engine) fn is_paid(snapshot: &Snapshot, gang: &GangProgress) -> bool {
+    gang.turn.is_some_and(|turn| snapshot.cycle < turn.until)
+}
+
+/// An amount as a number with a sign.
+fn signed(amount: u64) -> i64 {
+    i64::try_from(amount).unwrap_or(i64::MAX)
+}

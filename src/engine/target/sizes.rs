@@ -1,0 +1,52 @@
+//! Targets of jobs that work with legal sizes only: rounded down, and the rest goes to other jobs.
+//!
+//! Design: requests and time, section 3.7 "Legal sizes".
+
+use super::fair_share;
+use super::node_lists::NodeListCapacity;
+use crate::engine::capacity::EmptyCluster;
+use crate::engine::draft::Draft;
+use crate::engine::sizes::{legal_at_most, sizes_of};
+
+/// Rounds in which what a rounded job leaves goes to other jobs.
+const ROUNDS: usize = 4;
+
+/// Counts `jobs`, the fair-share jobs of a priority, like [`fair_share::count`], with legal targets.
+pub(super) fn count(
+    draft: &mut Draft<'_>,
+    space: &mut EmptyCluster,
+    listed: &mut NodeListCapacity,
+    jobs: &[usize],
+) {
+    let is_counted = |job: &usize| jobs.binary_search(job).is_ok();
+    let sized: Vec<usize> = draft.sized.iter().copied().filter(is_counted).collect();
+    if sized.is_empty() {
+        fair_share::count(draft, space, listed, jobs);
+        return;
+    }
+    for round in 0..ROUNDS {
+        let before = (space.clone(), listed.clone(), draft.jobs.clone(), draft.given.clone());
+        fair_share::count(draft, space, listed, jobs);
+        let is_legal = |&job: &usize| {
+            let given = draft.jobs[job].given;
+            sizes_of(draft.job(job)).is_none_or(|shape| legal_at_most(shape, given) == given)
+        };
+        let illegal: Vec<usize> = sized.iter().copied().filter(|job| !is_legal(job)).collect();
+        if illegal.is_empty() {
+            return;
+        }
+        let counted: Vec<u64> = illegal.iter().map(|&job| draft.jobs[job].given).collect();
+        if round + 1 < ROUNDS {
+            (*space, *listed, draft.jobs, draft.given) = before;
+        }
+        for (job, counted) in illegal.into_iter().zip(counted) {
+            let shape = sizes_of(draft.job(job));
+            let legal = shape.map_or(counted, |shape| legal_at_most(shape, counted));
+            draft.jobs[job].demand.cap.nshares.0 = legal;
+            draft.illegal_targets.insert(job, counted);
+            if round + 1 == ROUNDS {
+                draft.lower_target(job, legal);
+            }
+        }
+    }
+}
