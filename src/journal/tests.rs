@@ -8,10 +8,12 @@ use insta::assert_snapshot;
 
 use super::text::{self, Line};
 use super::*;
+use crate::engine::GangProgress;
 use crate::model::{
-    CapRules, ClassPolicy, GangRules, JobFacts, JobId, JobKind, JobSpec, Mebibytes, NodeReport,
-    NodeTagging, Nodepool, Order, PoolIx, ProcessLimit, Quantum, ResourceClass, Settings,
-    ShareFacts, ShareId, SharePhase, TagRule, Tags, Topology,
+    CapRules, Chunk, ClassPolicy, Elasticity, GangRules, JobFacts, JobId, JobKind, JobSpec,
+    LegalSizes, Mebibytes, NodeReport, NodeTagging, Nodepool, Order, Place, PoolIx, ProcessLimit,
+    Quantum, ResourceClass, Settings, Shape, ShareFacts, ShareId, SharePhase, TagRule, Tags,
+    Topology,
 };
 use crate::scheduler::checkpoint::{
     CalmRecord, Hearing, JobRecord, Limbo, NodeRecord, PromiseRecord, SchedulerState, ShareRecord,
@@ -45,13 +47,16 @@ fn topology() -> Topology {
     };
     Topology {
         tagging: NodeTagging {
-            may_span: true,
-            sets: Vec::new(),
-            rules: vec![TagRule {
-                preference: None,
-                nodes: vec!["main01".into()],
-                set: Tags::of([("rack", "r1")]),
-            }],
+            may_span: false,
+            sets: vec!["rack".into()],
+            rules: vec![
+                TagRule {
+                    preference: None,
+                    nodes: vec!["main01".into()],
+                    set: Tags::of([("rack", "r1")]),
+                },
+                TagRule { preference: Some(-5), nodes: vec!["gpu01".into()], set: Tags::default() },
+            ],
             reported: vec!["gpu".into()],
         },
         settings: Settings {
@@ -64,9 +69,49 @@ fn topology() -> Topology {
             class("normal", ClassPolicy::FairShare { weight: 7 }),
             class("fixed", ClassPolicy::FixedShare),
             class("whole", ClassPolicy::Reserve),
+            ResourceClass { gangs: gang_rules(), ..class("wide", ClassPolicy::FixedShare) },
         ],
         allotments: BTreeMap::from([("ann".to_owned(), Mebibytes(3))]),
     }
+}
+
+fn gang_rules() -> GangRules {
+    GangRules {
+        are_allowed: true,
+        patience: 9,
+        hold_limit: 60_000,
+        default_duration: Some(3_000),
+        max_duration: Some(7_000),
+    }
+}
+
+/// A request with every field of a shape.
+fn gang(id: u64) -> JobSpec {
+    let chunk = |count, tags| Chunk { count, memory: Mebibytes(700), tags };
+    let shape = Shape {
+        chunks: vec![chunk(2, Tags::of([("color", "red")])), chunk(1, Tags::default())],
+        place: Place::Scatter,
+        is_exclusive: true,
+        group_by: Some("rack".into()),
+        may_span: Some(false),
+        elasticity: Some(Elasticity::Rigid),
+        min_processes: 0,
+        legal_sizes: LegalSizes::Any,
+        duration: Some(5_000),
+    };
+    JobSpec {
+        shape: Some(Arc::new(shape)),
+        class: "wide".into(),
+        tags: Tags::default(),
+        ..spec(id, JobKind::Job)
+    }
+}
+
+/// A request whose number of processes is bound to sizes.
+fn sized(id: u64, legal_sizes: LegalSizes) -> JobSpec {
+    let elasticity = Some(Elasticity::Malleable);
+    let shape = Shape { elasticity, min_processes: 2, legal_sizes, ..Shape::default() };
+    JobSpec { shape: Some(Arc::new(shape)), ..spec(id, JobKind::Job) }
 }
 
 fn facts(limit: ProcessLimit) -> JobFacts {
@@ -119,6 +164,10 @@ fn entries() -> Vec<JournalEntry> {
         SchedulerEvent::JobArrived(spec(8, JobKind::Service)),
         SchedulerEvent::JobArrived(spec(9, JobKind::ArbitraryProcess)),
         SchedulerEvent::JobArrived(spec(10, JobKind::Reservation)),
+        SchedulerEvent::JobArrived(gang(11)),
+        SchedulerEvent::JobArrived(sized(12, LegalSizes::PowerOfTwo)),
+        SchedulerEvent::JobArrived(sized(13, LegalSizes::MultipleOf(3))),
+        SchedulerEvent::JobArrived(sized(14, LegalSizes::Listed(vec![2, 5]))),
         SchedulerEvent::JobChanged { job, facts: facts(ProcessLimit::Unlimited) },
         SchedulerEvent::JobChanged { job, facts: facts(ProcessLimit::Frozen) },
         SchedulerEvent::JobCompleted { job },
@@ -176,35 +225,57 @@ fn books() -> SchedulerState {
         facts: process(),
     };
     let leaving = |id, removal| share(id, SharePhase::Leaving, Some(removal));
+    let ranked = |id, rank, removal| ShareRecord { rank: Some(rank), ..leaving(id, removal) };
+    let waiting = JobRecord {
+        gang: GangProgress { size: None, waits_since: Some(29) },
+        spec: gang(11),
+        shares: Vec::new(),
+        purged: Vec::new(),
+        behind_since: None,
+        is_spent: false,
+    };
+    let broken = JobRecord {
+        gang: GangProgress { size: Some(3), waits_since: None },
+        spec: gang(12),
+        shares: vec![ranked(8, 2, Removal::GangBroken)],
+        purged: vec![ranked(7, 0, Removal::NodeDied)],
+        ..waiting.clone()
+    };
     SchedulerState {
         topology: Arc::new(topology()),
         cycle: 31,
         interval: 41,
         next_share: ShareId(99),
         nodes: vec![node("main01"), NodeRecord { is_awaited: true, ..node("gpu01") }],
-        jobs: vec![JobRecord {
-            gang: crate::engine::GangProgress::default(),
-            spec: spec(7, JobKind::Job),
-            shares: vec![
-                share(1, SharePhase::Held, None),
-                leaving(2, Removal::Preempted),
-                leaving(3, Removal::VariedOff),
-                leaving(4, Removal::Blacklisted),
-            ],
-            purged: vec![leaving(5, Removal::NodeDied)],
-            behind_since: Some(30),
-            is_spent: true,
-        }],
+        jobs: vec![
+            JobRecord {
+                gang: GangProgress::default(),
+                spec: spec(7, JobKind::Job),
+                shares: vec![
+                    share(1, SharePhase::Held, None),
+                    leaving(2, Removal::Preempted),
+                    leaving(3, Removal::VariedOff),
+                    leaving(4, Removal::Blacklisted),
+                ],
+                purged: vec![leaving(5, Removal::NodeDied)],
+                behind_since: Some(30),
+                is_spent: true,
+            },
+            waiting,
+            broken,
+        ],
         limbo: vec![Limbo { id: ShareId(6), node: "gpu01".into(), memory: Some(Mebibytes(8)) }],
         told_to_leave: vec![ShareId(50)],
         crowded: vec!["main01".into()],
         put_off: vec![JobId(7)],
-        promises: vec![PromiseRecord {
-            rank: None,
-            job: JobId(7),
-            node: "gpu01".into(),
-            order: Order::new(2).unwrap(),
-        }],
+        promises: [(7, None), (11, Some(1))]
+            .map(|(job, rank)| PromiseRecord {
+                rank,
+                job: JobId(job),
+                node: "gpu01".into(),
+                order: Order::new(2).unwrap(),
+            })
+            .to_vec(),
         calm: CalmRecord {
             have_claims_changed: false,
             has_news: true,
@@ -232,6 +303,67 @@ fn everything_that_happens_is_read_as_it_was_written() {
 fn books_are_read_as_they_were_written() {
     assert_eq!(open_books(&seal_books(&books())).unwrap(), books());
     assert_snapshot!(serde_json::to_string_pretty(&text::BooksText::from(&books())).unwrap());
+}
+
+#[test]
+fn sizes_and_places_are_read_as_they_were_written() {
+    let sizes = [
+        LegalSizes::Any,
+        LegalSizes::PowerOfTwo,
+        LegalSizes::Even,
+        LegalSizes::Odd,
+        LegalSizes::MultipleOf(4),
+        LegalSizes::Listed(vec![1, 8]),
+    ];
+    let places = [Place::Free, Place::Scatter, Place::Pack];
+    let elasticities = [
+        None,
+        Some(Elasticity::Rigid),
+        Some(Elasticity::Moldable),
+        Some(Elasticity::Malleable),
+        Some(Elasticity::Evolving),
+    ];
+    for legal_sizes in sizes {
+        for place in places {
+            for elasticity in elasticities {
+                let legal_sizes = legal_sizes.clone();
+                let shape = Shape { legal_sizes, place, elasticity, ..Shape::default() };
+                let arrived = JobSpec { shape: Some(Arc::new(shape)), ..spec(7, JobKind::Job) };
+                let entry = JournalEntry::Event(SchedulerEvent::JobArrived(arrived));
+                let mut batch = Batch::default();
+                batch.push(&entry);
+                assert_eq!(Batch::open(&batch.seal()).unwrap(), [entry]);
+            }
+        }
+    }
+}
+
+#[test]
+fn without_gangs_the_text_says_nothing_of_them() {
+    let mut without = topology();
+    without.tagging = NodeTagging { rules: without.tagging.rules, ..NodeTagging::default() };
+    without.tagging.rules.truncate(1);
+    without.classes.truncate(3);
+    let mut books = SchedulerState { topology: Arc::new(without), ..books() };
+    books.jobs.truncate(1);
+    books.promises.truncate(1);
+    let text = serde_json::to_string(&text::BooksText::from(&books)).unwrap();
+    let words = [
+        "gang",
+        "shape",
+        "rank",
+        "placement_sets",
+        "span_sets",
+        "patience",
+        "hold_limit",
+        "default_duration",
+        "max_duration",
+        "preference",
+    ];
+    for word in words {
+        assert!(!text.contains(&format!("\"{word}")), "{word}: {text}");
+    }
+    assert_eq!(open_books(&seal_books(&books)).unwrap(), books);
 }
 
 #[test]

@@ -199,7 +199,7 @@ impl Scheduler {
                 .promises
                 .iter()
                 .map(|promise| PromiseRecord {
-                    rank: None,
+                    rank: promise.rank,
                     job: promise.job,
                     node: name(promise.node),
                     order: promise.order,

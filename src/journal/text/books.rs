@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
+use super::shape::{GangText, is_default};
 use super::topology::TopologyText;
 use super::work::{ProcessText, ReportText, Spec};
 use crate::model::{JobId, Mebibytes, Name, Order, ShareId, SharePhase};
@@ -72,6 +73,8 @@ struct JobText {
     behind_since: Option<u64>,
     #[serde(default, skip_serializing_if = "is_default")]
     spent: bool,
+    #[serde(default, skip_serializing_if = "is_default")]
+    gang: GangText,
 }
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -79,6 +82,8 @@ struct ShareText {
     id: u64,
     node: Name,
     order: NonZeroU32,
+    #[serde(default, skip_serializing_if = "is_default")]
+    rank: Option<u32>,
     #[serde(default, skip_serializing_if = "is_default")]
     leaving: bool,
     #[serde(default, skip_serializing_if = "is_default")]
@@ -111,6 +116,8 @@ struct PromiseText {
     job: u64,
     node: Name,
     order: NonZeroU32,
+    #[serde(default, skip_serializing_if = "is_default")]
+    rank: Option<u32>,
 }
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -135,10 +142,6 @@ fn is_two(number: &u32) -> bool {
     *number == two()
 }
 
-fn is_default<T: Default + PartialEq>(value: &T) -> bool {
-    *value == T::default()
-}
-
 fn number(order: Order) -> NonZeroU32 {
     NonZeroU32::new(order.get()).expect("nothing is of order 0")
 }
@@ -153,6 +156,7 @@ impl From<&checkpoint::SchedulerState> for BooksText {
             job: promise.job.0,
             node: promise.node.clone(),
             order: number(promise.order),
+            rank: promise.rank,
         };
         let limbo = |limbo: &checkpoint::Limbo| LimboText {
             id: limbo.id.0,
@@ -187,7 +191,7 @@ impl From<&checkpoint::SchedulerState> for BooksText {
 impl From<BooksText> for checkpoint::SchedulerState {
     fn from(text: BooksText) -> checkpoint::SchedulerState {
         let promise = |promise: PromiseText| checkpoint::PromiseRecord {
-            rank: None,
+            rank: promise.rank,
             job: JobId(promise.job),
             node: promise.node,
             order: order(promise.order),
@@ -266,6 +270,7 @@ impl From<&checkpoint::JobRecord> for JobText {
             purged: job.purged.iter().map(Into::into).collect(),
             behind_since: job.behind_since,
             spent: job.is_spent,
+            gang: job.gang.into(),
         }
     }
 }
@@ -273,7 +278,7 @@ impl From<&checkpoint::JobRecord> for JobText {
 impl From<JobText> for checkpoint::JobRecord {
     fn from(job: JobText) -> checkpoint::JobRecord {
         checkpoint::JobRecord {
-            gang: crate::engine::GangProgress::default(),
+            gang: job.gang.into(),
             spec: job.spec.into(),
             shares: job.shares.into_iter().map(Into::into).collect(),
             purged: job.purged.into_iter().map(Into::into).collect(),
@@ -289,6 +294,7 @@ impl From<&checkpoint::ShareRecord> for ShareText {
             id: share.id.0,
             node: share.node.clone(),
             order: number(share.order),
+            rank: share.rank,
             leaving: share.state == SharePhase::Leaving,
             removal: share.removal.map(|removal| match removal {
                 Removal::Preempted => RemovalText::Preempted,
@@ -307,7 +313,7 @@ impl From<&checkpoint::ShareRecord> for ShareText {
 impl From<ShareText> for checkpoint::ShareRecord {
     fn from(share: ShareText) -> checkpoint::ShareRecord {
         checkpoint::ShareRecord {
-            rank: None,
+            rank: share.rank,
             id: ShareId(share.id),
             node: share.node,
             order: order(share.order),

@@ -7,6 +7,7 @@
 
 mod books;
 mod line;
+mod shape;
 mod topology;
 mod work;
 

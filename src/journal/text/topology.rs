@@ -5,6 +5,7 @@ use std::num::NonZeroU64;
 
 use serde::{Deserialize, Serialize};
 
+use super::shape::is_default;
 use super::work::{TagsText, tags_text};
 use crate::model::{self, Mebibytes, Millis, Name, PoolIx, Quantum};
 
@@ -18,6 +19,10 @@ pub struct TopologyText {
     tags: Vec<TagRuleText>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     reported_tags: Vec<Name>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    placement_sets: Vec<Name>,
+    #[serde(default = "yes", skip_serializing_if = "is_yes")]
+    span_sets: bool,
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     allotments_mb: BTreeMap<String, u64>,
 }
@@ -59,6 +64,16 @@ struct ClassText {
     users: Option<Vec<String>>,
     #[serde(rename = "default")]
     is_default: bool,
+    #[serde(default, skip_serializing_if = "is_default")]
+    gangs: bool,
+    #[serde(default = "patience", skip_serializing_if = "is_usual_patience")]
+    patience: u64,
+    #[serde(default = "hold_limit", skip_serializing_if = "is_usual_hold_limit")]
+    hold_limit: Millis,
+    #[serde(default, skip_serializing_if = "is_default")]
+    default_duration: Option<Millis>,
+    #[serde(default, skip_serializing_if = "is_default")]
+    max_duration: Option<Millis>,
 }
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -74,18 +89,51 @@ enum PolicyText {
 struct TagRuleText {
     nodes: Vec<Name>,
     set: TagsText,
+    #[serde(default, skip_serializing_if = "is_default")]
+    preference: Option<i32>,
+}
+
+/// Default of an absent field.
+fn yes() -> bool {
+    true
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+fn is_yes(value: &bool) -> bool {
+    *value
+}
+
+/// Default of an absent field.
+fn patience() -> u64 {
+    model::GangRules::PATIENCE
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+fn is_usual_patience(value: &u64) -> bool {
+    *value == patience()
+}
+
+/// Default of an absent field.
+fn hold_limit() -> Millis {
+    model::GangRules::HOLD_LIMIT
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+fn is_usual_hold_limit(value: &Millis) -> bool {
+    *value == hold_limit()
 }
 
 impl From<&model::TagRule> for TagRuleText {
     fn from(rule: &model::TagRule) -> TagRuleText {
-        let model::TagRule { nodes, set, .. } = rule;
-        TagRuleText { nodes: nodes.clone(), set: tags_text(set) }
+        let model::TagRule { nodes, set, preference } = rule;
+        TagRuleText { nodes: nodes.clone(), set: tags_text(set), preference: *preference }
     }
 }
 
 impl From<TagRuleText> for model::TagRule {
     fn from(rule: TagRuleText) -> model::TagRule {
-        model::TagRule { preference: None, nodes: rule.nodes, set: model::Tags::of(rule.set) }
+        let TagRuleText { nodes, set, preference } = rule;
+        model::TagRule { nodes, set: model::Tags::of(set), preference }
     }
 }
 
@@ -98,6 +146,8 @@ impl From<&model::Topology> for TopologyText {
             classes: classes.iter().map(Into::into).collect(),
             tags: tagging.rules.iter().map(Into::into).collect(),
             reported_tags: tagging.reported.clone(),
+            placement_sets: tagging.sets.clone(),
+            span_sets: tagging.may_span,
             allotments_mb: allotments.iter().map(|(user, most)| (user.clone(), most.0)).collect(),
         }
     }
@@ -108,8 +158,8 @@ impl From<TopologyText> for model::Topology {
         let allotments = topology.allotments_mb.into_iter();
         model::Topology {
             tagging: model::NodeTagging {
-                may_span: true,
-                sets: Vec::new(),
+                may_span: topology.span_sets,
+                sets: topology.placement_sets,
                 rules: topology.tags.into_iter().map(Into::into).collect(),
                 reported: topology.reported_tags,
             },
@@ -193,8 +243,17 @@ impl From<Pool> for model::Nodepool {
 impl From<&model::ResourceClass> for ClassText {
     fn from(class: &model::ResourceClass) -> ClassText {
         let model::ResourceClass {
-            name, policy, priority, pool, cap_rules, users, is_default, ..
+            name,
+            policy,
+            priority,
+            pool,
+            cap_rules,
+            users,
+            is_default,
+            gangs,
         } = class;
+        let model::GangRules { are_allowed, patience, hold_limit, default_duration, max_duration } =
+            *gangs;
         let model::CapRules {
             initialization_cap,
             expand_by_doubling,
@@ -218,6 +277,11 @@ impl From<&model::ResourceClass> for ClassText {
             loss_limit,
             users: users.clone(),
             is_default: *is_default,
+            gangs: are_allowed,
+            patience,
+            hold_limit,
+            default_duration,
+            max_duration,
         }
     }
 }
@@ -225,7 +289,6 @@ impl From<&model::ResourceClass> for ClassText {
 impl From<ClassText> for model::ResourceClass {
     fn from(class: ClassText) -> model::ResourceClass {
         model::ResourceClass {
-            gangs: model::GangRules::default(),
             name: class.name,
             policy: match class.policy {
                 PolicyText::FairShare { weight } => model::ClassPolicy::FairShare { weight },
@@ -243,6 +306,13 @@ impl From<ClassText> for model::ResourceClass {
             },
             users: class.users,
             is_default: class.is_default,
+            gangs: model::GangRules {
+                are_allowed: class.gangs,
+                patience: class.patience,
+                hold_limit: class.hold_limit,
+                default_duration: class.default_duration,
+                max_duration: class.max_duration,
+            },
         }
     }
 }

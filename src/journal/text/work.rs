@@ -1,9 +1,11 @@
 //! Work and nodes, as they are written.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
+use super::shape::ShapeText;
 use crate::model::{self, JobId, Mebibytes, Millis, Name, Tags};
 
 /// Kind of a job.
@@ -52,6 +54,8 @@ pub struct Spec {
     tags: TagsText,
     #[serde(default, skip_serializing_if = "is_zero")]
     service: u64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    shape: Option<ShapeText>,
     facts: Facts,
 }
 
@@ -134,7 +138,7 @@ impl From<Facts> for model::JobFacts {
 impl From<&model::JobSpec> for Spec {
     fn from(spec: &model::JobSpec) -> Spec {
         let model::JobSpec { id, user, class, kind, memory, threads, submitted, .. } = spec;
-        let model::JobSpec { nodes, tags, service, facts, .. } = spec;
+        let model::JobSpec { nodes, tags, service, shape, facts, .. } = spec;
         Spec {
             id: id.0,
             user: user.clone(),
@@ -146,6 +150,7 @@ impl From<&model::JobSpec> for Spec {
             nodes: nodes.clone(),
             tags: tags_text(tags),
             service: *service,
+            shape: shape.as_deref().map(Into::into),
             facts: facts.into(),
         }
     }
@@ -154,7 +159,7 @@ impl From<&model::JobSpec> for Spec {
 impl From<Spec> for model::JobSpec {
     fn from(spec: Spec) -> model::JobSpec {
         model::JobSpec {
-            shape: None,
+            shape: spec.shape.map(|shape| Arc::new(shape.into())),
             tags: Tags::of(spec.tags),
             id: JobId(spec.id),
             user: spec.user,
