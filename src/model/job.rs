@@ -43,7 +43,7 @@ pub struct JobSpec {
     pub service: u64,
     /// Tags that a node must have for its processes.
     pub tags: Tags,
-    /// Chunks, sizes and duration; `None` for processes that come and go one by one.
+    /// Chunks, sizes and duration; `None` for independent processes.
     pub shape: Option<Arc<Shape>>,
     /// Facts that change, as first reported.
     pub facts: JobFacts,

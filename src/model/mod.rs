@@ -58,6 +58,7 @@ pub use node::{NodeCondition, NodeReport};
 pub use sealed::Sealed;
 pub use shape::{
     Chunk, Elasticity, GangRules, LegalSizes, MAX_CHUNKS, MAX_LEGAL_SIZES, Place, Shape,
+    ShapeProblem,
 };
 pub use share::{ShareFacts, SharePhase};
 pub use span::span;

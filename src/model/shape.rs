@@ -30,8 +30,22 @@ pub enum Place {
     Free,
     /// One on a node.
     Scatter,
-    /// All on one node.
+    /// All on the same node.
     Pack,
+}
+
+impl Place {
+    /// Every place.
+    pub const ALL: [Place; 3] = [Place::Free, Place::Scatter, Place::Pack];
+
+    /// Name of the place in requests.
+    pub fn word(self) -> &'static str {
+        match self {
+            Place::Free => "free",
+            Place::Scatter => "scatter",
+            Place::Pack => "pack",
+        }
+    }
 }
 
 /// The owner of decisions on the number of processes.
@@ -45,6 +59,22 @@ pub enum Elasticity {
     Malleable,
     /// The owner of the job may change the number at any time.
     Evolving,
+}
+
+impl Elasticity {
+    /// Every elasticity.
+    pub const ALL: [Elasticity; 4] =
+        [Elasticity::Rigid, Elasticity::Moldable, Elasticity::Malleable, Elasticity::Evolving];
+
+    /// Name of the elasticity in requests.
+    pub fn word(self) -> &'static str {
+        match self {
+            Elasticity::Rigid => "rigid",
+            Elasticity::Moldable => "moldable",
+            Elasticity::Malleable => "malleable",
+            Elasticity::Evolving => "evolving",
+        }
+    }
 }
 
 /// Numbers of processes that a job can work with, within its minimum and maximum.
@@ -66,6 +96,14 @@ pub enum LegalSizes {
 }
 
 impl LegalSizes {
+    /// Sizes that have a name in requests.
+    pub const NAMED: [(&'static str, LegalSizes); 4] = [
+        ("any", LegalSizes::Any),
+        ("power_of_two", LegalSizes::PowerOfTwo),
+        ("even", LegalSizes::Even),
+        ("odd", LegalSizes::Odd),
+    ];
+
     /// True if a job may have this number of processes.
     pub fn allow(&self, size: u64) -> bool {
         match self {
@@ -110,10 +148,10 @@ impl LegalSizes {
     }
 }
 
-/// Shape of a job whose processes do not just come and go one by one.
+/// Chunks, sizes and duration of a job.
 ///
-/// With chunks the job is a gang: all its processes start in one cycle, or none. Without chunks it
-/// is a job whose number of processes is bound to legal sizes.
+/// With chunks the job is a gang: all its processes start in the same cycle, or none. Without
+/// chunks it is a job whose number of processes is bound to legal sizes.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Shape {
     /// Processes, in the order of their ranks. At most [`MAX_CHUNKS`].
@@ -125,7 +163,7 @@ pub struct Shape {
     /// Key of a tag of which all nodes must have the same value. Replaces the configured
     /// placement sets.
     pub group_by: Option<Name>,
-    /// True if several sets may be used where no single one could ever hold the request. `None`
+    /// True if several sets may be used where no single set could ever hold the request. `None`
     /// leaves it to the configuration.
     pub may_span: Option<bool>,
     /// Who may change the number of processes. `None` is rigid for a gang.
@@ -159,6 +197,48 @@ impl Shape {
         1 < self.min_processes || self.legal_sizes != LegalSizes::Any
     }
 
+    /// The first contradiction in the shape of a job of at most `most` processes; `None` for no
+    /// limit.
+    pub fn problem(&self, most: Option<u64>) -> Option<ShapeProblem> {
+        if MAX_CHUNKS < self.chunks.len() {
+            return Some(ShapeProblem::TooManyChunks { chunks: self.chunks.len() });
+        }
+        if let Some(chunk) = self.chunks.iter().position(|chunk| chunk.count == 0) {
+            return Some(ShapeProblem::EmptyChunk { chunk });
+        }
+        if let Some(chunk) = self.chunks.iter().position(|chunk| chunk.memory.0 == 0) {
+            return Some(ShapeProblem::NoMemory { chunk });
+        }
+        self.sizes_problem(if self.is_gang() { Some(self.processes()) } else { most })
+    }
+
+    fn sizes_problem(&self, most: Option<u64>) -> Option<ShapeProblem> {
+        let is_rigid = self.elasticity.is_none_or(|elasticity| elasticity == Elasticity::Rigid);
+        if 1 < self.chunks.len() && (self.is_sized() || !is_rigid) {
+            return Some(ShapeProblem::SeveralChunks);
+        }
+        let min = self.min_processes;
+        if self.elasticity == Some(Elasticity::Evolving) && 0 < min {
+            return Some(ShapeProblem::EvolvingMinimum);
+        }
+        let is_list_bad = match &self.legal_sizes {
+            LegalSizes::MultipleOf(step) => *step == 0,
+            LegalSizes::Listed(sizes) => {
+                sizes.is_empty() || MAX_LEGAL_SIZES < sizes.len() || sizes.contains(&0)
+            }
+            LegalSizes::Any | LegalSizes::PowerOfTwo | LegalSizes::Even | LegalSizes::Odd => false,
+        };
+        if is_list_bad {
+            return Some(ShapeProblem::BadSizes);
+        }
+        let most = most.unwrap_or(u64::MAX);
+        if most < min {
+            return Some(ShapeProblem::MinimumAboveMaximum { min, most });
+        }
+        let is_legal = self.legal_sizes.at_least(min).is_some_and(|size| size <= most);
+        (!is_legal && 0 < most).then_some(ShapeProblem::NoLegalSize { min, most })
+    }
+
     /// Place of the chunk of the process with that rank; ranks count from 0.
     pub fn chunk_of(&self, rank: u64) -> Option<usize> {
         let mut first = 0_u64;
@@ -167,6 +247,56 @@ impl Shape {
             rank < first
         })
     }
+}
+
+/// A contradiction in a shape.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ShapeProblem {
+    /// More chunks than allowed.
+    #[error("{chunks} chunks; a request has at most {MAX_CHUNKS}")]
+    TooManyChunks {
+        /// Number of chunks.
+        chunks: usize,
+    },
+    /// A chunk without processes.
+    #[error("the chunk has no process; its `count` is at least 1")]
+    EmptyChunk {
+        /// Place of the chunk.
+        chunk: usize,
+    },
+    /// A chunk whose processes need no memory.
+    #[error("the processes of the chunk have no memory; they need at least 1 MiB")]
+    NoMemory {
+        /// Place of the chunk.
+        chunk: usize,
+    },
+    /// Several chunks, and a number of processes that may change.
+    #[error("a request of several chunks is rigid: no elasticity, minimum or legal sizes")]
+    SeveralChunks,
+    /// An evolving job with a minimum.
+    #[error("an evolving job has exactly the processes that its owner asks for, and no minimum")]
+    EvolvingMinimum,
+    /// Sizes that no job can have.
+    #[error(
+        "legal sizes are multiples of at least 1, or a list of 1 to {MAX_LEGAL_SIZES} sizes from 1"
+    )]
+    BadSizes,
+    /// A minimum above the maximum.
+    #[error("the minimum of {min} is above the maximum of {most}")]
+    MinimumAboveMaximum {
+        /// Minimum of the job.
+        min: u64,
+        /// Maximum of the job.
+        most: u64,
+    },
+    /// No legal size from the minimum to the maximum.
+    #[error("no legal size lies between {min} and {most}")]
+    NoLegalSize {
+        /// Minimum of the job.
+        min: u64,
+        /// Maximum of the job.
+        most: u64,
+    },
 }
 
 /// Rules of a class for requests of several processes at once.
@@ -231,6 +361,53 @@ mod tests {
             }
         }
         assert_eq!(LegalSizes::PowerOfTwo.at_least(u64::MAX), None);
+    }
+
+    #[test]
+    fn contradictions_are_found() {
+        let chunk =
+            |count, memory| Chunk { count, memory: Mebibytes(memory), tags: Tags::default() };
+        let gang = |counts: &[u64]| Shape {
+            chunks: counts.iter().map(|&count| chunk(count, 1)).collect(),
+            ..Shape::default()
+        };
+        let sized = |min_processes, legal_sizes| Shape { min_processes, legal_sizes, ..gang(&[6]) };
+        let elastic = |elasticity, from: Shape| Shape { elasticity: Some(elasticity), ..from };
+        let cases = [
+            (gang(&[1; 65]), Some(ShapeProblem::TooManyChunks { chunks: 65 })),
+            (gang(&[1; 64]), None),
+            (gang(&[2, 0]), Some(ShapeProblem::EmptyChunk { chunk: 1 })),
+            (
+                Shape { chunks: vec![chunk(1, 0)], ..Shape::default() },
+                Some(ShapeProblem::NoMemory { chunk: 0 }),
+            ),
+            (elastic(Elasticity::Moldable, gang(&[1, 1])), Some(ShapeProblem::SeveralChunks)),
+            (elastic(Elasticity::Rigid, gang(&[1, 1])), None),
+            (Shape { min_processes: 2, ..gang(&[1, 1]) }, Some(ShapeProblem::SeveralChunks)),
+            (
+                elastic(Elasticity::Evolving, sized(2, LegalSizes::Any)),
+                Some(ShapeProblem::EvolvingMinimum),
+            ),
+            (elastic(Elasticity::Evolving, gang(&[6])), None),
+            (sized(0, LegalSizes::MultipleOf(0)), Some(ShapeProblem::BadSizes)),
+            (sized(0, LegalSizes::Listed(vec![])), Some(ShapeProblem::BadSizes)),
+            (sized(0, LegalSizes::Listed(vec![0, 2])), Some(ShapeProblem::BadSizes)),
+            (sized(0, LegalSizes::Listed(vec![2; 65])), Some(ShapeProblem::BadSizes)),
+            (
+                sized(7, LegalSizes::Any),
+                Some(ShapeProblem::MinimumAboveMaximum { min: 7, most: 6 }),
+            ),
+            (sized(6, LegalSizes::Any), None),
+            (sized(5, LegalSizes::PowerOfTwo), Some(ShapeProblem::NoLegalSize { min: 5, most: 6 })),
+            (sized(4, LegalSizes::PowerOfTwo), None),
+        ];
+        for (shape, problem) in cases {
+            assert_eq!(shape.problem(None), problem, "{shape:?}");
+        }
+        let free = Shape { min_processes: 5, ..Shape::default() };
+        assert_eq!(free.problem(None), None);
+        let above = ShapeProblem::MinimumAboveMaximum { min: 5, most: 4 };
+        assert_eq!(free.problem(Some(4)), Some(above));
     }
 
     #[test]

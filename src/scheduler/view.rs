@@ -100,7 +100,7 @@ pub struct JobView {
     pub memory: Mebibytes,
     /// Tags that a node must have.
     pub tags: Tags,
-    /// Chunks, sizes and duration; `None` for processes that come and go one by one.
+    /// Chunks, sizes and duration; `None` for independent processes.
     pub shape: Option<Arc<Shape>>,
     /// Size of a process; `None` while the job is refused.
     pub order: Option<Order>,

@@ -24,6 +24,7 @@ mod quiet;
 mod recorded;
 mod recovery;
 mod regressions;
+mod scenarios;
 mod sharing;
 #[path = "../support/mod.rs"]
 mod support;

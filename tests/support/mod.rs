@@ -19,6 +19,7 @@ pub mod history;
 pub mod http;
 pub mod notified;
 pub mod past;
+pub mod scenario_check;
 pub mod script;
 pub mod slot;
 pub mod step;

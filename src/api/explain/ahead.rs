@@ -1,10 +1,10 @@
-//! Which jobs are ahead of one that waits for room.
+//! Jobs ahead of a job that waits for room.
 
 use crate::engine::WaitReason;
 use crate::model::{NShares, counted, plural};
 use crate::scheduler::{JobView, View, Waiting};
 
-/// Whether `job` waits for room that others have. What waits for another cause has no others ahead of it.
+/// Whether `job` waits for room that other jobs have. A job with another cause has no job ahead.
 fn waits_for_room(job: &JobView) -> bool {
     let Some(Waiting::Engine(reason)) = &job.reason else { return false };
     match reason {

@@ -1,9 +1,12 @@
 //! A job as the orchestrator remembers it: its last reported facts, and its processes.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use super::scenario::Selector;
-use crate::model::{JobFacts, JobKind, Name, ShareFacts, ShareId, SharePhase};
+use crate::model::{
+    Elasticity, JobFacts, JobKind, Millis, Name, Shape, ShareFacts, ShareId, SharePhase,
+};
 use crate::scheduler::ShareView;
 use crate::sim::error::Flaw;
 
@@ -15,10 +18,17 @@ pub(super) struct JobActor {
     pub shares: BTreeMap<ShareId, PlayedProcess>,
     /// Shares that died with their node: gone, and not confirmed gone.
     pub purged: BTreeSet<ShareId>,
+    pub shape: Option<Arc<Shape>>,
+    /// How long it runs before it ends by itself.
+    pub runs_for: Option<Millis>,
+    /// Time of the cycle that started it; `None` while it holds nothing.
+    pub started: Option<Millis>,
 }
 
 pub(super) struct PlayedProcess {
     pub node: String,
+    /// Rank of the process in a gang.
+    pub rank: Option<u32>,
     pub state: SharePhase,
     /// True if the job is refused: the share leaves with "whitelist".
     pub is_blacklisted: bool,
@@ -35,6 +45,7 @@ impl JobActor {
         let (is_new, was_leaving) = (known.is_none(), known.is_some_and(PlayedProcess::is_leaving));
         let process = self.shares.entry(share.id).or_insert_with(|| PlayedProcess {
             node: share.node.to_string(),
+            rank: share.rank,
             state: share.state,
             is_blacklisted: false,
             since: cycle,
@@ -43,6 +54,30 @@ impl JobActor {
         process.state = share.state;
         process.is_blacklisted = is_refused;
         (is_new, was_leaving)
+    }
+
+    /// True if its owner may change the number of processes of a gang.
+    pub fn is_evolving_gang(&self) -> bool {
+        let shape = self.shape.as_ref().filter(|shape| shape.is_gang());
+        shape.is_some_and(|shape| shape.elasticity == Some(Elasticity::Evolving))
+    }
+
+    /// Notes at `now` if it runs.
+    pub fn note_start(&mut self, now: Millis) {
+        let runs = self.shares.values().any(|process| !process.is_leaving());
+        self.started = if runs { Some(self.started.unwrap_or(now)) } else { None };
+    }
+
+    /// True if it has run for as long as it does.
+    pub fn is_over(&self, now: Millis) -> bool {
+        let end = self.started.zip(self.runs_for).map(|(start, length)| start + length);
+        end.is_some_and(|end| end <= now)
+    }
+
+    /// Node of the process of a gang that has that rank.
+    pub fn node_of_rank(&self, rank: u32) -> Option<&str> {
+        let mut held = self.shares.values().filter(|process| !process.is_leaving());
+        held.find(|process| process.rank == Some(rank)).map(|process| process.node.as_str())
     }
 
     /// Records the shares that died with their nodes; returns the nodes of the shares that died in

@@ -25,16 +25,25 @@ const NODE_STABILITY: u32 = 5;
 const SEARCH_ORDER: u32 = 100;
 const WEIGHT: u32 = 100;
 
-/// Builds the topology that `config` describes.
-pub(super) fn topology(config: &ScenarioConfig) -> Result<Topology, Flaw> {
+/// Builds the topology that `config` describes. In a scenario with a clock, a cycle follows on each
+/// publication unless it says otherwise.
+pub(super) fn topology(config: &ScenarioConfig, has_clock: bool) -> Result<Topology, Flaw> {
     let mut config = config.clone();
     config.take_properties()?;
+    if has_clock {
+        config.rm_ratio.get_or_insert(1);
+    }
     let pools = pools(&config)?;
     let classes = classes(&config, &pools)?;
     let allotment =
         |user: &UserInput| (user.name.clone(), Mebibytes::from_gib(user.max_allotment_gb));
     Ok(Topology {
-        tagging: NodeTagging { rules: tag_rules(&config)?, ..NodeTagging::default() },
+        tagging: NodeTagging {
+            rules: tag_rules(&config)?,
+            reported: Vec::new(),
+            sets: config.placement_sets.iter().map(Name::from).collect(),
+            may_span: config.span_sets.unwrap_or(true),
+        },
         settings: settings(&config),
         pools,
         classes,
@@ -50,7 +59,7 @@ fn tag_rules(config: &ScenarioConfig) -> Result<Vec<TagRule>, Flaw> {
         })?;
         let step = input.every.map_or(1, NonZeroUsize::get);
         Ok(TagRule {
-            preference: None,
+            preference: input.preference,
             nodes: names.iter().step_by(step).map(Name::from).collect(),
             set: Tags::of(&input.tags),
         })
@@ -212,7 +221,12 @@ fn class(
 ) -> ResourceClass {
     let split = |names: &String| names.split_whitespace().map(str::to_owned).collect();
     ResourceClass {
-        gangs: GangRules::default(),
+        gangs: GangRules {
+            are_allowed: input.gangs.unwrap_or(false),
+            patience: input.patience.unwrap_or(GangRules::PATIENCE),
+            max_duration: input.max_duration_ms,
+            ..GangRules::default()
+        },
         name: input.name.as_str().into(),
         policy: match input.policy {
             PolicyInput::FairShare => {

@@ -21,6 +21,9 @@ pub struct PlayedCycle {
     pub cycle: u64,
     /// All work that is not done, by number.
     pub jobs: Vec<PlayedJob>,
+    /// Changes that were refused in this cycle: the job, and the code.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub refused: BTreeMap<u64, &'static str>,
     /// Jobs that the preemption stop held back.
     #[serde(skip_serializing_if = "is_zero")]
     pub net_strikes: u64,
@@ -61,9 +64,24 @@ pub struct PlayedJob {
     /// True if the job cannot be preempted and has a target of zero although it could use a
     /// process.
     pub deferred: bool,
-    /// Reason why the job has less than it wants.
+    /// Nodes in the order of the ranks, an entry for each process; gangs only.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ranks: Option<Vec<String>>,
+    /// Reason why the job has less than it wants: a sentence, or its code in a scenario with a clock.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
+    /// Numbers of the reason, by name; only in a scenario with a clock, like the rest below.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub numbers: BTreeMap<&'static str, u64>,
+    /// True if a change of the job's size is not confirmed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub adapting: Option<bool>,
+    /// Shares told to go in this cycle, except preempted shares and the dead.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub removed: Option<u64>,
+    /// Reason for which they were told to go.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub removed_for: Option<&'static str>,
 }
 
 /// A share that the engine took back.

@@ -1,9 +1,13 @@
 //! Lines of a document for the jobs at the end of a cycle.
 
+use std::collections::BTreeMap;
+
 use super::document::{PlayedCycle, PlayedFinding, PlayedJob, PreemptedShare};
 use crate::audit;
-use crate::model::Order;
-use crate::scheduler::{JobView, View, Waiting};
+use crate::converter::code_of;
+use crate::engine::{GangLack, WaitReason};
+use crate::model::{Order, SharePhase};
+use crate::scheduler::{JobView, Removal, ShareView, View, Waiting};
 use crate::sim::count;
 
 /// A cycle with these `jobs`, and the findings of the audit.
@@ -16,7 +20,13 @@ pub(super) fn cycle(cycle: u64, mut jobs: Vec<PlayedJob>, view: &View) -> Played
         .into_iter()
         .map(|finding| PlayedFinding { rule: finding.rule.code(), detail: finding.detail })
         .collect();
-    PlayedCycle { cycle, jobs, net_strikes: planned.schedule.report.net_strikes, audit }
+    PlayedCycle {
+        cycle,
+        jobs,
+        refused: BTreeMap::new(),
+        net_strikes: planned.schedule.report.net_strikes,
+        audit,
+    }
 }
 
 /// All that can be said of a job without knowing how it was before.
@@ -38,6 +48,7 @@ pub(super) fn job(job: &JobView, view: &View) -> PlayedJob {
             Waiting::Refused(refusal) => refusal.to_string(),
             Waiting::Engine(reason) => reason.to_string(),
         }),
+        ranks: job.shape.as_ref().filter(|shape| shape.is_gang()).map(|_| ranks(job)),
         preempted: taken(job, view),
         ..PlayedJob::default()
     };
@@ -45,6 +56,75 @@ pub(super) fn job(job: &JobView, view: &View) -> PlayedJob {
         *line.nodes.entry(share.node.to_string()).or_default() += 1;
     }
     line
+}
+
+/// Nodes of the processes that a gang holds, by rank.
+fn ranks(job: &JobView) -> Vec<String> {
+    let held = job.shares.iter().filter(|share| share.state == SharePhase::Held);
+    let mut held: Vec<&ShareView> = held.collect();
+    held.sort_by_key(|share| (share.rank, share.id));
+    held.into_iter().map(|share| share.node.to_string()).collect()
+}
+
+/// Tells the reason of `job` as a code with numbers.
+pub(super) fn tell_in_codes(line: &mut PlayedJob, job: &JobView) {
+    line.reason = job.reason.as_ref().map(|reason| code_of(reason).to_owned());
+    line.numbers = match &job.reason {
+        Some(Waiting::Engine(reason)) => numbers(reason),
+        Some(Waiting::Refused(_)) | None => BTreeMap::new(),
+    };
+    line.adapting = Some(false);
+}
+
+/// Tells how many shares of a job were told to go in this cycle, beyond preemption, and why.
+pub(super) fn tell_removed(line: &mut PlayedJob, told_to_go: &[Removal]) {
+    let told = told_to_go.iter().filter_map(|&removal| removal_code(removal));
+    let mut told: Vec<&'static str> = told.collect();
+    told.sort_by_key(|code| *code != BROKEN);
+    line.removed = (!told.is_empty()).then(|| count(told.len()));
+    line.removed_for = told.first().copied();
+}
+
+/// Code of a broken gang. It goes first where shares of a job go for several reasons.
+const BROKEN: &str = "gang_broken";
+
+fn removal_code(removal: Removal) -> Option<&'static str> {
+    match removal {
+        Removal::VariedOff => Some("varied_off"),
+        Removal::Blacklisted => Some("blacklisted"),
+        Removal::Withdrawn => Some("withdrawn"),
+        Removal::GangBroken => Some(BROKEN),
+        Removal::Preempted | Removal::NodeDied => None,
+    }
+}
+
+/// Numbers of a reason that work is measured by. Amounts are qshares.
+fn numbers(reason: &WaitReason) -> BTreeMap<&'static str, u64> {
+    let pairs = match *reason {
+        WaitReason::GangLacks(GangLack { of: _, chunk, found, needed }) => {
+            let chunk = chunk.map(|chunk| ("chunk", count(chunk)));
+            chunk.into_iter().chain([("found", found), ("needed", needed)]).collect()
+        }
+        WaitReason::BehindOlderGang { job } => vec![("job", job.0)],
+        WaitReason::Earning { deserves, asks } => vec![("deserves", deserves.0), ("asks", asks.0)],
+        WaitReason::NoLegalSize { given, next } => vec![("given", given.0), ("next", next.0)],
+        WaitReason::WaitingForExits { promised } => vec![("promised", promised.0)],
+        WaitReason::OverAllotment { allotment, held, asks } => {
+            vec![("allotment", allotment.0), ("held", held.0), ("asks", asks.0)]
+        }
+        WaitReason::NothingLeft { left, asks } => {
+            vec![("left", left.0), ("asks", asks.qshares().0)]
+        }
+        WaitReason::Impossible { .. }
+        | WaitReason::NoSuchSize { .. }
+        | WaitReason::NoNodeUp { .. }
+        | WaitReason::Capped { .. }
+        | WaitReason::FairShareUsed { .. }
+        | WaitReason::Adapting
+        | WaitReason::HeldBack(_)
+        | WaitReason::Fragmented { .. } => Vec::new(),
+    };
+    pairs.into_iter().collect()
 }
 
 /// Shares that the cycle took from a job, by node.

@@ -8,6 +8,7 @@
 //! describes the format and the order of work inside a cycle.
 
 mod actor;
+mod arrival;
 mod compare;
 mod config;
 mod document;
@@ -15,6 +16,7 @@ mod excerpt;
 mod lines;
 pub(super) mod player;
 pub(super) mod scenario;
+pub(super) mod shape;
 
 pub use compare::Difference;
 pub use document::{PlayedCycle, PlayedDocument, PlayedFinding, PlayedJob, PreemptedShare};

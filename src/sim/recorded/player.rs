@@ -4,27 +4,32 @@
 //! Takes the place of the orchestrator and the agents, and keeps their state: the running processes
 //! with their facts, and the reports of each node.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use super::actor::JobActor;
+use super::arrival::{limit, request};
 use super::config::topology;
 use super::document::{PlayedCycle, PlayedDocument, PlayedJob};
 use super::lines;
 use super::scenario::{
-    AutoRun, CycleInput, EventInput, JobInput, KindInput, ProcInput, RunInput, Scenario, TimeInput,
-    UpdateInput,
+    AutoRun, CycleInput, EventInput, JobInput, NodesInput, ProcInput, RunInput, Scenario,
+    TimeInput, UpdateInput,
 };
 use crate::model::{
-    JobFacts, JobId, JobKind, JobSpec, Mebibytes, Millis, NodeReport, ProcessLimit, ShareFacts,
-    ShareId, SharePhase, Tags,
+    JobId, JobKind, Mebibytes, Millis, NodeReport, ProcessLimit, ShareFacts, ShareId, SharePhase,
+    Tags, expand_hostlist,
 };
-use crate::scheduler::{AdminCommand, JobDisposition, JobView, Scheduler, SchedulerEvent, View};
+use crate::scheduler::{
+    AdminCommand, JobDisposition, JobView, Removal, Scheduler, SchedulerEvent, View,
+};
 use crate::sim::count;
 use crate::sim::error::Flaw;
 
-/// Submission time of the first job if the scenario gives none; each later job follows after a
-/// second.
-const FIRST_SUBMISSION: Millis = 1_600_000_000_000;
+/// Code of a change that the job's owner may not make.
+const IMMUTABLE: &str = "immutable";
+
+/// Beginning of a name that stands for the node of a process: `$node:JOB:RANK`.
+const NODE_OF: &str = "$node:";
 
 /// Plays all cycles of `scenario`.
 pub fn play(scenario: &Scenario) -> Result<PlayedDocument, Flaw> {
@@ -42,27 +47,40 @@ struct Player<'a> {
     nodes: BTreeMap<String, Mebibytes>,
     jobs: BTreeMap<JobId, JobActor>,
     arrivals: u64,
+    has_clock: bool,
+    /// Time of the present cycle, from the start of the scenario.
+    now: Millis,
+    /// Changes that the present cycle refused.
+    refused: BTreeMap<u64, &'static str>,
 }
 
 impl<'a> Player<'a> {
     fn new(scenario: &'a Scenario) -> Result<Player<'a>, Flaw> {
-        let scheduler = Scheduler::new(topology(&scenario.config)?, ShareId(1));
+        let has_clock = scenario.has_clock();
+        let scheduler = Scheduler::new(topology(&scenario.config, has_clock)?, ShareId(1));
         Ok(Player {
             scenario,
             scheduler,
             nodes: BTreeMap::new(),
             jobs: BTreeMap::new(),
             arrivals: 0,
+            has_clock,
+            now: 0,
+            refused: BTreeMap::new(),
         })
     }
 
     /// Plays a cycle as in README, "Order of work inside one cycle".
     fn cycle(&mut self, cycle: u64, input: &CycleInput) -> Result<PlayedCycle, Flaw> {
+        self.set_clock(cycle, input)?;
         if self.scenario.options.auto_confirm {
             self.confirm(None);
         }
         if let Some(auto) = self.scenario.options.auto_run {
             self.auto_run(cycle, auto);
+        }
+        if self.scenario.options.auto_end {
+            self.auto_end();
         }
         for (ix, event) in input.events.iter().enumerate() {
             self.event(event).map_err(|flaw| Flaw {
@@ -74,13 +92,38 @@ impl<'a> Player<'a> {
         Ok(self.write_down(cycle, &view))
     }
 
+    /// Sets the clock for a cycle: a publication period goes by where the scenario says nothing.
+    fn set_clock(&mut self, cycle: u64, input: &CycleInput) -> Result<(), Flaw> {
+        let period = self.scheduler.topology().settings.publication_period;
+        let next = if cycle == 0 { 0 } else { self.now.saturating_add(period) };
+        let at = input.at_ms.unwrap_or(next);
+        if at < self.now {
+            return Err(Flaw::new(
+                format!("cycles[{cycle}].atMs"),
+                format!("it is {at} after {}", self.now),
+                "let the clock go forward",
+            ));
+        }
+        self.now = at;
+        Ok(())
+    }
+
+    /// Ends the work that has run for as long as it does.
+    fn auto_end(&mut self) {
+        let over = self.jobs.iter().filter(|(_, actor)| actor.is_over(self.now));
+        for id in over.map(|(&id, _)| id).collect::<Vec<JobId>>() {
+            self.end(id);
+        }
+    }
+
+    fn end(&mut self, id: JobId) {
+        self.jobs.remove(&id);
+        self.scheduler.record(SchedulerEvent::JobCompleted { job: id });
+    }
+
     fn event(&mut self, event: &EventInput) -> Result<(), Flaw> {
         match event {
-            EventInput::Nodes { list } => {
-                for (name, gb) in list {
-                    self.report_node(name, Mebibytes::from_gib(*gb), false);
-                }
-            }
+            EventInput::Nodes(nodes) => self.report_nodes(nodes)?,
             EventInput::Node(node) => {
                 self.report_node(&node.name, Mebibytes::from_gib(node.memory_gb), false);
             }
@@ -95,8 +138,9 @@ impl<'a> Player<'a> {
                 });
             }
             EventInput::Dead { names } => {
-                for node in names.iter().cloned() {
-                    self.scheduler.record(SchedulerEvent::NodeDied { node: node.into() });
+                for name in names {
+                    let node = self.node_named(name)?.into();
+                    self.scheduler.record(SchedulerEvent::NodeDied { node });
                 }
             }
             EventInput::VaryOff { names } => {
@@ -117,14 +161,11 @@ impl<'a> Player<'a> {
                     self.exit(JobId(*id), share);
                 }
             }
-            EventInput::Done { id } => {
-                self.jobs.remove(&JobId(*id));
-                self.scheduler.record(SchedulerEvent::JobCompleted { job: JobId(*id) });
-            }
+            EventInput::Done { id } => self.end(JobId(*id)),
             EventInput::Confirm { id } => self.confirm(id.map(JobId)),
             EventInput::Whitelist {} => self.whitelist(),
             EventInput::Reconfigure { config } => {
-                let topology = topology(config)?;
+                let topology = topology(config, self.has_clock)?;
                 let refused = |error| {
                     Flaw::new("", format!("the scheduler refused it: {error}"), "correct the names")
                 };
@@ -134,6 +175,32 @@ impl<'a> Player<'a> {
             }
         }
         Ok(())
+    }
+
+    fn report_nodes(&mut self, nodes: &NodesInput) -> Result<(), Flaw> {
+        for (name, gb) in &nodes.list {
+            self.report_node(name, Mebibytes::from_gib(*gb), false);
+        }
+        let names = nodes.range.as_deref().map_or(Ok(Vec::new()), expand_hostlist);
+        let names = names.map_err(|error| {
+            Flaw::new(".range", error.to_string(), "write a host list, as n[1-4]")
+        })?;
+        for name in names {
+            self.report_node(&name, Mebibytes::from_gib(nodes.memory_gb), false);
+        }
+        Ok(())
+    }
+
+    /// The node that a name means: itself, or the node of a process.
+    fn node_named(&mut self, name: &str) -> Result<String, Flaw> {
+        let Some(process) = name.strip_prefix(NODE_OF) else { return Ok(name.to_owned()) };
+        let numbers = process.split_once(':');
+        let numbers = numbers.and_then(|(job, rank)| Some((job.parse().ok()?, rank.parse().ok()?)));
+        let (job, rank) = numbers.ok_or_else(|| {
+            Flaw::new("", format!("`{name}` names no process"), "write $node:JOB:RANK")
+        })?;
+        let node = self.actor(job)?.node_of_rank(rank);
+        node.map(str::to_owned).ok_or_else(|| unknown("process", name))
     }
 
     fn report_node(&mut self, name: &str, memory: Mebibytes, is_quiesced: bool) {
@@ -151,59 +218,16 @@ impl<'a> Player<'a> {
     }
 
     fn submit(&mut self, input: &JobInput) -> Result<(), Flaw> {
-        let kind = match input.kind {
-            KindInput::Job => JobKind::Job,
-            KindInput::Service => JobKind::Service,
-            KindInput::Ap => JobKind::ArbitraryProcess,
-            KindInput::Reservation => JobKind::Reservation,
-        };
-        let limit =
-            if kind == JobKind::Job { limit(input.max_processes) } else { ProcessLimit::AtMost(1) };
-        if input.threads == 0 {
-            return Err(Flaw::new(
-                "",
-                format!("job {} has 0 threads", input.id),
-                "give at least 1",
-            ));
-        }
-        let facts = JobFacts {
-            remaining: input.work_items.saturating_sub(input.completed),
-            limit,
-            is_running: false,
-            time_per_item: Some(0),
-            is_completing: false,
-        };
-        let submitted = input.submit.unwrap_or(FIRST_SUBMISSION + 1_000 * self.arrivals);
+        let spec = request(input, self.arrivals)?;
         self.arrivals += 1;
-        let id = JobId(input.id);
-        let actor = JobActor {
-            kind,
-            total: input.work_items,
-            facts,
-            shares: BTreeMap::new(),
-            purged: BTreeSet::new(),
-        };
-        if self.jobs.insert(id, actor).is_some() {
+        if self.jobs.insert(spec.id, JobActor::new(input, &spec)).is_some() {
             return Err(Flaw::new(
                 "",
-                format!("job {id} is there already"),
+                format!("job {} is there already", spec.id),
                 "give it another `id`",
             ));
         }
-        self.scheduler.record(SchedulerEvent::JobArrived(JobSpec {
-            shape: None,
-            tags: Tags::of(&input.tags),
-            id,
-            user: input.user.as_str().into(),
-            class: input.class.as_str().into(),
-            kind,
-            memory: Mebibytes::from_gib(input.memory_gb),
-            threads: input.threads,
-            submitted,
-            nodes: input.nodes.clone(),
-            service: input.service_id,
-            facts,
-        }));
+        self.scheduler.record(SchedulerEvent::JobArrived(spec));
         Ok(())
     }
 
@@ -226,8 +250,22 @@ impl<'a> Player<'a> {
         if input.max_processes.is_some() {
             facts.limit = limit(input.max_processes);
         }
+        if let Some(processes) = input.processes {
+            self.resize(JobId(input.id), processes);
+        }
         self.tell_job(JobId(input.id));
         Ok(())
+    }
+
+    /// Lets the owner of a job ask for another number of processes. Only an evolving gang takes it.
+    fn resize(&mut self, id: JobId, processes: u64) {
+        let actor = self.jobs.get_mut(&id).expect("its caller has found it");
+        if actor.is_evolving_gang() {
+            actor.facts.limit = ProcessLimit::AtMost(processes);
+            actor.facts.remaining = processes;
+        } else {
+            self.refused.insert(id.0, IMMUTABLE);
+        }
     }
 
     fn run(&mut self, input: &RunInput) -> Result<(), Flaw> {
@@ -344,13 +382,15 @@ impl<'a> Player<'a> {
 
     fn write_down(&mut self, cycle: u64, view: &View) -> PlayedCycle {
         let jobs = view.jobs.iter().map(|job| self.write_down_job(cycle, job, view));
-        lines::cycle(cycle, jobs.collect(), view)
+        let line = lines::cycle(cycle, jobs.collect(), view);
+        PlayedCycle { refused: std::mem::take(&mut self.refused), ..line }
     }
 
     /// Writes the line of a job, and takes over the cycle's changes to its shares.
     fn write_down_job(&mut self, cycle: u64, job: &JobView, view: &View) -> PlayedJob {
         let actor = self.jobs.get_mut(&job.id).expect("the scheduler knows no work but ours");
         let mut line = lines::job(job, view);
+        let mut told_to_go: Vec<Removal> = Vec::new();
         let is_refused = job.disposition == JobDisposition::Refused;
         for share in &job.shares {
             let (is_new, was_leaving) = actor.take_over(cycle, share, is_refused);
@@ -359,21 +399,18 @@ impl<'a> Player<'a> {
             }
             if share.state == SharePhase::Leaving && !was_leaving {
                 line.shrunken.push(share.node.to_string());
+                told_to_go.extend(share.removal);
             }
         }
+        actor.note_start(self.now);
         line.shrunken.extend(actor.bury(&job.purged).iter().map(ToString::to_string));
         line.expanded.sort();
         line.shrunken.sort();
+        if self.has_clock {
+            lines::tell_in_codes(&mut line, job);
+            lines::tell_removed(&mut line, &told_to_go);
+        }
         line
-    }
-}
-
-fn limit(max_processes: Option<i64>) -> ProcessLimit {
-    match max_processes.map(u64::try_from) {
-        None => ProcessLimit::Unlimited,
-        Some(Ok(most)) => ProcessLimit::AtMost(most),
-        // Negative: its owner stopped its growth.
-        Some(Err(_)) => ProcessLimit::Frozen,
     }
 }
 

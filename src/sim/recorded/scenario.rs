@@ -8,6 +8,9 @@ use std::num::NonZeroUsize;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use super::shape::ShapeInput;
+use crate::model::Millis;
+
 /// A cluster and the events on it.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub struct Scenario {
@@ -16,6 +19,13 @@ pub struct Scenario {
     #[serde(default)]
     pub options: PlayOptions,
     pub cycles: Vec<CycleInput>,
+}
+
+impl Scenario {
+    /// True if the scenario has a clock. Its document then tells reasons as codes with numbers.
+    pub fn has_clock(&self) -> bool {
+        self.cycles.iter().any(|cycle| cycle.at_ms.is_some())
+    }
 }
 
 /// The configuration. Absent keys take the original's defaults: see `config`.
@@ -60,6 +70,11 @@ pub struct ScenarioConfig {
     /// Tags of nodes; later entries add to earlier ones, and replace them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub node_tags: Vec<NodeTagsInput>,
+    /// Keys of tags; each value of a key is a placement set.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub placement_sets: Vec<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub span_sets: Option<bool>,
 }
 
 /// Tags of some nodes.
@@ -73,6 +88,8 @@ pub struct NodeTagsInput {
     pub every: Option<NonZeroUsize>,
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub tags: BTreeMap<String, String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub preference: Option<i32>,
 }
 
 /// A nodepool.
@@ -115,6 +132,13 @@ pub struct ClassInput {
     /// Names with a space between them; all users if absent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub users: Option<String>,
+    /// True if it takes requests with chunks; false if absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub gangs: Option<bool>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub patience: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_duration_ms: Option<Millis>,
 }
 
 /// A policy.
@@ -143,11 +167,14 @@ pub struct PlayOptions {
     /// Progress of jobs; absent if jobs make none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub auto_run: Option<AutoRun>,
+    /// True if work ends by itself once it has run for its `runsForMs`.
+    #[serde(skip_serializing_if = "is_default")]
+    pub auto_end: bool,
 }
 
 impl Default for PlayOptions {
     fn default() -> PlayOptions {
-        PlayOptions { auto_confirm: true, auto_run: None }
+        PlayOptions { auto_confirm: true, auto_run: None, auto_end: false }
     }
 }
 
@@ -163,7 +190,11 @@ pub struct AutoRun {
 
 /// Events before a schedule.
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
+#[serde(rename_all = "camelCase")]
 pub struct CycleInput {
+    /// Time since the start of the scenario. Without it, a publication period after the last.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub at_ms: Option<Millis>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub events: Vec<EventInput>,
 }
@@ -172,9 +203,7 @@ pub struct CycleInput {
 #[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(tag = "e", rename_all = "lowercase")]
 pub enum EventInput {
-    Nodes {
-        list: Vec<(String, u64)>,
-    },
+    Nodes(NodesInput),
     Node(NodeInput),
     Quiesce {
         name: String,
@@ -213,6 +242,18 @@ pub enum EventInput {
     },
 }
 
+/// Reports of nodes: a list of names and sizes, or a host list of nodes of the same size.
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
+pub struct NodesInput {
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub list: Vec<(String, u64)>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub range: Option<String>,
+    /// Size of the nodes of the range.
+    #[serde(default, rename = "memGB", skip_serializing_if = "is_default")]
+    pub memory_gb: u64,
+}
+
 /// A node's report.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub struct NodeInput {
@@ -239,8 +280,9 @@ pub struct JobInput {
     pub id: u64,
     pub user: String,
     pub class: String,
-    #[serde(rename = "memGB")]
-    pub memory_gb: u64,
+    /// Absent where there are chunks.
+    #[serde(rename = "memGB", skip_serializing_if = "Option::is_none")]
+    pub memory_gb: Option<u64>,
     #[serde(default = "one")]
     pub threads: u64,
     #[serde(default = "ten")]
@@ -262,10 +304,15 @@ pub struct JobInput {
     /// By order of arrival if absent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub submit: Option<u64>,
+    /// How long it runs; by `autoEnd` it ends then.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub runs_for_ms: Option<Millis>,
+    #[serde(flatten)]
+    pub shape: ShapeInput,
 }
 
 /// True if an absent key gives the same value.
-fn is_default<T: Default + PartialEq>(value: &T) -> bool {
+pub(super) fn is_default<T: Default + PartialEq>(value: &T) -> bool {
     *value == T::default()
 }
 
@@ -294,6 +341,9 @@ pub struct UpdateInput {
     pub max_processes: Option<i64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub completing: Option<bool>,
+    /// Number of processes that the owner of an evolving job asks for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub processes: Option<u64>,
 }
 
 /// A time per item: absent, `null`, or a number of milliseconds.

@@ -2,6 +2,8 @@
 
 use std::io::Write;
 
+use serde_json::Value;
+
 use super::*;
 
 fn scenario_file(text: &str) -> tempfile::NamedTempFile {
@@ -146,8 +148,21 @@ fn shares_evicted_from_another_pool_are_confirmed_and_those_of_refused_work_are_
 #[test]
 fn a_scenario_is_written_as_it_was_read() {
     let cycles = r#"[
-        {"events": [
+        {"atMs": 5, "events": [
             {"e": "nodes", "list": [["n1", 4], ["n2", 8]]},
+            {"e": "nodes", "range": "n[3-5]", "memGB": 8},
+            {"e": "job", "id": 3, "user": "a", "class": "gang", "threads": 1, "workItems": 10,
+             "chunks": [{"count": 2, "memGB": 1, "tags": {"color": "red"}}, {"count": 1, "memGB": 2}],
+             "place": "scatter", "exclusive": true, "groupBy": "rack", "span": false,
+             "durationMs": 7, "runsForMs": 5, "elasticity": "rigid"},
+            {"e": "job", "id": 4, "user": "a", "class": "gang", "memGB": 1, "threads": 1,
+             "workItems": 10, "elasticity": "malleable", "minProcesses": 2,
+             "legalSizes": {"multipleOf": 2}},
+            {"e": "job", "id": 5, "user": "a", "class": "gang", "memGB": 1, "threads": 1,
+             "workItems": 10, "legalSizes": [1, 4]},
+            {"e": "job", "id": 6, "user": "a", "class": "gang", "memGB": 1, "threads": 1,
+             "workItems": 10, "legalSizes": "odd"},
+            {"e": "update", "id": 3, "processes": 4},
             {"e": "node", "name": "n1", "memGB": 4},
             {"e": "quiesce", "name": "n1"},
             {"e": "miss", "name": "n1", "count": 2},
@@ -173,14 +188,80 @@ fn a_scenario_is_written_as_it_was_read() {
             {"e": "reconfigure", "config": {"quantumGB": 1,
                 "properties": {"ducc.rm.node.stability": "3"},
                 "nodepools": [{"name": "all", "searchOrder": 3}, {"name": "sub", "parent": "all"}],
-                "classes": [{"name": "normal", "policy": "FAIR_SHARE", "weight": 50, "nodepool": "sub"}],
+                "classes": [{"name": "normal", "policy": "FAIR_SHARE", "weight": 50, "nodepool": "sub",
+                    "gangs": true, "patience": 5, "maxDurationMs": 9}],
+                "nodeTags": [{"nodes": "n[1-9]", "every": 2, "tags": {"rack": "r1"}, "preference": -3}],
+                "placementSets": ["rack"], "spanSets": false,
                 "users": [{"name": "a", "maxAllotmentGB": 3}]}}]}]"#;
-    let options = r#"{"autoConfirm": false, "autoRun": {"initMs": 1, "timePerItemMs": 2,
+    let options = r#"{"autoConfirm": false, "autoEnd": true, "autoRun": {"initMs": 1, "timePerItemMs": 2,
         "itemsPerProcess": 3, "investPerCycleMs": 4}}"#;
     let text = format!(r#"{{"name": "t", {CONFIG}, "options": {options}, "cycles": {cycles}}}"#);
     let scenario: Scenario = parse(&text).unwrap();
     let read: serde_json::Value = parse(&text).unwrap();
     assert_eq!(serde_json::to_value(&scenario).unwrap(), read);
+}
+
+/// The document of `cycles`, as it is printed.
+fn printed(cycles: &str, options: &str) -> Value {
+    let config = CONFIG.replace("\"FIXED_SHARE\"", "\"FIXED_SHARE\", \"gangs\": true");
+    let text = format!(r#"{{"name": "t", {config}, "options": {options}, "cycles": [{cycles}]}}"#);
+    serde_json::to_value(play_file(scenario_file(&text).path()).unwrap()).unwrap()
+}
+
+#[test]
+fn with_a_clock_work_ends_by_itself_and_reasons_are_codes() {
+    let cycles = r#"
+        {"atMs": 0, "events": [{"e": "nodes", "range": "n1", "memGB": 4},
+            {"e": "job", "id": 1, "user": "a", "class": "fixed", "memGB": 4, "type": "ap",
+             "runsForMs": 15000}]},
+        {"events": [{"e": "job", "id": 2, "user": "b", "class": "fixed", "memGB": 4, "type": "ap"}]},
+        {"atMs": 14999},
+        {"atMs": 15000}"#;
+    let document = printed(cycles, r#"{"autoEnd": true}"#);
+    let jobs = |cycle: usize| {
+        let jobs = document["cycles"][cycle]["jobs"].as_array().unwrap();
+        jobs.iter()
+            .map(|job| (job["id"].as_u64().unwrap(), job["held"].as_u64().unwrap()))
+            .collect()
+    };
+    let held: Vec<Vec<(u64, u64)>> = (0..4).map(jobs).collect();
+    assert_eq!(held, [vec![(1, 1)], vec![(1, 1), (2, 0)], vec![(1, 1), (2, 0)], vec![(2, 1)]]);
+    let waiting = &document["cycles"][1]["jobs"][1];
+    assert_eq!(waiting["reason"], "nothing_left");
+    assert_eq!(waiting["numbers"], serde_json::json!({"asks": 4, "left": 0}));
+    assert_eq!(waiting["adapting"], false);
+    // Without `autoEnd` it goes on, and without a clock the reason is a sentence.
+    assert_eq!(printed(cycles, "{}")["cycles"][3]["jobs"][0]["id"], 1);
+    let untimed = cycles.replace(r#""atMs": 0, "#, "").replace(r#""atMs": 14999"#, "");
+    let untimed = printed(&untimed.replace(r#""atMs": 15000"#, ""), "{}");
+    let waiting = &untimed["cycles"][1]["jobs"][1];
+    assert!(waiting["reason"].as_str().unwrap().contains(' '), "{waiting}");
+    assert_eq!((waiting.get("numbers"), waiting.get("adapting")), (None, None));
+}
+
+#[test]
+fn only_an_evolving_gang_takes_another_size() {
+    let job = |id: u64, more: &str| {
+        format!(
+            r#"{{"e": "job", "id": {id}, "user": "a", "class": "fixed", {more},
+                "chunks": [{{"count": 1, "memGB": 1}}]}}"#
+        )
+    };
+    let cycles = format!(
+        r#"{{"atMs": 0, "events": [{{"e": "nodes", "range": "n1", "memGB": 4}}, {}, {}]}},
+        {{"events": [{{"e": "update", "id": 1, "processes": 2}},
+            {{"e": "update", "id": 2, "processes": 2}}]}}, {{}}"#,
+        job(1, r#""elasticity": "evolving""#),
+        job(2, r#""place": "scatter""#)
+    );
+    let document = printed(&cycles, "{}");
+    let cycle = |cycle: usize| &document["cycles"][cycle];
+    assert_eq!(cycle(0).get("refused"), None);
+    assert_eq!(cycle(1)["refused"], serde_json::json!({"2": "immutable"}));
+    assert_eq!(cycle(2).get("refused"), None);
+    let held: Vec<&Value> = (0..2).map(|job| &cycle(1)["jobs"][job]["held"]).collect();
+    assert_eq!(held, [2, 1]);
+    assert_eq!(cycle(1)["jobs"][0]["ranks"], serde_json::json!(["n1", "n1"]));
 }
 
 #[test]
@@ -204,6 +285,39 @@ fn flaws_name_file_place_and_remedy() {
             r#"{"name": "t", "config": {"nodepools": [{"name": "p"}], "classes": []},
                 "cycles": [{}, {"events": [{"e": "run", "id": 3}]}]}"#,
             "cycles[1].events[0]",
+        ),
+        (
+            r#"{"name": "t", "config": {"nodepools": [{"name": "p"}], "classes": []},
+                "cycles": [{"atMs": 5}, {"atMs": 4}]}"#,
+            "cycles[1].atMs",
+        ),
+        (
+            r#"{"name": "t", "config": {"nodepools": [{"name": "p"}], "classes": []},
+                "cycles": [{"events": [{"e": "nodes", "range": "n[1-", "memGB": 1}]}]}"#,
+            "cycles[0].events[0].range",
+        ),
+        (
+            r#"{"name": "t", "config": {"nodepools": [{"name": "p"}], "classes": []},
+                "cycles": [{"events": [{"e": "dead", "names": ["$node:1"]}]}]}"#,
+            "cycles[0].events[0]",
+        ),
+        (
+            r#"{"name": "t", "config": {"nodepools": [{"name": "p"}], "classes": []},
+                "cycles": [{"events": [{"e": "job", "id": 1, "user": "a", "class": "c",
+                    "chunks": [{"count": 1, "memGB": 1}], "place": "spread"}]}]}"#,
+            "cycles[0].events[0].place",
+        ),
+        (
+            r#"{"name": "t", "config": {"nodepools": [{"name": "p"}], "classes": []},
+                "cycles": [{"events": [{"e": "job", "id": 1, "user": "a", "class": "c",
+                    "chunks": [{"count": 0, "memGB": 1}]}]}]}"#,
+            "cycles[0].events[0]",
+        ),
+        (
+            r#"{"name": "t", "config": {"nodepools": [{"name": "p"}], "classes": []},
+                "cycles": [{"events": [{"e": "job", "id": 1, "user": "a", "class": "c", "memGB": 1,
+                    "chunks": [{"count": 1, "memGB": 1}]}]}]}"#,
+            "cycles[0].events[0].memGB",
         ),
     ];
     for (text, expected) in cases {

@@ -11,9 +11,10 @@ use rand_chacha::ChaCha8Rng;
 
 use crate::sim::count;
 use crate::sim::recorded::scenario::{
-    AutoRun, ClassInput, CycleInput, EventInput, JobInput, KindInput, PlayOptions, PolicyInput,
-    PoolInput, Scenario, ScenarioConfig,
+    AutoRun, ClassInput, CycleInput, EventInput, JobInput, KindInput, NodesInput, PlayOptions,
+    PolicyInput, PoolInput, Scenario, ScenarioConfig,
 };
+use crate::sim::recorded::shape::ShapeInput;
 
 /// Cycles for which a cluster is played.
 pub(super) const CYCLES: u64 = 60;
@@ -41,7 +42,7 @@ pub(super) fn scenario(seed: u64, index: u64) -> Scenario {
     let jobs = draw_jobs(&mut draw, &hardware, &classes);
     let list = hardware.nodes.iter().map(|node| (node.name.clone(), node.order)).collect();
     let mut cycles = vec![CycleInput::default(); usize::try_from(CYCLES).expect("it is small")];
-    cycles[0].events.push(EventInput::Nodes { list });
+    cycles[0].events.push(EventInput::Nodes(NodesInput { list, ..NodesInput::default() }));
     for (arrival, job) in jobs {
         cycles[arrival].events.push(EventInput::Job(job));
     }
@@ -64,6 +65,7 @@ pub(super) fn scenario(seed: u64, index: u64) -> Scenario {
                 items_per_process: 0,
                 invest_per_cycle_ms: draw.between([1_000, 40_000]),
             }),
+            auto_end: false,
         },
         cycles,
     }
@@ -197,6 +199,9 @@ fn draw_classes(draw: &mut Draw, hardware: &Hardware) -> Vec<ClassInput> {
             use_prediction: None,
             prediction_fudge_ms: None,
             users: None,
+            gangs: None,
+            patience: None,
+            max_duration_ms: None,
         }
     };
     (1..=classes).map(class).collect()
@@ -262,7 +267,7 @@ fn draw_job(draw: &mut Draw, class: &str, order: u64, processes: u64) -> JobInpu
         id: 0,
         user: String::new(),
         class: class.to_owned(),
-        memory_gb: order,
+        memory_gb: Some(order),
         threads,
         work_items: processes * threads * work,
         completed: 0,
@@ -271,5 +276,7 @@ fn draw_job(draw: &mut Draw, class: &str, order: u64, processes: u64) -> JobInpu
         nodes: Vec::new(),
         service_id: 0,
         submit: None,
+        runs_for_ms: None,
+        shape: ShapeInput::default(),
     }
 }

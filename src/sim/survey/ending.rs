@@ -64,7 +64,7 @@ impl FinalState {
             FinalState { classes: classes.collect(), nodes: Vec::new(), jobs: Vec::new() };
         let events = || scenario.cycles.iter().flat_map(|cycle| &cycle.events);
         let lists = events().filter_map(|event| {
-            if let EventInput::Nodes { list } = event { Some(list) } else { None }
+            if let EventInput::Nodes(nodes) = event { Some(&nodes.list) } else { None }
         });
         for (name, order) in lists.flatten() {
             let listed = config.nodepools.iter().find(|pool| pool.nodes.contains(name));

@@ -9,7 +9,8 @@ use super::*;
 use crate::engine::WaitReason;
 use crate::model::NShares;
 use crate::sim::recorded::scenario::{
-    ClassInput, CycleInput, EventInput, JobInput, PlayOptions, PoolInput, ScenarioConfig,
+    ClassInput, CycleInput, EventInput, JobInput, NodesInput, PlayOptions, PoolInput,
+    ScenarioConfig,
 };
 use crate::sim::recorded::{PlayedCycle, PlayedFinding, PlayedJob, PreemptedShare, play_file};
 
@@ -41,7 +42,7 @@ fn table(classes: &str, nodes: &str, jobs: &str) -> (Scenario, PlayedDocument) {
         pools.iter_mut().find(|other| other.name == pool).unwrap().nodes.push(name.to_owned());
         list.push((name.to_owned(), order.parse().unwrap()));
     }
-    let mut events = vec![EventInput::Nodes { list }];
+    let mut events = vec![EventInput::Nodes(NodesInput { list, ..NodesInput::default() })];
     let mut lines = Vec::new();
     for (id, text) in (1..).zip(jobs.split(", ")) {
         let words: Vec<&str> = text.split_whitespace().collect();
@@ -55,7 +56,7 @@ fn table(classes: &str, nodes: &str, jobs: &str) -> (Scenario, PlayedDocument) {
         name: "by hand".to_owned(),
         config: ScenarioConfig { nodepools: pools, classes, ..ScenarioConfig::default() },
         options: PlayOptions::default(),
-        cycles: vec![CycleInput { events }],
+        cycles: vec![CycleInput { events, ..CycleInput::default() }],
     };
     let cycles = vec![PlayedCycle { jobs: lines, ..PlayedCycle::default() }];
     (scenario, PlayedDocument { name: "by hand".to_owned(), cycles })
@@ -292,7 +293,8 @@ type Lines<'a> = &'a [(u64, usize, &'a str)];
 fn history(cycles: &[(u64, Lines<'_>)]) -> PlayHistory {
     let (mut scenario, _) = table("a:1", "m=1", "a u 1 1 m");
     let events = std::mem::take(&mut scenario.cycles[0].events);
-    scenario.cycles = vec![CycleInput::default(), CycleInput::default(), CycleInput { events }];
+    let last = CycleInput { events, ..CycleInput::default() };
+    scenario.cycles = vec![CycleInput::default(), CycleInput::default(), last];
     scenario.cycles.resize_with(60, CycleInput::default);
     let mut played = vec![PlayedCycle::default(); 60];
     for (cycle, at) in (0..).zip(&mut played) {
@@ -394,8 +396,8 @@ fn contents(scenario: &Scenario) -> Contents {
     let (mut nodes, mut jobs) = (Vec::new(), Vec::new());
     for (cycle, input) in (0..).zip(&scenario.cycles) {
         for event in &input.events {
-            if let EventInput::Nodes { list } = event {
-                nodes.extend(list.iter().cloned());
+            if let EventInput::Nodes(nodes_input) = event {
+                nodes.extend(nodes_input.list.iter().cloned());
             } else if let EventInput::Job(job) = event {
                 jobs.push((cycle, job.clone()));
             } else {
