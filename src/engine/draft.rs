@@ -55,7 +55,7 @@ pub(super) struct Draft<'a> {
     /// The gangs, oldest first.
     pub gangs: Vec<usize>,
     /// The jobs that work with legal sizes only, oldest first.
-    pub sized: Vec<usize>,
+    pub elastic: Vec<usize>,
     /// Plans of gangs that start in this cycle, or are promised space.
     pub gang_plans: Vec<GangPlan>,
     /// Reasons of the gangs that wait.
@@ -86,7 +86,7 @@ pub(super) struct JobDraft {
     /// True if the processes of the job start together.
     pub is_gang: bool,
     /// True if the job works with legal sizes only.
-    pub is_sized: bool,
+    pub is_elastic: bool,
     /// True if such a job changes its size.
     pub is_adapting: bool,
     pub demand: Demand,
@@ -133,7 +133,7 @@ impl<'a> Draft<'a> {
         let mut jobs: Vec<JobDraft> = Vec::with_capacity(snapshot.jobs.len());
         let mut services: BTreeMap<u64, BTreeSet<NodeIx>> = BTreeMap::new();
         let mut belongs = Vec::with_capacity(snapshot.jobs.len());
-        let (mut confined, mut gangs, mut sized) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut confined, mut gangs, mut elastic) = (Vec::new(), Vec::new(), Vec::new());
         // Jobs and their shares are scattered in memory. Counting the shares of a few jobs first
         // loads them in parallel, before they are read job by job.
         for few in snapshot.jobs.chunks(PREFETCH_JOBS) {
@@ -153,7 +153,7 @@ impl<'a> Draft<'a> {
                 let promised = promised.get(&job.id).copied().unwrap_or(0);
                 let draft = JobDraft::new(snapshot, job, held, promised);
                 gangs.extend(draft.is_gang.then_some(jobs.len()));
-                sized.extend(draft.is_sized.then_some(jobs.len()));
+                elastic.extend(draft.is_elastic.then_some(jobs.len()));
                 jobs.push(draft);
             }
         }
@@ -184,7 +184,7 @@ impl<'a> Draft<'a> {
             confined,
             put_off: Vec::new(),
             gangs,
-            sized,
+            elastic,
             gang_plans: Vec::new(),
             gang_reasons: BTreeMap::new(),
             illegal_targets: BTreeMap::new(),
@@ -395,7 +395,7 @@ impl<'a> Draft<'a> {
         order: Order,
         rank: Option<u32>,
     ) {
-        if self.jobs[job].is_sized {
+        if self.jobs[job].is_elastic {
             self.promise_rank(job, node, order, rank);
         } else {
             self.expand_now(job, node, order, rank);
@@ -507,7 +507,7 @@ impl JobDraft {
             kind: job.kind,
             is_restricted: job.nodes.is_some(),
             is_gang: gang_shape(job).is_some(),
-            is_sized: sizes_of(job).is_some(),
+            is_elastic: sizes_of(job).is_some(),
             is_adapting: sizes_of(job).is_some() && is_adapting(job),
             demand: demand::demand(snapshot, job, held, promised),
             may_keep: demand::maximum(job).unwrap_or(u64::MAX),

@@ -8,18 +8,15 @@
 //! Design: requests and time, section 3.7 "Legal sizes" and "Adapting"; seed 002.
 
 use super::draft::Draft;
-use super::gang::gang_shape;
 use super::preempt::EvictionRank;
 use super::schedule::VictimRule;
 use super::share_table::ShareIx;
 use super::snapshot::{Job, Promise};
-use crate::model::{Elasticity, Shape, SharePhase};
+use crate::model::{Shape, SharePhase};
 
 /// The shape of `job`, if its number of processes is bound to legal sizes.
 pub(super) fn sizes_of(job: &Job) -> Option<&Shape> {
-    let shape = job.shape.as_deref().filter(|_| gang_shape(job).is_none())?;
-    let is_bound = shape.is_sized() || shape.elasticity == Some(Elasticity::Malleable);
-    is_bound.then_some(shape)
+    job.shape.as_deref().filter(|shape| shape.is_elastic())
 }
 
 /// The largest size that a job of `shape` may have with at most `most` processes; 0 if that is
@@ -50,7 +47,7 @@ pub(super) fn is_adapting(job: &Job) -> bool {
 
 /// Completes the steps of all jobs with legal sizes.
 pub(super) fn settle(draft: &mut Draft<'_>) {
-    for job in draft.sized.clone() {
+    for job in draft.elastic.clone() {
         if let Some(shape) = sizes_of(draft.job(job)) {
             shrink(draft, job, shape);
             grow(draft, job, shape);

@@ -8,7 +8,7 @@ use insta::assert_snapshot;
 
 use super::text::{self, Line};
 use super::*;
-use crate::engine::GangProgress;
+use crate::engine::{GangProgress, PaidTurn};
 use crate::model::{
     CapRules, Chunk, ClassPolicy, Elasticity, GangRules, JobFacts, JobId, JobKind, JobSpec,
     LegalSizes, Mebibytes, NodeReport, NodeTagging, Nodepool, Order, Place, PoolIx, ProcessLimit,
@@ -18,7 +18,7 @@ use crate::model::{
 use crate::scheduler::checkpoint::{
     CalmRecord, Hearing, JobRecord, Limbo, NodeRecord, PromiseRecord, SchedulerState, ShareRecord,
 };
-use crate::scheduler::{AdminCommand, Removal, SchedulerEvent};
+use crate::scheduler::{AdminCommand, Removal, SchedulerEvent, TurnSavings};
 
 fn topology() -> Topology {
     let cap_rules = CapRules {
@@ -227,7 +227,7 @@ fn books() -> SchedulerState {
     let leaving = |id, removal| share(id, SharePhase::Leaving, Some(removal));
     let ranked = |id, rank, removal| ShareRecord { rank: Some(rank), ..leaving(id, removal) };
     let waiting = JobRecord {
-        gang: GangProgress { size: None, waits_since: Some(29) },
+        gang: GangProgress { size: None, waits_since: Some(29), turn: None },
         spec: gang(11),
         shares: Vec::new(),
         purged: Vec::new(),
@@ -235,7 +235,11 @@ fn books() -> SchedulerState {
         is_spent: false,
     };
     let broken = JobRecord {
-        gang: GangProgress { size: Some(3), waits_since: None },
+        gang: GangProgress {
+            size: Some(3),
+            waits_since: None,
+            turn: Some(PaidTurn { from: 20, until: 30, price: 5_000 }),
+        },
         spec: gang(12),
         shares: vec![ranked(8, 2, Removal::GangBroken)],
         purged: vec![ranked(7, 0, Removal::NodeDied)],
@@ -267,6 +271,11 @@ fn books() -> SchedulerState {
         limbo: vec![Limbo { id: ShareId(6), node: "gpu01".into(), memory: Some(Mebibytes(8)) }],
         told_to_leave: vec![ShareId(50)],
         crowded: vec!["main01".into()],
+        turns: vec![(
+            "fair".into(),
+            "ann".into(),
+            TurnSavings { base: -5, since: 7, rate: 3, most: 900 },
+        )],
         put_off: vec![JobId(7)],
         promises: [(7, None), (11, Some(1))]
             .map(|(job, rank)| PromiseRecord {

@@ -197,6 +197,11 @@ impl Shape {
         1 < self.min_processes || self.legal_sizes != LegalSizes::Any
     }
 
+    /// True if the planner changes the number of processes in steps from one legal size to another.
+    pub fn is_elastic(&self) -> bool {
+        !self.is_gang() && (self.is_sized() || self.elasticity == Some(Elasticity::Malleable))
+    }
+
     /// The first contradiction in the shape of a job of at most `most` processes; `None` for no
     /// limit.
     pub fn problem(&self, most: Option<u64>) -> Option<ShapeProblem> {

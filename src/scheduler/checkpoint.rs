@@ -14,6 +14,7 @@ use std::sync::Arc;
 
 use super::Scheduler;
 use super::freeze::BookedPromise;
+use super::gangs::TurnSavings;
 use super::jobs::JobBook;
 use super::nodes::{NodeBook, NodeKey, NodeTable};
 use super::shares::{ShareBook, ShareList};
@@ -48,6 +49,8 @@ pub struct SchedulerState {
     pub crowded: Vec<Name>,
     /// Room already made and not yet taken, in the order in which it was promised.
     pub promises: Vec<PromiseRecord>,
+    /// Savings of users for their gangs: class, user, and the account.
+    pub turns: Vec<(Name, Name, TurnSavings)>,
     /// The jobs for which the last cycle did not come to search for room.
     pub put_off: Vec<JobId>,
     /// For how long nothing has changed.
@@ -205,6 +208,11 @@ impl Scheduler {
                     order: promise.order,
                 })
                 .collect(),
+            turns: self
+                .turns
+                .iter()
+                .map(|((class, user), savings)| (class.clone(), user.clone(), *savings))
+                .collect(),
             put_off: self.put_off.clone(),
             calm: self.calm.to_book(),
         }
@@ -245,6 +253,8 @@ impl Scheduler {
             let node = scheduler.nodes.expect(&topology, &node);
             scheduler.promises.push(BookedPromise { job, node, order, rank });
         }
+        let turns = books.turns.into_iter();
+        scheduler.turns = turns.map(|(class, user, savings)| ((class, user), savings)).collect();
         scheduler.put_off = books.put_off;
         scheduler.calm = QuiescenceTracker::from_book(books.calm);
         scheduler

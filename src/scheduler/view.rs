@@ -141,6 +141,14 @@ pub struct JobView {
 }
 
 impl JobView {
+    /// True while a job with legal sizes changes its size: new processes have not initialized, or
+    /// old ones have not exited.
+    pub fn is_adapting(&self) -> bool {
+        let is_changing =
+            |share: &ShareView| share.removal.is_some() || !share.facts.is_initialized;
+        self.shape.as_deref().is_some_and(Shape::is_elastic) && self.shares.iter().any(is_changing)
+    }
+
     /// For how many cycles it has been below its count and has got nothing, up to and with `cycle`.
     pub fn behind_cycles(&self, cycle: u64) -> u64 {
         self.behind_since.map_or(0, |since| (cycle + 1).saturating_sub(since))

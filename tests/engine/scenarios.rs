@@ -14,30 +14,7 @@ use serde_json::{Value, json};
 use crate::support::scenario_check::{unmet, unmet_in};
 
 /// Scenarios that are not met yet, with the reason.
-const NOT_YET: &[(&str, &str)] = &[
-    ("a01-full-size", PIECEMEAL),
-    ("a02-two-buckets-in-order", PIECEMEAL),
-    ("a04-never", PIECEMEAL),
-    ("a05-never-jointly", PIECEMEAL),
-    ("a06-picky-chunk-second", PIECEMEAL),
-    ("a08-all-or-nothing", PIECEMEAL),
-    ("a09-chunks-per-node", PIECEMEAL),
-    ("a10-pack", PIECEMEAL),
-    ("a12-sets-first-that-fits", PIECEMEAL),
-    ("a14-sets-wait-rather-than-span", PIECEMEAL),
-    ("a15-sets-span-when-none-could", PIECEMEAL),
-    ("a17-sets-and-pools", PIECEMEAL),
-    ("a19-down-is-not-never", PIECEMEAL),
-    ("a23-nothing-for-an-incomplete-plan", PIECEMEAL),
-    ("a24-claim-of-the-oldest", PIECEMEAL),
-    ("a28-moldable-relaxes", "no gang waits, so none relaxes"),
-    ("a29-legal-sizes-and-confirmation", "the engine knows no legal sizes"),
-    ("a30-only-the-owner-resizes", PIECEMEAL),
-    ("a31-a-gang-earns-its-turn", "gangs save up for no turn"),
-];
-
-/// Most common reason.
-const PIECEMEAL: &str = "the engine places gangs process by process";
+const NOT_YET: &[(&str, &str)] = &[];
 
 /// The scenarios that need no calendar, by name.
 fn scenarios() -> Vec<(String, PathBuf)> {

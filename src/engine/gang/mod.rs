@@ -11,6 +11,7 @@ mod ask;
 mod claim;
 mod decide;
 mod fit;
+mod give;
 mod grounds;
 mod kinds;
 mod place;
@@ -20,6 +21,7 @@ mod supply;
 mod tests;
 mod turns;
 
+pub(super) use give::cheapest_gang_for;
 pub(super) use place::place_gangs;
 pub(super) use planner::GangPlanner;
 pub use turns::{TurnBill, TurnIncome};

@@ -37,9 +37,10 @@ use std::collections::BTreeSet;
 
 use super::capacity::DemandByOrder;
 use super::draft::{Draft, JobDraft};
+use super::gang::cheapest_gang_for;
 use super::place::place_one;
 use super::report::Declined;
-use super::schedule::VictimRule;
+use super::schedule::{Alternatives, VictimRule};
 use super::share_table::ShareIx;
 use super::water_filling::{Service, Turn};
 use crate::model::{ClassPolicy, JobId};
@@ -184,6 +185,21 @@ fn tell_the_others(draft: &mut Draft<'_>, late: &BTreeSet<JobId>) {
     }
 }
 
+/// Preempts a whole gang for a process of `job`, and promises the room. True if it did.
+fn take_gang(draft: &mut Draft<'_>, reclaim: &mut Reclaim, job: usize) -> bool {
+    if draft.gangs.is_empty() {
+        return false;
+    }
+    let Some(gang) = cheapest_gang_for(draft, job) else { return false };
+    for victim in gang.victims {
+        draft.preempt(victim, gang.rule, Some((job, Alternatives::default())));
+        reclaim.note_taken(draft, victim, gang.rule, job);
+    }
+    draft.promise(job, gang.node, gang.order);
+    reclaim.note_used(draft, gang.node);
+    true
+}
+
 /// Makes space for a process of `job` on a node and promises it. True if it did; else the job keeps
 /// the reason, if there is a plan that is not carried out.
 fn make_room_for(draft: &mut Draft<'_>, reclaim: &mut Reclaim, job: usize) -> bool {
@@ -197,6 +213,7 @@ fn make_room_for(draft: &mut Draft<'_>, reclaim: &mut Reclaim, job: usize) -> bo
     reclaim.take_turn(job);
     let plan = match reclaim.best_plan(draft, job) {
         Ok(plan) => plan,
+        Err(_) if take_gang(draft, reclaim, job) => return true,
         Err(held_back) => {
             draft.jobs[job].held_back = held_back.or(draft.jobs[job].held_back);
             reclaim.note_failed(job);

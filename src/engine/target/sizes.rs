@@ -19,8 +19,8 @@ pub(super) fn count(
     jobs: &[usize],
 ) {
     let is_counted = |job: &usize| jobs.binary_search(job).is_ok();
-    let sized: Vec<usize> = draft.sized.iter().copied().filter(is_counted).collect();
-    if sized.is_empty() {
+    let elastic: Vec<usize> = draft.elastic.iter().copied().filter(is_counted).collect();
+    if elastic.is_empty() {
         fair_share::count(draft, space, listed, jobs);
         return;
     }
@@ -31,7 +31,7 @@ pub(super) fn count(
             let given = draft.jobs[job].given;
             sizes_of(draft.job(job)).is_none_or(|shape| legal_at_most(shape, given) == given)
         };
-        let illegal: Vec<usize> = sized.iter().copied().filter(|job| !is_legal(job)).collect();
+        let illegal: Vec<usize> = elastic.iter().copied().filter(|job| !is_legal(job)).collect();
         if illegal.is_empty() {
             return;
         }

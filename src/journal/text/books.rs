@@ -9,7 +9,7 @@ use super::shape::{GangText, is_default};
 use super::topology::TopologyText;
 use super::work::{ProcessText, ReportText, Spec};
 use crate::model::{JobId, Mebibytes, Name, Order, ShareId, SharePhase};
-use crate::scheduler::{Removal, checkpoint};
+use crate::scheduler::{Removal, TurnSavings, checkpoint};
 
 /// All that the next cycles follow from.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -29,6 +29,8 @@ pub struct BooksText {
     crowded: Vec<Name>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     promises: Vec<PromiseText>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    turns: Vec<TurnText>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     put_off: Vec<u64>,
     calm: CalmText,
@@ -120,6 +122,17 @@ struct PromiseText {
     rank: Option<u32>,
 }
 
+/// Savings of a user for the gangs in a class.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+struct TurnText {
+    class: Name,
+    user: Name,
+    base: i64,
+    since: u64,
+    rate: i64,
+    most: i64,
+}
+
 #[derive(Clone, Debug, Serialize, Deserialize)]
 struct CalmText {
     claims_changed: bool,
@@ -163,6 +176,10 @@ impl From<&checkpoint::SchedulerState> for BooksText {
             node: limbo.node.clone(),
             memory_mb: limbo.memory.map(|memory| memory.0),
         };
+        let turn = |(class, user, savings): &(Name, Name, TurnSavings)| {
+            let TurnSavings { base, since, rate, most } = *savings;
+            TurnText { class: class.clone(), user: user.clone(), base, since, rate, most }
+        };
         let checkpoint::CalmRecord { takings, .. } = &books.calm;
         BooksText {
             topology: (&*books.topology).into(),
@@ -175,6 +192,7 @@ impl From<&checkpoint::SchedulerState> for BooksText {
             told_to_leave: books.told_to_leave.iter().map(|share| share.0).collect(),
             crowded: books.crowded.clone(),
             promises: books.promises.iter().map(promise).collect(),
+            turns: books.turns.iter().map(turn).collect(),
             put_off: books.put_off.iter().map(|job| job.0).collect(),
             calm: CalmText {
                 claims_changed: books.calm.have_claims_changed,
@@ -201,6 +219,10 @@ impl From<BooksText> for checkpoint::SchedulerState {
             node: limbo.node,
             memory: limbo.memory_mb.map(Mebibytes),
         };
+        let turn = |turn: TurnText| {
+            let TurnText { class, user, base, since, rate, most } = turn;
+            (class, user, TurnSavings { base, since, rate, most })
+        };
         let takings = text.calm.takings.iter();
         checkpoint::SchedulerState {
             topology: Arc::new(text.topology.into()),
@@ -213,6 +235,7 @@ impl From<BooksText> for checkpoint::SchedulerState {
             told_to_leave: text.told_to_leave.into_iter().map(ShareId).collect(),
             crowded: text.crowded,
             promises: text.promises.into_iter().map(promise).collect(),
+            turns: text.turns.into_iter().map(turn).collect(),
             put_off: text.put_off.into_iter().map(JobId).collect(),
             calm: checkpoint::CalmRecord {
                 have_claims_changed: text.calm.claims_changed,

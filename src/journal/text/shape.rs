@@ -76,6 +76,9 @@ pub struct GangText {
     size: Option<u64>,
     #[serde(default, skip_serializing_if = "is_default")]
     waits_since: Option<u64>,
+    /// First and last cycle of a paid turn, and its price.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    turn: Option<(u64, u64, i64)>,
 }
 
 /// True if an absent field gives the same value.
@@ -210,14 +213,16 @@ impl From<SizesText> for model::LegalSizes {
 
 impl From<engine::GangProgress> for GangText {
     fn from(gang: engine::GangProgress) -> GangText {
-        let engine::GangProgress { size, waits_since } = gang;
-        GangText { size, waits_since }
+        let engine::GangProgress { size, waits_since, turn } = gang;
+        let turn = turn.map(|turn| (turn.from, turn.until, turn.price));
+        GangText { size, waits_since, turn }
     }
 }
 
 impl From<GangText> for engine::GangProgress {
     fn from(gang: GangText) -> engine::GangProgress {
-        let GangText { size, waits_since } = gang;
-        engine::GangProgress { size, waits_since }
+        let GangText { size, waits_since, turn } = gang;
+        let turn = turn.map(|(from, until, price)| engine::PaidTurn { from, until, price });
+        engine::GangProgress { size, waits_since, turn }
     }
 }

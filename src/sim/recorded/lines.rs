@@ -73,7 +73,7 @@ pub(super) fn tell_in_codes(line: &mut PlayedJob, job: &JobView) {
         Some(Waiting::Engine(reason)) => numbers(reason),
         Some(Waiting::Refused(_)) | None => BTreeMap::new(),
     };
-    line.adapting = Some(false);
+    line.adapting = Some(job.is_adapting());
 }
 
 /// Tells how many shares of a job were told to go in this cycle, beyond preemption, and why.
