@@ -27,14 +27,15 @@ struct NodeSpaces {
 
 impl NodeSpaces {
     /// The space for `group` if all shares were gone that it may preempt. Shares of higher
-    /// priorities, shares that cannot be preempted, and new shares stay. Promised space, and space
+    /// priorities, of gangs, shares that cannot be preempted, and new shares stay. Promised space, and space
     /// of terminating shares, is awaited.
     fn of(ledger: &Ledger<'_>, (tree, priority): Group) -> NodeSpaces {
         let topology = &ledger.snapshot.topology;
         // Quanta of each node: in use for good, terminating, and promised.
         let mut taken = vec![(0_u64, 0_u64, 0_u64); ledger.nodes.len()];
         for line in &ledger.jobs {
-            let is_barred = !line.is_fair_share() || line.class.priority < priority;
+            let is_barred =
+                !line.is_fair_share() || line.class.priority < priority || line.is_gang();
             for share in &line.job.shares {
                 let (barred, leaving, _) = &mut taken[share.node.0];
                 let order = share.order.qshares().0;
@@ -47,7 +48,7 @@ impl NodeSpaces {
         }
         let barred = |job: &JobId| {
             let line = ledger.line(*job);
-            !line.is_fair_share() || line.class.priority < priority
+            !line.is_fair_share() || line.class.priority < priority || line.is_gang()
         };
         for victim in &ledger.victims {
             if !barred(&victim.receipt.job) {
@@ -196,6 +197,7 @@ fn waiting_for_good<'l, 'a>(
 ) -> impl Iterator<Item = &'l JobLine<'a>> {
     ledger.jobs.iter().filter(move |line| {
         !line.is_fair_share()
+            && !line.is_gang()
             && line.class.priority <= priority
             && ledger.snapshot.topology.top_of(line.class.pool) == tree
             && line.has() < line.report.given.0

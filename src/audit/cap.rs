@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use std::num::NonZeroU64;
 
 use super::ledger::Ledger;
+use super::shapes::{gang_shape, useful_of_gang};
 use crate::engine::Job;
 use crate::model::{CapRules, JobId, JobKind, Millis, ProcessLimit, ceil_div, floor_div};
 
@@ -38,7 +39,8 @@ impl Pacing {
 /// The cap of `job`, in nshares, under its class's `rules`, while `promised` nshares are promised
 /// to it.
 ///
-/// A cap below what the job holds means the same as a cap equal to it: the job gets nothing more.
+/// No rule slows the growth of a gang: it starts whole. A cap below what the job holds means the
+/// same as a cap equal to it: the job gets nothing more.
 pub(super) fn cap_of(
     job: &Job,
     rules: &CapRules,
@@ -47,7 +49,8 @@ pub(super) fn cap_of(
 ) -> u64 {
     let held = job.nshares_held().0;
     let base = useful(job);
-    if job.facts.is_completing || job.is_spent || job.kind != JobKind::Job {
+    let is_whole = job.kind != JobKind::Job || gang_shape(job).is_some();
+    if job.facts.is_completing || job.is_spent || is_whole {
         return base;
     }
     // Space was made for the promises, and its donors have lost work.
@@ -84,6 +87,9 @@ pub(super) fn useful(job: &Job) -> u64 {
     }
     if job.kind != JobKind::Job {
         return 1;
+    }
+    if let Some(shape) = gang_shape(job) {
+        return useful_of_gang(job, shape);
     }
     let usable = ceil_div(job.facts.remaining, threads_of(job)).max(held);
     match job.facts.limit {

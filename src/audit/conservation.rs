@@ -6,13 +6,19 @@
 use super::finding::{Finding, Rule};
 use super::ledger::Ledger;
 use super::lines::JobLine;
+use super::shapes::{is_legal, sized_shape};
 use crate::model::NodeIx;
 
 /// No fair-share job below its cap fits anywhere: targets do not matter for space that no other job
-/// can use. Jobs that lost shares in this cycle are not exempt.
+/// can use. Jobs that lost shares in this cycle are not exempt. Another rule covers gangs; a job that
+/// is bound to sizes counts if the next number is one of them.
 pub(super) fn check_idle_room(ledger: &Ledger<'_>, findings: &mut Vec<Finding>) {
     let holes = holes(ledger);
-    let fair = ledger.jobs.iter().filter(|line| line.is_fair_share() && !line.has_ended());
+    let fair = ledger.jobs.iter().filter(|line| {
+        let may_grow_by_one =
+            sized_shape(line.job).map_or(!line.is_gang(), |shape| is_legal(shape, line.has() + 1));
+        line.is_fair_share() && !line.has_ended() && may_grow_by_one
+    });
     for line in fair.filter(|line| line.has() < line.cap) {
         if let Some(ix) = hole_for(ledger, &holes, line) {
             let (id, order, name) = (line.job.id, line.job.order, ledger.name(ix));
@@ -23,11 +29,12 @@ pub(super) fn check_idle_room(ledger: &Ledger<'_>, findings: &mut Vec<Finding>) 
 }
 
 /// No other job below its target waits beside free space that it fits in. A job at its target is
-/// held by its user's allotment or by its priority. A reservation of a user with an allotment is
+/// held by its user's allotment, by its priority or by an older gang. Another rule covers gangs. A reservation of a user with an allotment is
 /// tried on nodes of exactly the requested size only. A larger node may exceed the allotment.
 pub(super) fn check_requests(ledger: &Ledger<'_>, findings: &mut Vec<Finding>) {
     let holes = holes(ledger);
-    let fixed = ledger.jobs.iter().filter(|line| !line.is_fair_share() && !line.has_ended());
+    let fixed = ledger.jobs.iter();
+    let fixed = fixed.filter(|line| !line.is_fair_share() && !line.has_ended() && !line.is_gang());
     for line in fixed.filter(|line| line.has() < line.report.given.0) {
         let user = &ledger.snapshot.users[line.job.user.0];
         let is_limited = ledger.snapshot.topology.allotment_of(user).is_some();

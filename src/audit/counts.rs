@@ -63,8 +63,8 @@ pub(super) fn check_caps(ledger: &Ledger<'_>, findings: &mut Vec<Finding>) {
 ///
 /// The smallest unmet job of an entity represents it. Of a peer's target, only the part counts that
 /// this job could have. That part is in nshares of its order or larger, on nodes in scheduling. It
-/// belongs to jobs all of whose pools this job may use too. Jobs with node lists neither represent
-/// an entity nor count. The same holds for jobs that have ended and keep their shares. The phases
+/// belongs to jobs all of whose pools this job may use too. Jobs with node lists, gangs and jobs
+/// that are bound to sizes neither represent an entity nor count. The same holds for jobs that have ended and keep their shares. The phases
 /// raise the least served first, so no counted part was granted while the peer was ahead.
 pub(super) fn check_evenness(ledger: &Ledger<'_>, findings: &mut Vec<Finding>) {
     for peers in peers(ledger) {
@@ -111,6 +111,7 @@ fn sides_seen_by(ledger: &Ledger<'_>, speaker: &JobLine<'_>, peers: &Peers) -> V
     let is_comparable = |line: &JobLine<'_>| {
         line.job.order >= speaker.job.order
             && line.job.nodes.is_none()
+            && line.is_plain()
             && topology.is_within(line.class.pool, speaker.class.pool)
     };
     let side = |(&peer, jobs): (&Entity, &Vec<usize>)| {
@@ -147,7 +148,10 @@ fn peers(ledger: &Ledger<'_>) -> Vec<Peers> {
 }
 
 fn is_unmet(line: &JobLine<'_>) -> bool {
-    !line.has_ended() && line.job.nodes.is_none() && line.report.given.0 < line.cap
+    !line.has_ended()
+        && line.job.nodes.is_none()
+        && line.is_plain()
+        && line.report.given.0 < line.cap
 }
 
 /// Part of the target of the job at `place` that a peer could have instead.

@@ -71,7 +71,7 @@ pub(super) fn check_priorities(ledger: &Ledger<'_>, findings: &mut Vec<Finding>)
         let is_waiting = if line.is_fair_share() {
             is_behind(line)
         } else {
-            line.has() == 0 && 0 < line.report.given.0 && !line.has_ended()
+            line.has() == 0 && 0 < line.report.given.0 && !line.has_ended() && !line.is_gang()
         };
         let user = &ledger.snapshot.users[line.job.user.0];
         let is_limited =
@@ -107,11 +107,11 @@ fn is_settled(ledger: &Ledger<'_>) -> bool {
         && ledger.victims.iter().all(|victim| victim.beneficiary.is_none())
 }
 
-/// True if the job could use more, and its search was not put off.
+/// True if the job could use another process, and its search was not put off.
 fn is_behind(line: &JobLine<'_>) -> bool {
     let is_put_off = line.report.held_back == Some(Declined::NextCycle);
     let could_use = line.cap.min(line.report.cap.nshares.0);
-    line.has() < could_use && !line.has_ended() && !is_put_off
+    line.has() < could_use && !line.has_ended() && !is_put_off && line.is_plain()
 }
 
 /// Loss limit for another process of the job at `place`. The limit that the report states is used

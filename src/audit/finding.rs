@@ -92,6 +92,30 @@ pub enum Rule {
     Envy,
     /// In an idle cluster: a job waits for space that a lower priority holds (I14).
     PriorityWaits,
+    /// A gang gets or is promised some of its processes, and not all.
+    BrokenGang,
+    /// Ranks of a gang are not the order of its request, or are there twice, or are missing.
+    WrongRank,
+    /// A process of a gang on a node without the tags of its chunk.
+    WrongTags,
+    /// Another request is on a node of an exclusive gang, or the gang does not fill the node.
+    NotExclusive,
+    /// Two processes of a scattered gang on a node, or a packed gang on two nodes.
+    WrongPlace,
+    /// A gang is in several placement sets though it may not, or though one could ever hold it.
+    Spanned,
+    /// A gang lost some of its processes and keeps the rest.
+    PartialVictim,
+    /// Shares were preempted for a gang that is not whole even with what it is promised.
+    VainVictims,
+    /// Younger work that stays was placed on nodes that an older gang needs.
+    ClaimPassed,
+    /// A gang waits that fits into free space.
+    IdleGang,
+    /// A gang is said to lack nodes that there are.
+    FalseNever,
+    /// A job changes to a number of processes that it cannot work with, or while it adapts.
+    IllegalSize,
     /// The report is not about the snapshot's jobs, in their order.
     ReportJobs,
     /// The report's holdings do not match the schedule.
@@ -143,6 +167,18 @@ impl Rule {
             Rule::Starving => "starving",
             Rule::Envy => "envy",
             Rule::PriorityWaits => "priority_waits",
+            Rule::BrokenGang => "broken_gang",
+            Rule::WrongRank => "wrong_rank",
+            Rule::WrongTags => "wrong_tags",
+            Rule::NotExclusive => "not_exclusive",
+            Rule::WrongPlace => "wrong_place",
+            Rule::Spanned => "spanned",
+            Rule::PartialVictim => "partial_victim",
+            Rule::VainVictims => "vain_victims",
+            Rule::ClaimPassed => "claim_passed",
+            Rule::IdleGang => "idle_gang",
+            Rule::FalseNever => "false_never",
+            Rule::IllegalSize => "illegal_size",
             Rule::ReportJobs => "report_jobs",
             Rule::ReportHoldings => "report_holdings",
             Rule::ReportCap => "report_cap",

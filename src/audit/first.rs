@@ -102,6 +102,7 @@ pub(super) fn check_last(ledger: &Ledger<'_>, findings: &mut Vec<Finding>) {
         .iter()
         .filter(|victim| is_taken_by_peer(ledger, victim))
         .map(|victim| victim.donor)
+        .filter(|&donor| !ledger.jobs[donor].is_gang())
         .collect();
     for donor in robbed {
         let line = &ledger.jobs[donor];

@@ -10,6 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::cap::Pacing;
 use super::finding::Finding;
+use super::gang::crew::{GangLine, gangs_of};
 use super::lines::{Entity, EntityAmounts, JobLine, NodeLedger, Prey, ReceiptedShare};
 use super::names::unknown_names;
 use super::owed::Owed;
@@ -29,6 +30,8 @@ pub(super) struct Ledger<'a> {
     pub(super) victims: Vec<ReceiptedShare<'a>>,
     /// Receipts without effect: for shares that were terminating already, or named before.
     pub(super) void: Vec<&'a Preemption>,
+    /// In the snapshot's order.
+    pub(super) gangs: Vec<GangLine>,
     pub(super) owed: Owed,
     places: BTreeMap<JobId, usize>,
     classes: Vec<EntityAmounts>,
@@ -49,6 +52,7 @@ impl<'a> Ledger<'a> {
             return Err(unknown);
         }
         let (victims, void) = victims_of(snapshot, schedule, &places);
+        let gangs = gangs_of(snapshot, schedule, &victims);
         let mut ledger = Ledger {
             snapshot,
             schedule,
@@ -56,6 +60,7 @@ impl<'a> Ledger<'a> {
             nodes: Vec::new(),
             victims,
             void,
+            gangs,
             owed: Owed::default(),
             places,
             classes: Vec::new(),
@@ -71,7 +76,8 @@ impl<'a> Ledger<'a> {
 
     fn enter_jobs(&mut self) {
         let pacing = Pacing::new(self);
-        for (job, report) in self.snapshot.jobs.iter().zip(&self.schedule.report.jobs) {
+        let jobs = self.snapshot.jobs.iter().zip(&self.schedule.report.jobs);
+        for (place, (job, report)) in jobs.enumerate() {
             let class = self.snapshot.class_of(job);
             let cap = pacing.cap_of(job, &class.cap_rules);
             let held = job.held().map(|share| share.order.qshares().0).sum();
@@ -90,7 +96,10 @@ impl<'a> Ledger<'a> {
                     promised: 0,
                     floor: held,
                     ceiling: held,
-                    given: counted(job, report.given.0),
+                    given: self.gang(place).map_or_else(
+                        || counted(job, report.given.0),
+                        |gang| gang.counted(report.given.0),
+                    ),
                 },
                 user: 0,
             });
@@ -195,7 +204,7 @@ impl<'a> Ledger<'a> {
                     node.leaving += order;
                 } else {
                     node.staying += order;
-                    if line.is_fair_share() {
+                    if line.is_fair_share() && !line.is_gang() {
                         let loss =
                             share.facts.investment.saturating_add(share.facts.initialization);
                         node.prey.push(Prey { job: place, order, loss });
@@ -241,6 +250,12 @@ impl<'a> Ledger<'a> {
         &self.jobs[self.places[&id]]
     }
 
+    /// The gang whose job is at `place`; `None` if it is no gang.
+    pub(super) fn gang(&self, place: usize) -> Option<&GangLine> {
+        let found = self.gangs.binary_search_by_key(&place, |gang| gang.place);
+        found.ok().map(|found| &self.gangs[found])
+    }
+
     /// The entities of the jobs at `one` and `other` at their dividing level: class, else user,
     /// else job. `None` if both are the same job.
     pub(super) fn dividing(&self, one: usize, other: usize) -> Option<(Entity, Entity)> {
@@ -282,14 +297,16 @@ impl<'a> Ledger<'a> {
     }
 
     /// True if node `ix` is in a pool that `line`'s class may use. Fair-share work may use its own
-    /// pool and the pools in it, other work only its own pool.
+    /// pool and the pools in it, other work and gangs only their own pool.
     pub(super) fn is_in_pool(&self, line: &JobLine<'_>, ix: NodeIx) -> bool {
         let pool = self.snapshot.node(ix).pool;
         match line.class.policy {
-            ClassPolicy::FairShare { .. } => {
+            ClassPolicy::FairShare { .. } if !line.is_gang() => {
                 self.snapshot.topology.is_within(pool, line.class.pool)
             }
-            ClassPolicy::FixedShare | ClassPolicy::Reserve => pool == line.class.pool,
+            ClassPolicy::FairShare { .. } | ClassPolicy::FixedShare | ClassPolicy::Reserve => {
+                pool == line.class.pool
+            }
         }
     }
 

@@ -1,6 +1,7 @@
 //! The entries of the [`Ledger`](super::ledger::Ledger): the outcome for a job, node, share or
 //! side.
 
+use super::shapes::{gang_shape, sized_shape};
 use crate::engine::{Job, JobReport, Preemption, Share};
 use crate::model::{Millis, ResourceClass};
 
@@ -42,8 +43,8 @@ pub(super) struct NodeLedger {
     pub(super) promised: u64,
     /// In use by, or promised to, jobs that cannot be preempted, limbo included.
     pub(super) fixed: u64,
-    /// Fair-share shares that could still be preempted. Shares created in this cycle are not among
-    /// them.
+    /// Fair-share shares that could still be preempted one by one. Shares created in this cycle are
+    /// not among them, nor are shares of gangs.
     pub(super) prey: Vec<Prey>,
 }
 
@@ -125,6 +126,16 @@ impl JobLine<'_> {
 
     pub(super) fn is_fair_share(&self) -> bool {
         self.class.policy.is_preemptable()
+    }
+
+    /// True if the processes of the job start together.
+    pub(super) fn is_gang(&self) -> bool {
+        gang_shape(self.job).is_some()
+    }
+
+    /// True if the job gets and gives processes one by one.
+    pub(super) fn is_plain(&self) -> bool {
+        !self.is_gang() && sized_shape(self.job).is_none()
     }
 
     /// True if the job gets nothing more at any demand.

@@ -16,6 +16,8 @@
 //! - [`envy`]: if a side could spare a place, by the best of all sets of its processes;
 //! - [`price`], [`preemption`], [`moves`]: if a preemption was right, cheap enough and had a purpose.
 //!
+//! Gangs are judged apart, by matchings on single nodes ([`gang`]).
+//!
 //! Runs after every cycle in tests and simulations, and on demand in production.
 
 mod arrange;
@@ -27,6 +29,7 @@ mod envy;
 mod finding;
 mod first;
 mod fluid;
+mod gang;
 mod ledger;
 mod lines;
 mod moves;
@@ -36,6 +39,7 @@ mod placement;
 mod preemption;
 mod price;
 mod report;
+mod shapes;
 #[cfg(test)]
 pub(super) mod tests;
 mod turns;
@@ -58,6 +62,15 @@ const CHECKS: &[RuleCheck] = &[
     placement::check_node_lists,
     placement::check_orders,
     placement::check_ended_work,
+    gang::places::check_ranks,
+    gang::places::check_tags,
+    gang::places::check_orders,
+    gang::places::check_exclusive,
+    gang::places::check_place,
+    gang::places::check_spans,
+    gang::whole::check_whole,
+    gang::sizes::check_sizes,
+    gang::claims::check_claims,
     placement::check_caps,
     placement::check_allotments,
     preemption::check_victims,
@@ -68,10 +81,13 @@ const CHECKS: &[RuleCheck] = &[
     preemption::check_payment,
     preemption::check_superfluous,
     preemption::check_pairs,
+    gang::whole::check_victims,
+    gang::whole::check_vain,
     first::check_last,
     moves::check_passes,
     moves::check_moves,
     moves::check_promises,
+    gang::whole::check_promises,
     price::check_prices,
     calm::check_holds,
     turns::check_turns,
@@ -81,6 +97,9 @@ const CHECKS: &[RuleCheck] = &[
     counts::check_evenness,
     conservation::check_idle_room,
     conservation::check_requests,
+    gang::waiting::check_idle,
+    gang::waiting::check_never,
+    gang::waiting::check_reasons,
     first::check_first,
     envy::check_priorities,
     envy::check_envy,

@@ -26,7 +26,7 @@ pub(super) fn check_passes(ledger: &Ledger<'_>, findings: &mut Vec<Finding>) {
 }
 
 /// A moved job has as many processes and promises as before, except shares taken from it. It has as
-/// many new shares on other nodes as were moved.
+/// many new shares on other nodes as were moved. Gangs are not moved.
 pub(super) fn check_moves(ledger: &Ledger<'_>, findings: &mut Vec<Finding>) {
     let mut moves: BTreeMap<usize, BTreeMap<NodeIx, u64>> = BTreeMap::new();
     for victim in &ledger.victims {
@@ -46,7 +46,7 @@ pub(super) fn check_moves(ledger: &Ledger<'_>, findings: &mut Vec<Finding>) {
         // If a job left several nodes, a new share on any of them is elsewhere for the rest.
         let elsewhere = |ix| gains_elsewhere(ledger, line.job.id, ix);
         let is_made_good = from.iter().all(|(&ix, &moved)| moved <= elsewhere(ix));
-        if line.has() < due || !is_made_good {
+        if line.has() < due || !is_made_good || line.is_gang() {
             let (id, has) = (line.job.id, line.has());
             let detail = format!("job {id} had {before}, was moved {moved} times, and has {has}");
             findings.push(Rule::FalseMove.finding(detail));
@@ -66,7 +66,7 @@ fn gains_elsewhere(ledger: &Ledger<'_>, id: JobId, ix: NodeIx) -> u64 {
 /// with the node, or with the space there. Slower growth is no reason: the space was made already.
 ///
 /// Nodes are left out if a job of higher priority, or a job that cannot be preempted, got something
-/// there.
+/// there. Another check covers gangs.
 pub(super) fn check_promises(ledger: &Ledger<'_>, findings: &mut Vec<Finding>) {
     if ledger.snapshot.promises.is_empty() {
         return;
@@ -77,6 +77,7 @@ pub(super) fn check_promises(ledger: &Ledger<'_>, findings: &mut Vec<Finding>) {
         let Some(place) = ledger.place(promise.job) else { continue };
         let (line, ix) = (&ledger.jobs[place], promise.node);
         let is_legal = line.is_fair_share()
+            && !line.is_gang()
             && promise.order == line.job.order
             && ledger.would_take(line, ix).is_some();
         let has_room = used[ix.0] <= ledger.nodes[ix.0].order;

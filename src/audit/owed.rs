@@ -44,8 +44,15 @@ impl Owed {
     }
 
     fn enter_user(&mut self, ledger: &Ledger<'_>, group: Group, share: Amount, jobs: &[usize]) {
-        // A job that gets nothing new keeps its last process.
-        let is_meant = |place: usize| self.is_startable[place] || 0 < ledger.jobs[place].holds();
+        // A job that gets nothing new keeps its last process. A gang is owed no single process.
+        let is_meant = |place: usize| {
+            let line = &ledger.jobs[place];
+            !line.is_gang() && (self.is_startable[place] || 0 < line.holds())
+        };
+        let has_gang = jobs.iter().any(|&place| {
+            let line = &ledger.jobs[place];
+            line.is_gang() && 0 < line.has()
+        });
         let meant = jobs.iter().copied().filter(|&place| is_meant(place));
         let smallest = meant.min_by_key(|&place| {
             // Of equally small jobs, a job that holds a process comes first. Next is a job without
@@ -55,7 +62,8 @@ impl Owed {
         });
         let Some(smallest) = smallest else { return };
         let is_counted = |place: &usize| is_meant(*place) && 0 < ledger.jobs[*place].report.given.0;
-        if !jobs.iter().any(is_counted) && !share.covers(ledger.jobs[smallest].order()) {
+        let is_covered = !has_gang && share.covers(ledger.jobs[smallest].order());
+        if !jobs.iter().any(is_counted) && !is_covered {
             return;
         }
         let mut places: BTreeSet<usize> = jobs.iter().copied().filter(is_counted).collect();
@@ -95,6 +103,9 @@ impl Owed {
     /// The most that the job at `place` could use, in quanta.
     fn demand(&self, ledger: &Ledger<'_>, place: usize) -> u64 {
         let line = &ledger.jobs[place];
+        if let Some(gang) = ledger.gang(place) {
+            return gang.demand(line);
+        }
         let most = if self.is_startable[place] { line.report.cap.nshares.0 } else { 0 };
         most.max(line.has()).saturating_mul(line.order())
     }
@@ -152,5 +163,6 @@ fn startable(ledger: &Ledger<'_>) -> Vec<bool> {
     };
     let could_use = |line: &JobLine<'_>| line.cap.min(line.report.cap.nshares.0);
     let jobs = ledger.jobs.iter();
-    jobs.map(|line| !line.has_ended() && 0 < could_use(line) && is_placeable(line)).collect()
+    let is_single = |line: &JobLine<'_>| !line.has_ended() && !line.is_gang();
+    jobs.map(|line| is_single(line) && 0 < could_use(line) && is_placeable(line)).collect()
 }

@@ -111,11 +111,11 @@ pub(super) fn check_node_lists(ledger: &Ledger<'_>, findings: &mut Vec<Finding>)
 }
 
 /// Every share has the order that its job asks for. A reservation has a whole node of the requested
-/// size, or larger by at most the overage (I02, I10).
+/// size, or larger by at most the overage (I02, I10). Processes of gangs are judged by their chunks.
 pub(super) fn check_orders(ledger: &Ledger<'_>, findings: &mut Vec<Finding>) {
     for Gain { what, job, node, order } in gains(ledger) {
         let line = ledger.line(job);
-        if ledger.size_on(line, node) != Some(order.qshares().0) {
+        if !line.is_gang() && ledger.size_on(line, node) != Some(order.qshares().0) {
             let (asked, name) = (line.job.order, ledger.name(node));
             let detail =
                 format!("{what} of order {order} on {name} for job {job} of order {asked}");

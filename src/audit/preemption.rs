@@ -4,12 +4,13 @@
 //! their users, else between the jobs (D2).
 
 use std::cmp::Reverse;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::num::NonZeroU64;
 
 use super::finding::{Finding, Rule};
 use super::ledger::Ledger;
 use super::lines::{Entity, ReceiptedShare};
+use super::shapes::{gang_shape, is_evolving};
 use crate::engine::VictimRule;
 use crate::model::{NodeIx, ProcessLimit, ceil_div};
 
@@ -52,11 +53,14 @@ pub(super) fn check_receipts(ledger: &Ledger<'_>, findings: &mut Vec<Finding>) {
     }
 }
 
-/// Only fair-share work is preempted (I05).
+/// Only fair-share work is preempted (I05). The owner of an evolving gang may ask for fewer processes
+/// under any policy.
 pub(super) fn check_policies(ledger: &Ledger<'_>, findings: &mut Vec<Finding>) {
     for victim in &ledger.victims {
         let line = &ledger.jobs[victim.donor];
-        if !line.is_fair_share() {
+        let is_shrinking = victim.receipt.rule == VictimRule::NoLongerAllowed
+            && gang_shape(line.job).is_some_and(is_evolving);
+        if !line.is_fair_share() && !is_shrinking {
             let (share, id, class) = (victim.share.id, line.job.id, &line.class.name);
             let detail = format!("share {share} of job {id} in class {class}");
             findings.push(Rule::NotPreemptable.finding(detail));
@@ -65,7 +69,7 @@ pub(super) fn check_policies(ledger: &Ledger<'_>, findings: &mut Vec<Finding>) {
 }
 
 /// Shares are evicted without a beneficiary in two cases only (D2). Their job may not use the node
-/// at all, or the job's other shares are above its maximum.
+/// at all, or the job's other shares are above its maximum. Of gangs only an evolving gang has one.
 pub(super) fn check_limits(ledger: &Ledger<'_>, findings: &mut Vec<Finding>) {
     let mut tolls: BTreeMap<usize, (u64, u64)> = BTreeMap::new();
     for victim in &ledger.victims {
@@ -79,8 +83,10 @@ pub(super) fn check_limits(ledger: &Ledger<'_>, findings: &mut Vec<Finding>) {
     for (donor, (misplaced, others)) in tolls {
         let line = &ledger.jobs[donor];
         let surplus = match line.job.facts.limit {
-            ProcessLimit::AtMost(most) => (line.held - misplaced).saturating_sub(most),
-            ProcessLimit::Unlimited | ProcessLimit::Frozen => 0,
+            ProcessLimit::AtMost(most) if gang_shape(line.job).is_none_or(is_evolving) => {
+                (line.held - misplaced).saturating_sub(most)
+            }
+            ProcessLimit::AtMost(_) | ProcessLimit::Unlimited | ProcessLimit::Frozen => 0,
         };
         if others > surplus {
             let detail = format!("job {} lost {others}, {surplus} were too many", line.job.id);
@@ -119,10 +125,25 @@ pub(super) fn check_priorities(ledger: &Ledger<'_>, findings: &mut Vec<Finding>)
 }
 
 /// A beneficiary has a promise or a new share on the very node of its victims (D2). Otherwise a job
-/// that is moved for it has.
+/// that is moved for it has. Another rule covers gangs that are not whole. A gang that is taken whole
+/// may have shares elsewhere, too.
 pub(super) fn check_payment(ledger: &Ledger<'_>, findings: &mut Vec<Finding>) {
-    for (ix, beneficiary) in plans(ledger).into_keys() {
-        if !is_paid(ledger, beneficiary, ix) {
+    let plans = plans(ledger);
+    // Donors of a share on a node where its beneficiary is paid.
+    let mut donors: BTreeSet<(usize, usize)> = BTreeSet::new();
+    for ((ix, beneficiary), victims) in &plans {
+        if is_paid(ledger, *beneficiary, *ix) {
+            donors.extend(victims.iter().map(|victim| (victim.donor, *beneficiary)));
+        }
+    }
+    for ((ix, beneficiary), victims) in plans {
+        let is_exempt = ledger
+            .gang(beneficiary)
+            .is_some_and(|gang| !gang.is_whole(ledger.jobs[beneficiary].job));
+        let goes_along = |victim: &&ReceiptedShare<'_>| {
+            ledger.jobs[victim.donor].is_gang() && donors.contains(&(victim.donor, beneficiary))
+        };
+        if !is_exempt && !is_paid(ledger, beneficiary, ix) && !victims.iter().all(goes_along) {
             let id = ledger.jobs[beneficiary].job.id;
             let detail = format!("shares were taken on {} for job {id} in vain", ledger.name(ix));
             findings.push(Rule::Unpaid.finding(detail));
@@ -135,7 +156,8 @@ pub(super) fn check_payment(ledger: &Ledger<'_>, findings: &mut Vec<Finding>) {
 /// Judged by the space that is left over on the node in the end, less what plans for other jobs may
 /// have added later. A beneficiary with several promises on the node may have been served in
 /// several plans. Then only the last plan is sure to have been tight, and it contains no share
-/// larger than the largest.
+/// larger than the largest. A gang is served in one plan. Shares of gangs go whole, so no single one
+/// of them could have stayed.
 pub(super) fn check_superfluous(ledger: &Ledger<'_>, findings: &mut Vec<Finding>) {
     let plans = plans(ledger);
     let paid = plans.iter().filter(|((ix, beneficiary), _)| is_paid(ledger, *beneficiary, *ix));
@@ -144,9 +166,11 @@ pub(super) fn check_superfluous(ledger: &Ledger<'_>, findings: &mut Vec<Finding>
         let added: u64 =
             others.map(|((_, other), theirs)| overshoot(ledger, *other, ix, theirs)).sum();
         let left_over = ledger.nodes[ix.0].slack() - i128::from(added);
-        let orders = victims.iter().map(|victim| victim.share.order);
-        let spare =
-            if promises_of(ledger, beneficiary, ix) > 1 { orders.max() } else { orders.min() };
+        let single = victims.iter().filter(|victim| !ledger.jobs[victim.donor].is_gang());
+        let orders = single.map(|victim| victim.share.order);
+        let may_be_many =
+            1 < promises_of(ledger, beneficiary, ix) && !ledger.jobs[beneficiary].is_gang();
+        let spare = if may_be_many { orders.max() } else { orders.min() };
         if let Some(spare) = spare.filter(|spare| left_over >= i128::from(spare.get())) {
             let (name, id) = (ledger.name(ix), ledger.jobs[beneficiary].job.id);
             let detail = format!(
@@ -265,7 +289,7 @@ fn tolls(ledger: &Ledger<'_>, findings: &mut Vec<Finding>) -> BTreeMap<(Entity, 
 
 /// No donor becomes needy by giving to a needy job (I19, D5).
 ///
-/// Three kinds of donors are exempt: donors that gain as well in this cycle, donors that lost to a
+/// Gangs are not needy. Three kinds of donors are exempt: donors that gain as well in this cycle, donors that lost to a
 /// job that held nothing, and donors whose side held more than its target.
 pub(super) fn check_donors(ledger: &Ledger<'_>, findings: &mut Vec<Finding>) {
     let threshold = ledger.snapshot.topology.settings.fragmentation_threshold;
@@ -277,7 +301,8 @@ pub(super) fn check_donors(ledger: &Ledger<'_>, findings: &mut Vec<Finding>) {
     }
     for (donor, takers) in gifts {
         let line = &ledger.jobs[donor];
-        let is_exempt = line.ceiling() > line.held + line.kept
+        let is_exempt = line.is_gang()
+            || line.ceiling() > line.held + line.kept
             || takers.iter().any(|&taker| ledger.jobs[taker].floor() == 0)
             || takers.iter().filter_map(|&taker| ledger.dividing(donor, taker)).any(|(side, _)| {
                 let standing = ledger.standing(side);

@@ -3,6 +3,7 @@
 use super::finding::{Finding, Rule};
 use super::ledger::Ledger;
 use super::lines::Entity;
+use super::shapes::{gang_shape, is_resizable};
 use crate::engine::JobAccount;
 
 /// The report's holdings and promises match the schedule.
@@ -20,11 +21,13 @@ pub(super) fn check_holdings(ledger: &Ledger<'_>, findings: &mut Vec<Finding>) {
     }
 }
 
-/// Caps follow from the rules. A cap below what a job holds means the same as a cap equal to it.
+/// Caps follow from the rules. A cap below what a job holds means the same as a cap equal to it. A
+/// gang whose number may change after its start may keep what it holds instead.
 pub(super) fn check_caps(ledger: &Ledger<'_>, findings: &mut Vec<Finding>) {
     for line in &ledger.jobs {
-        let told = line.report.cap.nshares.0;
-        if told.max(line.held) != line.cap.max(line.held) {
+        let told = line.report.cap.nshares.0.max(line.held);
+        let may_stay = gang_shape(line.job).is_some_and(is_resizable) && 0 < line.held;
+        if told != line.cap.max(line.held) && !(may_stay && told == line.held) {
             let (id, cap) = (line.job.id, line.cap);
             let detail = format!("job {id} could use {cap}; the report says {told}");
             findings.push(Rule::ReportCap.finding(detail));

@@ -7,6 +7,8 @@ mod conservation;
 mod counts;
 mod envy;
 mod first;
+mod gangs;
+mod gangs_waiting;
 mod moves;
 mod placement;
 mod preemption;

@@ -1,0 +1,221 @@
+//! Decides if a request fits into given space.
+
+use std::collections::BTreeMap;
+
+use super::crew::GangLine;
+use super::matching::{OutOfSteps, most_places, spend};
+use super::rooms::{Amount, Room};
+use crate::model::{Place, Tags, count};
+
+/// Answer to the question if a request fits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Fit {
+    /// There is no way to place it.
+    No,
+    /// No way was found; or the limit of steps was reached.
+    Unknown,
+    /// It fits if chunks share nodes in a clever way, which nobody has to find.
+    Packed,
+    /// It fits, and every sound search finds a way.
+    Yes,
+}
+
+/// Equal processes of a request.
+#[derive(Clone, Copy, Debug)]
+struct Part<'g> {
+    count: u64,
+    /// In qshares.
+    order: u64,
+    tags: &'g Tags,
+}
+
+/// Processes that a gang starts with.
+#[derive(Debug)]
+pub(super) struct Request<'g> {
+    parts: Vec<Part<'g>>,
+    place: Place,
+}
+
+impl<'g> Request<'g> {
+    /// The request of `gang` for `size` processes; the size of several chunks is theirs. `None` if
+    /// a process is too large to be counted.
+    pub(super) fn of(gang: &'g GangLine, size: u64) -> Option<Request<'g>> {
+        let chunks = &gang.shape.chunks;
+        let mut parts: BTreeMap<(u64, &Tags), u64> = BTreeMap::new();
+        for (chunk, order) in chunks.iter().zip(gang.orders.as_ref()?) {
+            let asked = if chunks.len() == 1 { size } else { chunk.count };
+            let known = parts.entry((*order, &chunk.tags)).or_default();
+            *known = known.saturating_add(asked);
+        }
+        let parts = parts.into_iter().map(|((order, tags), count)| Part { count, order, tags });
+        Some(Request { parts: parts.collect(), place: gang.shape.place })
+    }
+
+    /// True if [`Request::most_processes`] has an answer.
+    pub(super) fn is_countable(&self) -> bool {
+        match self.place {
+            Place::Scatter => true,
+            Place::Free => self.parts.len() == 1,
+            Place::Pack => false,
+        }
+    }
+
+    /// Most of the processes that fit at the same time. Exact for scattered requests, and for free
+    /// requests of equal processes.
+    pub(super) fn most_processes(
+        &self,
+        rooms: &[Room],
+        steps: &mut u64,
+    ) -> Result<u64, OutOfSteps> {
+        let suits = self.suits(rooms, steps)?;
+        match self.place {
+            Place::Scatter => most_places(&self.counts(), &suits, rooms.len(), steps),
+            Place::Free | Place::Pack => {
+                let parts = self.parts.iter().zip(&suits);
+                Ok(parts.map(|(part, suits)| part.count.min(part.alone(rooms, suits))).sum())
+            }
+        }
+    }
+
+    /// Decides if all processes fit into `rooms` at the same time.
+    pub(super) fn fit(&self, rooms: &[Room], steps: &mut u64) -> Fit {
+        self.try_fit(rooms, steps).unwrap_or(Fit::Unknown)
+    }
+
+    fn try_fit(&self, rooms: &[Room], steps: &mut u64) -> Result<Fit, OutOfSteps> {
+        let suits = self.suits(rooms, steps)?;
+        let exact = |fits: bool| Ok(if fits { Fit::Yes } else { Fit::No });
+        match self.place {
+            Place::Scatter => {
+                let counts = self.counts();
+                let wanted = counts.iter().fold(0, |sum: u64, count| sum.saturating_add(*count));
+                // Fewer nodes than processes need no search.
+                let places = if wanted <= count(rooms) {
+                    most_places(&counts, &suits, rooms.len(), steps)?
+                } else {
+                    0
+                };
+                exact(places == wanted)
+            }
+            Place::Pack => exact(self.fits_on_one(rooms)),
+            Place::Free => self.fit_together(rooms, &suits, steps),
+        }
+    }
+
+    fn counts(&self) -> Vec<u64> {
+        self.parts.iter().map(|part| part.count).collect()
+    }
+
+    /// For each part, the rooms that one of its processes fits into.
+    fn suits(&self, rooms: &[Room], steps: &mut u64) -> Result<Vec<Vec<usize>>, OutOfSteps> {
+        spend(steps, count(rooms).saturating_mul(count(&self.parts)))?;
+        let suits = self.parts.iter().map(|part| {
+            let rooms = rooms.iter().enumerate();
+            let suiting =
+                rooms.filter(|(_, room)| room.has(part.order) && room.tags.satisfy(part.tags));
+            suiting.map(|(ix, _)| ix).collect()
+        });
+        Ok(suits.collect())
+    }
+
+    fn fits_on_one(&self, rooms: &[Room]) -> bool {
+        let amounts = self.parts.iter().map(|part| part.order.saturating_mul(part.count));
+        let amount = amounts.fold(0, u64::saturating_add);
+        rooms.iter().any(|room| {
+            room.has(amount) && self.parts.iter().all(|part| room.tags.satisfy(part.tags))
+        })
+    }
+
+    /// Decides if parts fit that may share nodes. Exact if no node suits two parts.
+    fn fit_together(
+        &self,
+        rooms: &[Room],
+        suits: &[Vec<usize>],
+        steps: &mut u64,
+    ) -> Result<Fit, OutOfSteps> {
+        let mut parts = self.parts.iter().zip(suits);
+        if parts.any(|(part, suits)| part.alone(rooms, suits) < part.count) {
+            return Ok(Fit::No);
+        }
+        let mut users = vec![0_u64; rooms.len()];
+        suits.iter().flatten().for_each(|&ix| users[ix] += 1);
+        if users.iter().all(|users| *users <= 1) {
+            return Ok(Fit::Yes);
+        }
+        let known = |ix: usize| match rooms[ix].amount {
+            Amount::Known(amount) => Some(amount),
+            Amount::Unheard => None,
+        };
+        let used = (0..rooms.len()).filter(|&ix| 0 < users[ix]);
+        let total =
+            used.map(known).try_fold(0_u64, |sum, amount| Some(sum.saturating_add(amount?)));
+        let needed = self.parts.iter().map(|part| part.order.saturating_mul(part.count));
+        let needed = needed.fold(0, u64::saturating_add);
+        if total.is_some_and(|total| total < needed) {
+            return Ok(Fit::No);
+        }
+        if self.fits_apart(rooms, suits, steps)? {
+            return Ok(Fit::Yes);
+        }
+        let is_packed = self.fits_largest_first(rooms, suits, steps)?;
+        Ok(if is_packed { Fit::Packed } else { Fit::Unknown })
+    }
+
+    /// True if the parts fit on nodes that they do not share, and each of them finds equally many
+    /// places on all nodes that suit it.
+    fn fits_apart(
+        &self,
+        rooms: &[Room],
+        suits: &[Vec<usize>],
+        steps: &mut u64,
+    ) -> Result<bool, OutOfSteps> {
+        let mut needs = Vec::new();
+        for (part, suits) in self.parts.iter().zip(suits) {
+            let mut places = suits.iter().map(|&ix| rooms[ix].processes(part.order));
+            let Some(first) = places.next() else { return Ok(false) };
+            if places.any(|other| other != first) {
+                return Ok(false);
+            }
+            needs.push(part.count.div_ceil(first.max(1)));
+        }
+        let wanted = needs.iter().fold(0, |sum: u64, need| sum.saturating_add(*need));
+        Ok(wanted <= count(rooms) && most_places(&needs, suits, rooms.len(), steps)? == wanted)
+    }
+
+    /// True if the parts fit when the largest processes are placed first, each part on its nodes in
+    /// order.
+    fn fits_largest_first(
+        &self,
+        rooms: &[Room],
+        suits: &[Vec<usize>],
+        steps: &mut u64,
+    ) -> Result<bool, OutOfSteps> {
+        let mut left: Vec<Room> = rooms.to_vec();
+        // Parts are sorted by the size of their processes.
+        for (part, suits) in self.parts.iter().zip(suits).rev() {
+            let mut missing = part.count;
+            spend(steps, count(suits))?;
+            for &ix in suits {
+                let here = left[ix].processes(part.order).min(missing);
+                missing -= here;
+                left[ix].amount = match left[ix].amount {
+                    Amount::Known(amount) => Amount::Known(amount - here * part.order),
+                    Amount::Unheard if here == 0 => Amount::Unheard,
+                    Amount::Unheard => Amount::Known(0),
+                };
+            }
+            if 0 < missing {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+}
+
+impl Part<'_> {
+    /// Number of processes that the rooms at `suits` could hold if they held no others.
+    fn alone(&self, rooms: &[Room], suits: &[usize]) -> u64 {
+        let places = suits.iter().map(|&ix| rooms[ix].processes(self.order));
+        places.fold(0, u64::saturating_add)
+    }
+}

@@ -1,0 +1,26 @@
+//! Checks of gangs: jobs whose processes start together, in one cycle or not at all.
+//!
+//! The question "does it fit?" is answered by augmenting paths on single nodes ([`matching`]), for
+//! the nodes of a set ([`sets`]) with the space that counts for the question ([`rooms`]). The
+//! answer is exact for scattered and packed gangs, and for gangs of a single chunk. For chunks that
+//! share nodes it may be "unknown" ([`fit`]); then nothing is found.
+//!
+//! - [`whole`]: processes begin, are promised and are taken together;
+//! - [`places`]: ranks, tags, sizes and nodes of the processes;
+//! - [`sizes`]: numbers of processes that a job can work with;
+//! - [`waiting`]: gangs that wait though they fit, or for a false reason;
+//! - [`claims`]: room that older gangs keep from younger work that stays.
+
+pub(super) mod claims;
+pub(super) mod crew;
+mod fit;
+mod matching;
+pub(super) mod places;
+mod rooms;
+mod sets;
+pub(super) mod sizes;
+pub(super) mod waiting;
+pub(super) mod whole;
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,95 @@
+//! Placement sets: groups of nodes that a gang may use together.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::crew::{GangLine, Member};
+use super::fit::{Fit, Request};
+use super::rooms::{Room, configured};
+use crate::audit::ledger::Ledger;
+use crate::model::{Name, Shape, Tags};
+
+/// Value of a key that a node does not have. The set of such nodes is not judged.
+const ABSENT: &str = "false";
+
+/// Keys whose values are placement sets for `shape`, in the order in which they are tried.
+pub(super) fn keys<'l>(ledger: &'l Ledger<'_>, shape: &'l Shape) -> Vec<&'l Name> {
+    match &shape.group_by {
+        Some(key) => vec![key],
+        None => ledger.snapshot.topology.tagging.sets.iter().collect(),
+    }
+}
+
+/// True if a gang of this shape may use several sets where no single set could ever hold it.
+pub(super) fn may_span(ledger: &Ledger<'_>, shape: &Shape) -> bool {
+    shape.may_span.unwrap_or(ledger.snapshot.topology.tagging.may_span)
+}
+
+/// True if all `members` are in one set, or there are no sets.
+pub(super) fn is_in_one<'m>(
+    ledger: &Ledger<'_>,
+    shape: &Shape,
+    members: impl Iterator<Item = &'m Member>,
+) -> bool {
+    let nodes: BTreeSet<usize> = members.map(|member| member.node.0).collect();
+    let tags = || nodes.iter().map(|&ix| &ledger.snapshot.nodes[ix].tags);
+    let keys = keys(ledger, shape);
+    let is_one = |key: &&Name| {
+        let values: BTreeSet<&str> =
+            tags().map(|tags: &std::sync::Arc<Tags>| tags.value(key)).collect();
+        values.len() <= 1
+    };
+    keys.is_empty() || keys.iter().any(is_one)
+}
+
+/// The best answer of any single set in `rooms`.
+pub(super) fn fit_in_one(
+    request: &Request<'_>,
+    keys: &[&Name],
+    rooms: &[Room],
+    steps: &mut u64,
+) -> Fit {
+    let mut best = Fit::No;
+    for (is_judged, set) in sets(keys, rooms) {
+        let fit = request.fit(&set, steps);
+        best = best.max(if is_judged { fit } else { fit.min(Fit::Unknown) });
+        if best == Fit::Yes {
+            break;
+        }
+    }
+    best
+}
+
+/// Rooms of each set, and if the set is judged.
+pub(super) fn sets(keys: &[&Name], rooms: &[Room]) -> Vec<(bool, Vec<Room>)> {
+    let mut sets: BTreeMap<(usize, &str), Vec<Room>> = BTreeMap::new();
+    for (number, key) in keys.iter().enumerate() {
+        for room in rooms {
+            sets.entry((number, room.tags.value(key))).or_default().push(room.clone());
+        }
+    }
+    sets.into_iter().map(|((_, value), rooms)| (value != ABSENT, rooms)).collect()
+}
+
+/// Decides if `request` of `gang` fits into `rooms`: into a single set; into several only if they
+/// are allowed and no set could ever hold it.
+pub(super) fn fit_in_sets(
+    ledger: &Ledger<'_>,
+    gang: &GangLine,
+    request: &Request<'_>,
+    rooms: &[Room],
+    steps: &mut u64,
+) -> Fit {
+    let keys = keys(ledger, &gang.shape);
+    if keys.is_empty() {
+        return request.fit(rooms, steps);
+    }
+    let in_one = fit_in_one(request, &keys, rooms, steps);
+    if Fit::Unknown < in_one || !may_span(ledger, &gang.shape) {
+        return in_one;
+    }
+    match fit_in_one(request, &keys, &configured(ledger, gang), steps) {
+        Fit::No => in_one.max(request.fit(rooms, steps)),
+        Fit::Unknown => Fit::Unknown,
+        Fit::Packed | Fit::Yes => in_one,
+    }
+}
