@@ -27,8 +27,8 @@ struct NodeSpaces {
 
 impl NodeSpaces {
     /// The space for `group` if all shares were gone that it may preempt. Shares of higher
-    /// priorities, of gangs, shares that cannot be preempted, and new shares stay. Promised space, and space
-    /// of terminating shares, is awaited.
+    /// priorities, of gangs, shares that cannot be preempted, and new shares stay. Promised space,
+    /// and space of terminating shares, is awaited.
     fn of(ledger: &Ledger<'_>, (tree, priority): Group) -> NodeSpaces {
         let topology = &ledger.snapshot.topology;
         // Quanta of each node: in use for good, terminating, and promised.

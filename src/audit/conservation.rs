@@ -10,8 +10,8 @@ use super::shapes::{is_legal, sized_shape};
 use crate::model::NodeIx;
 
 /// No fair-share job below its cap fits anywhere: targets do not matter for space that no other job
-/// can use. Jobs that lost shares in this cycle are not exempt. Another rule covers gangs; a job that
-/// is bound to sizes counts if the next number is one of them.
+/// can use. Jobs that lost shares in this cycle are not exempt. Another rule covers gangs; a job
+/// that is bound to sizes counts if the next number is legal.
 pub(super) fn check_idle_room(ledger: &Ledger<'_>, findings: &mut Vec<Finding>) {
     let holes = holes(ledger);
     let fair = ledger.jobs.iter().filter(|line| {
@@ -29,8 +29,9 @@ pub(super) fn check_idle_room(ledger: &Ledger<'_>, findings: &mut Vec<Finding>) 
 }
 
 /// No other job below its target waits beside free space that it fits in. A job at its target is
-/// held by its user's allotment, by its priority or by an older gang. Another rule covers gangs. A reservation of a user with an allotment is
-/// tried on nodes of exactly the requested size only. A larger node may exceed the allotment.
+/// held by its user's allotment, by its priority or by an older gang. Another rule covers gangs. A
+/// reservation of a user with an allotment is tried on nodes of exactly the requested size only. A
+/// larger node may exceed the allotment.
 pub(super) fn check_requests(ledger: &Ledger<'_>, findings: &mut Vec<Finding>) {
     let holes = holes(ledger);
     let fixed = ledger.jobs.iter();

@@ -64,8 +64,9 @@ pub(super) fn check_caps(ledger: &Ledger<'_>, findings: &mut Vec<Finding>) {
 /// The smallest unmet job of an entity represents it. Of a peer's target, only the part counts that
 /// this job could have. That part is in nshares of its order or larger, on nodes in scheduling. It
 /// belongs to jobs all of whose pools this job may use too. Jobs with node lists, gangs and jobs
-/// that are bound to sizes neither represent an entity nor count. The same holds for jobs that have ended and keep their shares. The phases
-/// raise the least served first, so no counted part was granted while the peer was ahead.
+/// that are bound to sizes neither represent an entity nor count. The same holds for jobs that have
+/// ended and keep their shares. The phases raise the least served first, so no counted part was
+/// granted while the peer was ahead.
 pub(super) fn check_evenness(ledger: &Ledger<'_>, findings: &mut Vec<Finding>) {
     for peers in peers(ledger) {
         // Representatives of the same order and pool see the same sides; with many users most do.

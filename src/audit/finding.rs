@@ -102,7 +102,8 @@ pub enum Rule {
     NotExclusive,
     /// Two processes of a scattered gang on a node, or a packed gang on two nodes.
     WrongPlace,
-    /// A gang is in several placement sets though it may not, or though one could ever hold it.
+    /// A gang is in several placement sets though it may not, or though a single set could ever
+    /// hold it.
     Spanned,
     /// A gang lost some of its processes and keeps the rest.
     PartialVictim,

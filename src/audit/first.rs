@@ -19,8 +19,8 @@ use crate::engine::{Declined, VictimRule};
 ///
 /// Jobs whose search was put off are exempt. A cycle that preempted anything is exempt as well: a
 /// job's space may have to be freed before the next job can have its own. Terminating shares still
-/// occupy their space, and promises theirs. Processes have to be moved only in an idle cluster, with
-/// defragmentation on, and from a single node.
+/// occupy their space, and promises theirs. Processes have to be moved only in an idle cluster,
+/// with defragmentation on, and from a single node.
 pub(super) fn check_first(ledger: &Ledger<'_>, findings: &mut Vec<Finding>) {
     if ledger.victims.iter().any(|victim| is_taken_by_peer(ledger, victim)) {
         return;

@@ -43,7 +43,7 @@ pub(super) struct NodeLedger {
     pub(super) promised: u64,
     /// In use by, or promised to, jobs that cannot be preempted, limbo included.
     pub(super) fixed: u64,
-    /// Fair-share shares that could still be preempted one by one. Shares created in this cycle are
+    /// Fair-share shares that could still be preempted singly. Shares created in this cycle are
     /// not among them, nor are shares of gangs.
     pub(super) prey: Vec<Prey>,
 }
@@ -133,7 +133,7 @@ impl JobLine<'_> {
         gang_shape(self.job).is_some()
     }
 
-    /// True if the job gets and gives processes one by one.
+    /// True if the job gets and gives processes singly.
     pub(super) fn is_plain(&self) -> bool {
         !self.is_gang() && sized_shape(self.job).is_none()
     }

@@ -111,7 +111,8 @@ pub(super) fn check_node_lists(ledger: &Ledger<'_>, findings: &mut Vec<Finding>)
 }
 
 /// Every share has the order that its job asks for. A reservation has a whole node of the requested
-/// size, or larger by at most the overage (I02, I10). Processes of gangs are judged by their chunks.
+/// size, or larger by at most the overage (I02, I10). Processes of gangs are judged by their
+/// chunks.
 pub(super) fn check_orders(ledger: &Ledger<'_>, findings: &mut Vec<Finding>) {
     for Gain { what, job, node, order } in gains(ledger) {
         let line = ledger.line(job);

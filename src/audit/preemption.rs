@@ -53,8 +53,8 @@ pub(super) fn check_receipts(ledger: &Ledger<'_>, findings: &mut Vec<Finding>) {
     }
 }
 
-/// Only fair-share work is preempted (I05). The owner of an evolving gang may ask for fewer processes
-/// under any policy.
+/// Only fair-share work is preempted (I05). The owner of an evolving gang may ask for fewer
+/// processes under any policy.
 pub(super) fn check_policies(ledger: &Ledger<'_>, findings: &mut Vec<Finding>) {
     for victim in &ledger.victims {
         let line = &ledger.jobs[victim.donor];
@@ -69,7 +69,7 @@ pub(super) fn check_policies(ledger: &Ledger<'_>, findings: &mut Vec<Finding>) {
 }
 
 /// Shares are evicted without a beneficiary in two cases only (D2). Their job may not use the node
-/// at all, or the job's other shares are above its maximum. Of gangs only an evolving gang has one.
+/// at all, or the job's other shares are above its maximum. Only evolving gangs have a maximum.
 pub(super) fn check_limits(ledger: &Ledger<'_>, findings: &mut Vec<Finding>) {
     let mut tolls: BTreeMap<usize, (u64, u64)> = BTreeMap::new();
     for victim in &ledger.victims {
@@ -125,8 +125,8 @@ pub(super) fn check_priorities(ledger: &Ledger<'_>, findings: &mut Vec<Finding>)
 }
 
 /// A beneficiary has a promise or a new share on the very node of its victims (D2). Otherwise a job
-/// that is moved for it has. Another rule covers gangs that are not whole. A gang that is taken whole
-/// may have shares elsewhere, too.
+/// that is moved for it has. Another rule covers gangs that are not whole. A gang that is taken
+/// whole may have shares elsewhere, too.
 pub(super) fn check_payment(ledger: &Ledger<'_>, findings: &mut Vec<Finding>) {
     let plans = plans(ledger);
     // Donors of a share on a node where its beneficiary is paid.
@@ -156,8 +156,8 @@ pub(super) fn check_payment(ledger: &Ledger<'_>, findings: &mut Vec<Finding>) {
 /// Judged by the space that is left over on the node in the end, less what plans for other jobs may
 /// have added later. A beneficiary with several promises on the node may have been served in
 /// several plans. Then only the last plan is sure to have been tight, and it contains no share
-/// larger than the largest. A gang is served in one plan. Shares of gangs go whole, so no single one
-/// of them could have stayed.
+/// larger than the largest. A gang is served in a single plan. Gangs go whole, so no share of a
+/// gang could have stayed.
 pub(super) fn check_superfluous(ledger: &Ledger<'_>, findings: &mut Vec<Finding>) {
     let plans = plans(ledger);
     let paid = plans.iter().filter(|((ix, beneficiary), _)| is_paid(ledger, *beneficiary, *ix));
@@ -289,8 +289,8 @@ fn tolls(ledger: &Ledger<'_>, findings: &mut Vec<Finding>) -> BTreeMap<(Entity, 
 
 /// No donor becomes needy by giving to a needy job (I19, D5).
 ///
-/// Gangs are not needy. Three kinds of donors are exempt: donors that gain as well in this cycle, donors that lost to a
-/// job that held nothing, and donors whose side held more than its target.
+/// Gangs are not needy. Three kinds of donors are exempt: donors that gain as well in this cycle,
+/// donors that lost to a job that held nothing, and donors whose side held more than its target.
 pub(super) fn check_donors(ledger: &Ledger<'_>, findings: &mut Vec<Finding>) {
     let threshold = ledger.snapshot.topology.settings.fragmentation_threshold;
     let mut gifts: BTreeMap<usize, Vec<usize>> = BTreeMap::new();

@@ -1,6 +1,6 @@
 //! Facts of jobs with a shape, from the snapshot alone.
 //!
-//! A gang is a job with chunks: its processes start in one cycle, or none does.
+//! A gang is a job with chunks: its processes start in the same cycle, or none does.
 
 use crate::engine::Job;
 use crate::model::{Elasticity, ProcessLimit, Shape};
@@ -33,10 +33,12 @@ pub(super) fn is_chosen(shape: &Shape) -> bool {
 /// Most processes that a gang could start with.
 pub(super) fn wish(job: &Job, shape: &Shape) -> u64 {
     let asked = shape.processes();
+    if is_chosen(shape) {
+        return shape.legal_sizes.at_most(asked).unwrap_or(0);
+    }
     match job.facts.limit {
         ProcessLimit::AtMost(most) if is_evolving(shape) => most,
-        _ if is_chosen(shape) => shape.legal_sizes.at_most(asked).unwrap_or(0),
-        _ => asked,
+        ProcessLimit::AtMost(_) | ProcessLimit::Unlimited | ProcessLimit::Frozen => asked,
     }
 }
 

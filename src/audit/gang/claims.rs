@@ -6,7 +6,7 @@
 use std::collections::BTreeSet;
 
 use super::crew::GangLine;
-use super::fit::{Fit, Request};
+use super::fit::{Fit, GangRequest};
 use super::rooms::{Room, without};
 use super::sets::{fit_in_one, keys, may_span, sets};
 use crate::audit::finding::{Finding, Rule};
@@ -27,7 +27,8 @@ pub(in crate::audit) fn precedes(ledger: &Ledger<'_>, one: usize, other: usize) 
     rank(one) < rank(other)
 }
 
-/// The phases of `gang` in the cycle, and in the cycles before and after it; true if the gang holds.
+/// The phases of `gang` in the cycle, and in the cycles before and after it; true if the gang
+/// holds.
 fn phases(ledger: &Ledger<'_>, gang: &GangLine) -> [bool; 3] {
     let line = &ledger.jobs[gang.place];
     let period = ledger.snapshot.topology.settings.publication_period;
@@ -70,21 +71,21 @@ fn must_claim(ledger: &Ledger<'_>, gang: &GangLine) -> bool {
 ///
 /// Not judged are packed gangs, chunks that share nodes, and gangs that wait for more than work
 /// with an end: for services, reservations and arbitrary processes, or for fair-share work that the
-/// gang may not take. Of several sets, the gang may claim any. Work that was promised its room in an
-/// earlier cycle is no younger work.
+/// gang may not take. Of several sets, the gang may claim any. Work that was promised its room in
+/// an earlier cycle is no younger work.
 pub(in crate::audit) fn check_claims(ledger: &Ledger<'_>, findings: &mut Vec<Finding>) {
     let gains = if ledger.gangs.is_empty() { Vec::new() } else { new_work(ledger) };
     let mut steps = STEPS;
     for gang in ledger.gangs.iter().filter(|gang| !gains.is_empty() && must_claim(ledger, gang)) {
         let younger = gains.iter().filter(|gain| precedes(ledger, gang.place, gain.place));
-        let younger: Vec<&Gain> = younger.collect();
+        let younger: Vec<&NewSpace> = younger.collect();
         let size = wish(ledger.jobs[gang.place].job, &gang.shape);
-        let request = Request::of(gang, size).filter(Request::is_countable);
+        let request = GangRequest::of(gang, size).filter(GangRequest::is_countable);
         let (Some(request), false) = (request, younger.is_empty()) else { continue };
         if may_wait_for_fair_share(ledger, gang) {
             continue;
         }
-        let claim = Claim { ledger, gang, request };
+        let claim = NodeClaim { ledger, gang, request };
         if claim.is_passed(&younger, &mut steps) {
             let takers: BTreeSet<String> =
                 younger.iter().map(|gain| ledger.jobs[gain.place].job.id.to_string()).collect();
@@ -97,7 +98,7 @@ pub(in crate::audit) fn check_claims(ledger: &Ledger<'_>, findings: &mut Vec<Fin
 }
 
 /// New space of a job that cannot be preempted.
-struct Gain {
+struct NewSpace {
     place: usize,
     node: NodeIx,
     /// In qshares.
@@ -105,7 +106,7 @@ struct Gain {
 }
 
 /// New shares and promises of work that stays, except of jobs that were promised room before.
-fn new_work(ledger: &Ledger<'_>) -> Vec<Gain> {
+fn new_work(ledger: &Ledger<'_>) -> Vec<NewSpace> {
     let before: BTreeSet<JobId> =
         ledger.snapshot.promises.iter().map(|promise| promise.job).collect();
     let shares = ledger.schedule.expansions.iter().map(|new| (new.job, new.node, new.order));
@@ -114,12 +115,12 @@ fn new_work(ledger: &Ledger<'_>) -> Vec<Gain> {
     let gains = new.filter_map(|(job, node, order)| {
         let place = ledger.place(job)?;
         let is_fixed = !ledger.jobs[place].is_fair_share();
-        is_fixed.then_some(Gain { place, node, order: order.qshares().0 })
+        is_fixed.then_some(NewSpace { place, node, order: order.qshares().0 })
     });
     gains.collect()
 }
 
-/// True if `gang` may not take all fair-share work on its nodes: work of no worse priority, and
+/// True if `gang` may not take all fair-share work on its nodes: work of no lower priority, and
 /// other gangs.
 fn may_wait_for_fair_share(ledger: &Ledger<'_>, gang: &GangLine) -> bool {
     let line = &ledger.jobs[gang.place];
@@ -132,16 +133,16 @@ fn may_wait_for_fair_share(ledger: &Ledger<'_>, gang: &GangLine) -> bool {
 }
 
 /// A gang that claims nodes.
-struct Claim<'l, 'a> {
+struct NodeClaim<'l, 'a> {
     ledger: &'l Ledger<'a>,
     gang: &'l GangLine,
-    request: Request<'l>,
+    request: GangRequest<'l>,
 }
 
-impl Claim<'_, '_> {
+impl NodeClaim<'_, '_> {
     /// True if the gang could start fewer processes because of the `younger` work, in every set
     /// that it may wait for.
-    fn is_passed(&self, younger: &[&Gain], steps: &mut u64) -> bool {
+    fn is_passed(&self, younger: &[&NewSpace], steps: &mut u64) -> bool {
         let all = self.staying(|_| true);
         let mut old = all.clone();
         for gain in younger {

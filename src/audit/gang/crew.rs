@@ -1,4 +1,4 @@
-//! Processes of each gang: those that stayed, those that began, and those that are promised.
+//! Processes of each gang: old processes, new processes, and promised rooms.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use crate::model::{JobId, NodeIx, Shape, ShareId, count};
 
 /// A process of a gang, or room for it.
 #[derive(Clone, Copy, Debug)]
-pub(in crate::audit) struct Member {
+pub(in crate::audit) struct GangProcess {
     /// `None` if the schedule gives no rank.
     pub(super) rank: Option<u32>,
     pub(super) node: NodeIx,
@@ -27,11 +27,11 @@ pub(in crate::audit) struct GangLine {
     /// Quanta of a process of each chunk. `None` if a process is too large to be counted.
     pub(super) orders: Option<Vec<u64>>,
     /// Processes that the gang held before, and still holds.
-    pub(super) stayed: Vec<Member>,
+    pub(super) stayed: Vec<GangProcess>,
     /// Processes that begin in this cycle, in the order of the schedule.
-    pub(super) begun: Vec<Member>,
+    pub(super) begun: Vec<GangProcess>,
     /// Rooms that are promised after the cycle, in the order of the schedule.
-    pub(super) promised: Vec<Member>,
+    pub(super) promised: Vec<GangProcess>,
 }
 
 impl GangLine {
@@ -47,12 +47,12 @@ impl GangLine {
     }
 
     /// Processes that begin, and rooms that are promised.
-    pub(super) fn gains(&self) -> impl Iterator<Item = &Member> {
+    pub(super) fn gains(&self) -> impl Iterator<Item = &GangProcess> {
         self.begun.iter().chain(&self.promised)
     }
 
     /// All processes and promised rooms.
-    pub(super) fn all(&self) -> impl Iterator<Item = &Member> {
+    pub(super) fn all(&self) -> impl Iterator<Item = &GangProcess> {
         self.stayed.iter().chain(self.gains())
     }
 
@@ -68,7 +68,7 @@ impl GangLine {
         sizes.iter().take(counted).fold(rest, |sum, size| sum.saturating_add(*size))
     }
 
-    /// All quanta of the gang: those that it has or is promised, else those that it waits for.
+    /// All quanta of the gang: held and promised quanta, or the quanta that it waits for.
     pub(in crate::audit) fn demand(&self, line: &JobLine<'_>) -> u64 {
         let has = self.all().map(|member| member.order).fold(0, u64::saturating_add);
         let asked = wish(line.job, &self.shape).saturating_mul(line.order());
@@ -99,7 +99,7 @@ pub(in crate::audit) fn gangs_of(
         let quantum = snapshot.topology.pools[pool.0].quantum;
         let orders = shape.chunks.iter().map(|chunk| quantum.order_of_work(chunk.memory));
         let stayed = job.held().filter(|share| !lost.contains(&share.id));
-        let stayed = stayed.map(|share| Member {
+        let stayed = stayed.map(|share| GangProcess {
             rank: share.rank,
             node: share.node,
             order: share.order.qshares().0,
@@ -119,12 +119,12 @@ pub(in crate::audit) fn gangs_of(
     }
     for &Expansion { job, node, order, rank } in &schedule.expansions {
         if let Some(&place) = places.get(&job) {
-            gangs[place].begun.push(Member { rank, node, order: order.qshares().0 });
+            gangs[place].begun.push(GangProcess { rank, node, order: order.qshares().0 });
         }
     }
     for &Promise { job, node, order, rank } in &schedule.promises {
         if let Some(&place) = places.get(&job) {
-            gangs[place].promised.push(Member { rank, node, order: order.qshares().0 });
+            gangs[place].promised.push(GangProcess { rank, node, order: order.qshares().0 });
         }
     }
     gangs

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use super::crew::GangLine;
-use super::matching::{OutOfSteps, most_places, spend};
-use super::rooms::{Amount, Room};
+use super::matching::{StepLimit, most_places, spend};
+use super::rooms::{Room, RoomSize};
 use crate::model::{Place, Tags, count};
 
 /// Answer to the question if a request fits.
@@ -14,7 +14,7 @@ pub(super) enum Fit {
     No,
     /// No way was found; or the limit of steps was reached.
     Unknown,
-    /// It fits if chunks share nodes in a clever way, which nobody has to find.
+    /// It fits if chunks share nodes in a clever way. A sound search may miss it.
     Packed,
     /// It fits, and every sound search finds a way.
     Yes,
@@ -22,7 +22,7 @@ pub(super) enum Fit {
 
 /// Equal processes of a request.
 #[derive(Clone, Copy, Debug)]
-struct Part<'g> {
+struct EqualProcesses<'g> {
     count: u64,
     /// In qshares.
     order: u64,
@@ -31,15 +31,15 @@ struct Part<'g> {
 
 /// Processes that a gang starts with.
 #[derive(Debug)]
-pub(super) struct Request<'g> {
-    parts: Vec<Part<'g>>,
+pub(super) struct GangRequest<'g> {
+    parts: Vec<EqualProcesses<'g>>,
     place: Place,
 }
 
-impl<'g> Request<'g> {
+impl<'g> GangRequest<'g> {
     /// The request of `gang` for `size` processes; the size of several chunks is theirs. `None` if
     /// a process is too large to be counted.
-    pub(super) fn of(gang: &'g GangLine, size: u64) -> Option<Request<'g>> {
+    pub(super) fn of(gang: &'g GangLine, size: u64) -> Option<GangRequest<'g>> {
         let chunks = &gang.shape.chunks;
         let mut parts: BTreeMap<(u64, &Tags), u64> = BTreeMap::new();
         for (chunk, order) in chunks.iter().zip(gang.orders.as_ref()?) {
@@ -47,11 +47,12 @@ impl<'g> Request<'g> {
             let known = parts.entry((*order, &chunk.tags)).or_default();
             *known = known.saturating_add(asked);
         }
-        let parts = parts.into_iter().map(|((order, tags), count)| Part { count, order, tags });
-        Some(Request { parts: parts.collect(), place: gang.shape.place })
+        let parts =
+            parts.into_iter().map(|((order, tags), count)| EqualProcesses { count, order, tags });
+        Some(GangRequest { parts: parts.collect(), place: gang.shape.place })
     }
 
-    /// True if [`Request::most_processes`] has an answer.
+    /// True if [`GangRequest::most_processes`] has an answer.
     pub(super) fn is_countable(&self) -> bool {
         match self.place {
             Place::Scatter => true,
@@ -62,11 +63,7 @@ impl<'g> Request<'g> {
 
     /// Most of the processes that fit at the same time. Exact for scattered requests, and for free
     /// requests of equal processes.
-    pub(super) fn most_processes(
-        &self,
-        rooms: &[Room],
-        steps: &mut u64,
-    ) -> Result<u64, OutOfSteps> {
+    pub(super) fn most_processes(&self, rooms: &[Room], steps: &mut u64) -> Result<u64, StepLimit> {
         let suits = self.suits(rooms, steps)?;
         match self.place {
             Place::Scatter => most_places(&self.counts(), &suits, rooms.len(), steps),
@@ -82,7 +79,7 @@ impl<'g> Request<'g> {
         self.try_fit(rooms, steps).unwrap_or(Fit::Unknown)
     }
 
-    fn try_fit(&self, rooms: &[Room], steps: &mut u64) -> Result<Fit, OutOfSteps> {
+    fn try_fit(&self, rooms: &[Room], steps: &mut u64) -> Result<Fit, StepLimit> {
         let suits = self.suits(rooms, steps)?;
         let exact = |fits: bool| Ok(if fits { Fit::Yes } else { Fit::No });
         match self.place {
@@ -106,8 +103,8 @@ impl<'g> Request<'g> {
         self.parts.iter().map(|part| part.count).collect()
     }
 
-    /// For each part, the rooms that one of its processes fits into.
-    fn suits(&self, rooms: &[Room], steps: &mut u64) -> Result<Vec<Vec<usize>>, OutOfSteps> {
+    /// For each part, the rooms that a process of it fits into.
+    fn suits(&self, rooms: &[Room], steps: &mut u64) -> Result<Vec<Vec<usize>>, StepLimit> {
         spend(steps, count(rooms).saturating_mul(count(&self.parts)))?;
         let suits = self.parts.iter().map(|part| {
             let rooms = rooms.iter().enumerate();
@@ -132,7 +129,7 @@ impl<'g> Request<'g> {
         rooms: &[Room],
         suits: &[Vec<usize>],
         steps: &mut u64,
-    ) -> Result<Fit, OutOfSteps> {
+    ) -> Result<Fit, StepLimit> {
         let mut parts = self.parts.iter().zip(suits);
         if parts.any(|(part, suits)| part.alone(rooms, suits) < part.count) {
             return Ok(Fit::No);
@@ -143,8 +140,8 @@ impl<'g> Request<'g> {
             return Ok(Fit::Yes);
         }
         let known = |ix: usize| match rooms[ix].amount {
-            Amount::Known(amount) => Some(amount),
-            Amount::Unheard => None,
+            RoomSize::Known(amount) => Some(amount),
+            RoomSize::Unheard => None,
         };
         let used = (0..rooms.len()).filter(|&ix| 0 < users[ix]);
         let total =
@@ -168,7 +165,7 @@ impl<'g> Request<'g> {
         rooms: &[Room],
         suits: &[Vec<usize>],
         steps: &mut u64,
-    ) -> Result<bool, OutOfSteps> {
+    ) -> Result<bool, StepLimit> {
         let mut needs = Vec::new();
         for (part, suits) in self.parts.iter().zip(suits) {
             let mut places = suits.iter().map(|&ix| rooms[ix].processes(part.order));
@@ -189,7 +186,7 @@ impl<'g> Request<'g> {
         rooms: &[Room],
         suits: &[Vec<usize>],
         steps: &mut u64,
-    ) -> Result<bool, OutOfSteps> {
+    ) -> Result<bool, StepLimit> {
         let mut left: Vec<Room> = rooms.to_vec();
         // Parts are sorted by the size of their processes.
         for (part, suits) in self.parts.iter().zip(suits).rev() {
@@ -199,9 +196,9 @@ impl<'g> Request<'g> {
                 let here = left[ix].processes(part.order).min(missing);
                 missing -= here;
                 left[ix].amount = match left[ix].amount {
-                    Amount::Known(amount) => Amount::Known(amount - here * part.order),
-                    Amount::Unheard if here == 0 => Amount::Unheard,
-                    Amount::Unheard => Amount::Known(0),
+                    RoomSize::Known(amount) => RoomSize::Known(amount - here * part.order),
+                    RoomSize::Unheard if here == 0 => RoomSize::Unheard,
+                    RoomSize::Unheard => RoomSize::Known(0),
                 };
             }
             if 0 < missing {
@@ -212,8 +209,8 @@ impl<'g> Request<'g> {
     }
 }
 
-impl Part<'_> {
-    /// Number of processes that the rooms at `suits` could hold if they held no others.
+impl EqualProcesses<'_> {
+    /// Number of processes that the rooms at `suits` could hold if they held nothing else.
     fn alone(&self, rooms: &[Room], suits: &[usize]) -> u64 {
         let places = suits.iter().map(|&ix| rooms[ix].processes(self.order));
         places.fold(0, u64::saturating_add)

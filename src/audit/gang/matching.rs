@@ -1,4 +1,4 @@
-//! Matches chunks with nodes, one place of a chunk on a node, by augmenting paths.
+//! Matches chunks with nodes, a place of a chunk on a node, by augmenting paths.
 
 use std::collections::VecDeque;
 
@@ -6,11 +6,11 @@ use crate::model::count;
 
 /// The limit of steps is reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct OutOfSteps;
+pub(super) struct StepLimit;
 
 /// Takes `amount` from `steps`.
-pub(super) fn spend(steps: &mut u64, amount: u64) -> Result<(), OutOfSteps> {
-    *steps = steps.checked_sub(amount).ok_or(OutOfSteps)?;
+pub(super) fn spend(steps: &mut u64, amount: u64) -> Result<(), StepLimit> {
+    *steps = steps.checked_sub(amount).ok_or(StepLimit)?;
     Ok(())
 }
 
@@ -31,12 +31,15 @@ pub(super) fn most_places(
     suits: &[Vec<usize>],
     nodes: usize,
     steps: &mut u64,
-) -> Result<u64, OutOfSteps> {
+) -> Result<u64, StepLimit> {
     let known = vec![0; suits.len()];
     let mut matching = Matching { suits, owners: vec![None; nodes], known };
     let mut places = 0;
-    for (chunk, need) in needs.iter().enumerate() {
-        for _ in 0..*need {
+    // Chunks with few nodes come first: they would have to take nodes from the rest.
+    let mut chunks: Vec<(usize, u64)> = needs.iter().copied().enumerate().collect();
+    chunks.sort_by_key(|(chunk, _)| suits[*chunk].len());
+    for (chunk, need) in chunks {
+        for _ in 0..need {
             // A chunk without a path now has none later.
             if !matching.augment(chunk, steps)? {
                 break;
@@ -49,7 +52,7 @@ pub(super) fn most_places(
 
 impl Matching<'_> {
     /// Gives `first` another node. The chunk that had the node gets another, and so on.
-    fn augment(&mut self, first: usize, steps: &mut u64) -> Result<bool, OutOfSteps> {
+    fn augment(&mut self, first: usize, steps: &mut u64) -> Result<bool, StepLimit> {
         // For each chunk reached: the chunk that would take a node from it, and the node.
         let mut came: Vec<Option<(usize, usize)>> = vec![None; self.suits.len()];
         let mut pending = VecDeque::from([first]);

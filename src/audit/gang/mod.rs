@@ -1,4 +1,4 @@
-//! Checks of gangs: jobs whose processes start together, in one cycle or not at all.
+//! Checks of gangs: jobs whose processes start together, in a single cycle or not at all.
 //!
 //! The question "does it fit?" is answered by augmenting paths on single nodes ([`matching`]), for
 //! the nodes of a set ([`sets`]) with the space that counts for the question ([`rooms`]). The

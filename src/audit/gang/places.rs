@@ -4,8 +4,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::crew::{GangLine, Member};
-use super::fit::{Fit, Request};
+use super::crew::{GangLine, GangProcess};
+use super::fit::{Fit, GangRequest};
 use super::rooms::configured;
 use super::sets::{fit_in_one, is_in_one, keys, may_span};
 use crate::audit::finding::{Finding, Rule};
@@ -19,7 +19,7 @@ const STEPS: u64 = 6_000_000;
 
 /// Ranks count from 0, in the order of the request. Shares get their numbers in the order of their
 /// ranks. The processes that an evolving gang gets later have ranks that no process of it has, and
-/// those it gives back are the highest. Other jobs have no ranks.
+/// the ranks that it gives back are the highest. Other jobs have no ranks.
 pub(in crate::audit) fn check_ranks(ledger: &Ledger<'_>, findings: &mut Vec<Finding>) {
     for gang in &ledger.gangs {
         let id = ledger.jobs[gang.place].job.id;
@@ -127,10 +127,10 @@ struct OwnAmounts {
 pub(in crate::audit) fn check_exclusive(ledger: &Ledger<'_>, findings: &mut Vec<Finding>) {
     for gang in ledger.gangs.iter().filter(|gang| gang.shape.is_exclusive) {
         let mut nodes: BTreeMap<NodeIx, OwnAmounts> = BTreeMap::new();
-        for Member { node, order, .. } in &gang.stayed {
+        for GangProcess { node, order, .. } in &gang.stayed {
             nodes.entry(*node).or_default().stayed += order;
         }
-        for Member { node, order, .. } in gang.gains() {
+        for GangProcess { node, order, .. } in gang.gains() {
             nodes.entry(*node).or_default().gains += order;
         }
         for (ix, own) in nodes {
@@ -153,7 +153,7 @@ pub(in crate::audit) fn check_exclusive(ledger: &Ledger<'_>, findings: &mut Vec<
     }
 }
 
-/// A scattered gang has one process on a node; a packed gang is on one node.
+/// A scattered gang has a process on each node; a packed gang is on a single node.
 pub(in crate::audit) fn check_place(ledger: &Ledger<'_>, findings: &mut Vec<Finding>) {
     for gang in ledger.gangs.iter().filter(|gang| gang.gains().next().is_some()) {
         let nodes: BTreeSet<NodeIx> = gang.all().map(|member| member.node).collect();
@@ -172,8 +172,8 @@ pub(in crate::audit) fn check_place(ledger: &Ledger<'_>, findings: &mut Vec<Find
     }
 }
 
-/// A gang is in one placement set. It may span several only if that is allowed, and if no set could
-/// ever hold it.
+/// A gang is in a single placement set. It may span several only if that is allowed, and if no set
+/// could ever hold it.
 pub(in crate::audit) fn check_spans(ledger: &Ledger<'_>, findings: &mut Vec<Finding>) {
     let mut steps = STEPS;
     for gang in ledger.gangs.iter().filter(|gang| gang.gains().next().is_some()) {
@@ -183,7 +183,7 @@ pub(in crate::audit) fn check_spans(ledger: &Ledger<'_>, findings: &mut Vec<Find
         }
         let mut could_be_in_one = || {
             // A gang that grows stays in the sets that it has.
-            let request = Request::of(gang, count(gang.gains()));
+            let request = GangRequest::of(gang, count(gang.gains()));
             let Some(request) = request.filter(|_| gang.stayed.is_empty()) else {
                 return Fit::Unknown;
             };

@@ -13,13 +13,13 @@ use crate::model::{Name, NodeIx, PoolIx, Tags};
 #[derive(Clone, Debug)]
 pub(super) struct Room {
     /// In qshares; of a node that never reported, the space of a single process.
-    pub(super) amount: Amount,
+    pub(super) amount: RoomSize,
     pub(super) tags: Arc<Tags>,
 }
 
 /// Size of a space.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Amount {
+pub(super) enum RoomSize {
     /// In qshares.
     Known(u64),
     /// The node never reported. It counts as large enough for any single process.
@@ -30,16 +30,16 @@ impl Room {
     /// Number of processes of `order` that fit.
     pub(super) fn processes(&self, order: u64) -> u64 {
         match self.amount {
-            Amount::Known(amount) => amount.checked_div(order).unwrap_or(0),
-            Amount::Unheard => 1,
+            RoomSize::Known(amount) => amount.checked_div(order).unwrap_or(0),
+            RoomSize::Unheard => 1,
         }
     }
 
     /// True if the space has at least `amount` qshares.
     pub(super) fn has(&self, amount: u64) -> bool {
         match self.amount {
-            Amount::Known(known) => amount <= known,
-            Amount::Unheard => true,
+            RoomSize::Known(known) => amount <= known,
+            RoomSize::Unheard => true,
         }
     }
 }
@@ -49,11 +49,11 @@ pub(super) fn configured(ledger: &Ledger<'_>, gang: &GangLine) -> Vec<Room> {
     let line = &ledger.jobs[gang.place];
     let seen = rooms_of(ledger, line, |_, node| {
         let is_unheard = node.state.is_awaited && node.order.0 == 0;
-        Some(if is_unheard { Amount::Unheard } else { Amount::Known(node.order.0) })
+        Some(if is_unheard { RoomSize::Unheard } else { RoomSize::Known(node.order.0) })
     });
     let unseen = unseen(ledger, line);
     let unseen =
-        unseen.into_iter().map(|tags| Room { amount: Amount::Unheard, tags: Arc::new(tags) });
+        unseen.into_iter().map(|tags| Room { amount: RoomSize::Unheard, tags: Arc::new(tags) });
     seen.into_iter().chain(unseen).collect()
 }
 
@@ -80,7 +80,7 @@ fn unseen(ledger: &Ledger<'_>, line: &JobLine<'_>) -> Vec<Tags> {
 pub(super) fn up(ledger: &Ledger<'_>, gang: &GangLine) -> Vec<Room> {
     rooms_of(ledger, &ledger.jobs[gang.place], |_, node| {
         let amount = node.order.0.saturating_sub(node.limbo.0);
-        node.state.is_schedulable().then_some(Amount::Known(amount))
+        node.state.is_schedulable().then_some(RoomSize::Known(amount))
     })
 }
 
@@ -94,7 +94,7 @@ pub(super) fn without(
     rooms_of(ledger, &ledger.jobs[gang.place], |ix, node| {
         let taken = taken(ix).saturating_add(node.limbo.0);
         let is_usable = node.state.is_schedulable() && (taken == 0 || !gang.shape.is_exclusive);
-        is_usable.then_some(Amount::Known(node.order.0.saturating_sub(taken)))
+        is_usable.then_some(RoomSize::Known(node.order.0.saturating_sub(taken)))
     })
 }
 
@@ -103,7 +103,7 @@ pub(super) fn without(
 fn rooms_of(
     ledger: &Ledger<'_>,
     line: &JobLine<'_>,
-    amount: impl Fn(NodeIx, &Node) -> Option<Amount>,
+    amount: impl Fn(NodeIx, &Node) -> Option<RoomSize>,
 ) -> Vec<Room> {
     let nodes = ledger.snapshot.nodes_with_ix();
     let nodes = nodes.filter(|(ix, _)| ledger.is_in_pool(line, *ix) && line.job.may_use(*ix));

@@ -2,8 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::crew::{GangLine, Member};
-use super::fit::{Fit, Request};
+use super::crew::{GangLine, GangProcess};
+use super::fit::{Fit, GangRequest};
 use super::rooms::{Room, configured};
 use crate::audit::ledger::Ledger;
 use crate::model::{Name, Shape, Tags};
@@ -24,11 +24,11 @@ pub(super) fn may_span(ledger: &Ledger<'_>, shape: &Shape) -> bool {
     shape.may_span.unwrap_or(ledger.snapshot.topology.tagging.may_span)
 }
 
-/// True if all `members` are in one set, or there are no sets.
+/// True if all `members` are in the same set, or there are no sets.
 pub(super) fn is_in_one<'m>(
     ledger: &Ledger<'_>,
     shape: &Shape,
-    members: impl Iterator<Item = &'m Member>,
+    members: impl Iterator<Item = &'m GangProcess>,
 ) -> bool {
     let nodes: BTreeSet<usize> = members.map(|member| member.node.0).collect();
     let tags = || nodes.iter().map(|&ix| &ledger.snapshot.nodes[ix].tags);
@@ -43,7 +43,7 @@ pub(super) fn is_in_one<'m>(
 
 /// The best answer of any single set in `rooms`.
 pub(super) fn fit_in_one(
-    request: &Request<'_>,
+    request: &GangRequest<'_>,
     keys: &[&Name],
     rooms: &[Room],
     steps: &mut u64,
@@ -75,7 +75,7 @@ pub(super) fn sets(keys: &[&Name], rooms: &[Room]) -> Vec<(bool, Vec<Room>)> {
 pub(super) fn fit_in_sets(
     ledger: &Ledger<'_>,
     gang: &GangLine,
-    request: &Request<'_>,
+    request: &GangRequest<'_>,
     rooms: &[Room],
     steps: &mut u64,
 ) -> Fit {

@@ -12,7 +12,7 @@ const ADAPTING: Millis = 600_000;
 /// The number of processes of a job is legal, and at least its minimum, whenever the planner
 /// changes it. Processes that exit on their own are no change.
 ///
-/// A job that adapts to its last change does not grow: one of its processes still initializes, and
+/// A job that adapts to its last change does not grow: a process of it still initializes, and
 /// has for less than `ADAPTING`.
 pub(in crate::audit) fn check_sizes(ledger: &Ledger<'_>, findings: &mut Vec<Finding>) {
     for line in ledger.jobs.iter().filter(|line| line.job.shape.is_some() && !line.has_ended()) {

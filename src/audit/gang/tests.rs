@@ -5,9 +5,9 @@ use std::sync::Arc;
 use proptest::prelude::*;
 
 use super::crew::GangLine;
-use super::fit::{Fit, Request};
-use super::matching::{OutOfSteps, most_places};
-use super::rooms::{Amount, Room};
+use super::fit::{Fit, GangRequest};
+use super::matching::{StepLimit, most_places};
+use super::rooms::{Room, RoomSize};
 use crate::model::{Chunk, Mebibytes, Place, Shape, Tags};
 
 /// A process to place: its size, and the nodes with its tags as bits.
@@ -67,7 +67,9 @@ fn gang(chunks: &[(u64, u64, usize)], place: Place) -> GangLine {
 }
 
 /// Sizes and colors of up to 5 nodes; up to 3 chunks with count, size and color; a place.
-fn cases() -> impl Strategy<Value = (Vec<(u64, usize)>, Vec<(u64, u64, usize)>, Place)> {
+type Case = (Vec<(u64, usize)>, Vec<(u64, u64, usize)>, Place);
+
+fn cases() -> impl Strategy<Value = Case> {
     let nodes = prop::collection::vec((0..6_u64, 0..4_usize), 0..=5);
     let chunks = prop::collection::vec((1..=3_u64, 1..=4_u64, 0..4_usize), 1..=3);
     let place = prop_oneof![Just(Place::Free), Just(Place::Scatter), Just(Place::Pack)];
@@ -84,7 +86,7 @@ proptest! {
         let rooms: Vec<Room> = nodes
             .iter()
             .map(|&(amount, color)| Room {
-                amount: Amount::Known(amount),
+                amount: RoomSize::Known(amount),
                 tags: Arc::new(tags_of(color)),
             })
             .collect();
@@ -101,7 +103,7 @@ proptest! {
         let fits = most == processes.len();
         let gang = gang(&chunks, place);
         let size = gang.shape.processes();
-        let request = Request::of(&gang, size).unwrap();
+        let request = GangRequest::of(&gang, size).unwrap();
         let fit = request.fit(&rooms, &mut u64::from(u32::MAX));
         match fit {
             Fit::Yes | Fit::Packed => prop_assert!(fits, "{fit:?}"),
@@ -127,7 +129,7 @@ fn a_chunk_gives_its_node_up_for_another() {
     assert_eq!(places(&[2, 1, 1], &[vec![0, 1, 2], vec![1, 3], vec![0, 1]]), Ok(4));
     assert_eq!(places(&[1, 1, 1], &[vec![0, 1], vec![0, 1], vec![0, 1]]), Ok(2));
     assert_eq!(places(&[9], &[vec![0, 3]]), Ok(2));
-    assert_eq!(most_places(&[1, 1], &[vec![0, 1], vec![0]], 2, &mut 2), Err(OutOfSteps));
+    assert_eq!(most_places(&[1, 1], &[vec![0, 1], vec![0]], 2, &mut 1), Err(StepLimit));
 }
 
 /// Chunks that share nodes: a way that is found proves that they fit; nothing else is sure.
@@ -137,12 +139,12 @@ fn chunks_that_share_nodes_are_judged_with_care() {
         let rooms: Vec<Room> = nodes
             .iter()
             .map(|&(amount, color)| Room {
-                amount: Amount::Known(amount),
+                amount: RoomSize::Known(amount),
                 tags: Arc::new(tags_of(color)),
             })
             .collect();
         let gang = gang(chunks, Place::Free);
-        Request::of(&gang, gang.shape.processes()).unwrap().fit(&rooms, &mut 1000)
+        GangRequest::of(&gang, gang.shape.processes()).unwrap().fit(&rooms, &mut 1000)
     };
     assert_eq!(fit(&[(2, 2, 1), (2, 2, 2)], &[(4, 1), (4, 2)]), Fit::Yes, "no node in common");
     assert_eq!(fit(&[(2, 2, 1), (1, 4, 0)], &[(4, 1), (4, 1)]), Fit::Yes, "nodes of their own");
@@ -157,10 +159,10 @@ fn chunks_that_share_nodes_are_judged_with_care() {
 /// A node that never reported is large enough for one process of any chunk, and for no two.
 #[test]
 fn a_node_that_never_reported_holds_a_process() {
-    let unheard = |color| Room { amount: Amount::Unheard, tags: Arc::new(tags_of(color)) };
+    let unheard = |color| Room { amount: RoomSize::Unheard, tags: Arc::new(tags_of(color)) };
     let fit = |chunks: &[(u64, u64, usize)], place, rooms: &[Room]| {
         let gang = gang(chunks, place);
-        Request::of(&gang, gang.shape.processes()).unwrap().fit(rooms, &mut 1000)
+        GangRequest::of(&gang, gang.shape.processes()).unwrap().fit(rooms, &mut 1000)
     };
     let two = [unheard(0), unheard(1)];
     for place in [Place::Free, Place::Scatter] {
@@ -169,4 +171,26 @@ fn a_node_that_never_reported_holds_a_process() {
         assert!(fit(&[(1, 99, 0), (2, 1, 0)], place, &two) <= Fit::Unknown, "{place:?}");
     }
     assert_eq!(fit(&[(3, 99, 1)], Place::Pack, &two), Fit::Yes);
+}
+
+/// Chunks and nodes in circles, so that most chunks have to give nodes up: 64 chunks on 10,000
+/// nodes are answered within the limit of each check.
+#[test]
+fn the_largest_requests_are_answered_within_the_limit() {
+    let (chunks, nodes) = (64, 10_000);
+    for stride in [1, 7, 31] {
+        // Chunk `c` suits the nodes of its color and those of the color `stride` after it.
+        let suits = |chunk: usize| -> Vec<usize> {
+            let suits =
+                |node: &usize| node % chunks == chunk || node % chunks == (chunk + stride) % chunks;
+            (0..nodes).filter(suits).collect()
+        };
+        let suits: Vec<Vec<usize>> = (0..chunks).map(suits).collect();
+        for needs in [[156; 64], std::array::from_fn(|chunk| if chunk % 2 == 0 { 300 } else { 12 })]
+        {
+            let mut steps = 6_000_000;
+            let places = most_places(&needs, &suits, nodes, &mut steps);
+            assert_eq!(places, Ok(needs.iter().sum()), "{stride}");
+        }
+    }
 }

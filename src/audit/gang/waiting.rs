@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::claims::{may_claim, may_pause, precedes};
 use super::crew::GangLine;
-use super::fit::{Fit, Request};
+use super::fit::{Fit, GangRequest};
 use super::rooms::{Room, configured, up, without};
 use super::sets::{fit_in_one, fit_in_sets, keys, may_span};
 use crate::audit::finding::{Finding, Rule};
@@ -16,12 +16,12 @@ use crate::model::{ClassIx, NodeIx, QShares, Shape};
 /// Most steps of each check. Beyond that a check stops without findings.
 const STEPS: u64 = 6_000_000;
 
-/// Answers for gangs that ask the same question.
-type Answers<'g> = BTreeMap<(&'g Shape, ClassIx, &'g [NodeIx], u64), Fit>;
+/// FitAnswers for gangs that ask the same question.
+type FitAnswers<'g> = BTreeMap<(&'g Shape, ClassIx, &'g [NodeIx], u64), Fit>;
 
 impl Ledger<'_> {
-    /// True if the user of `gang` may not be allowed all of it. The nodes of an exclusive gang count
-    /// as large as the largest.
+    /// True if the user of `gang` may not be allowed all of it. The nodes of an exclusive gang
+    /// count as large as the largest.
     pub(super) fn may_exceed_allotment(&self, gang: &GangLine) -> bool {
         let line = &self.jobs[gang.place];
         let topology = &self.snapshot.topology;
@@ -72,7 +72,7 @@ pub(in crate::audit) fn check_idle(ledger: &Ledger<'_>, findings: &mut Vec<Findi
         let awaited = node.leaving.max(node.promised).max(promised[ix.0]);
         node.staying - ledger.snapshot.node(ix).limbo.0 + awaited
     };
-    let (mut answers, mut steps) = (Answers::new(), STEPS);
+    let (mut answers, mut steps) = (FitAnswers::new(), STEPS);
     for gang in std::iter::once(first).chain(waiting) {
         let rooms = |gang: &GangLine| without(ledger, gang, taken);
         let fit = answer(ledger, gang, &mut answers, rooms, &mut steps);
@@ -87,13 +87,13 @@ pub(in crate::audit) fn check_idle(ledger: &Ledger<'_>, findings: &mut Vec<Findi
 fn answer<'g>(
     ledger: &'g Ledger<'_>,
     gang: &'g GangLine,
-    answers: &mut Answers<'g>,
+    answers: &mut FitAnswers<'g>,
     rooms: impl Fn(&GangLine) -> Vec<Room>,
     steps: &mut u64,
 ) -> Fit {
     let job = ledger.jobs[gang.place].job;
     let size = wish(job, &gang.shape);
-    let Some(request) = Request::of(gang, size) else { return Fit::Unknown };
+    let Some(request) = GangRequest::of(gang, size) else { return Fit::Unknown };
     let key = (&*gang.shape, job.class, job.listed(), size);
     // An empty list of nodes means any, and a list that allows none is as good as never.
     if job.nodes.as_ref().is_some_and(|list| list.is_empty()) {
@@ -142,10 +142,10 @@ fn may_share(ledger: &Ledger<'_>, one: &GangLine, other: &GangLine) -> bool {
     ledger.nodes_with_ix().any(|(ix, _)| suits(one, ix) && suits(other, ix))
 }
 
-/// A gang that is said to lack nodes that are configured, in one set, or up, lacks them.
+/// A gang lacks nodes as its reason says: nodes that are configured, in a single set, or up.
 pub(in crate::audit) fn check_never(ledger: &Ledger<'_>, findings: &mut Vec<Finding>) {
     let mut steps = STEPS;
-    let [mut all, mut single, mut open] = [Answers::new(), Answers::new(), Answers::new()];
+    let [mut all, mut single, mut open] = [FitAnswers::new(), FitAnswers::new(), FitAnswers::new()];
     for gang in &ledger.gangs {
         let line = &ledger.jobs[gang.place];
         let Some(WaitReason::GangLacks(lack)) = line.report.reason else { continue };
@@ -153,7 +153,7 @@ pub(in crate::audit) fn check_never(ledger: &Ledger<'_>, findings: &mut Vec<Find
             continue;
         }
         let size = wish(line.job, &gang.shape);
-        let Some(request) = Request::of(gang, size) else { continue };
+        let Some(request) = GangRequest::of(gang, size) else { continue };
         let key = (&*gang.shape, line.job.class, line.job.listed(), size);
         let keys = keys(ledger, &gang.shape);
         let is_false = match lack.of {

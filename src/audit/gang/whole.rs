@@ -22,8 +22,8 @@ impl GangLine {
     }
 }
 
-/// A gang gets all its processes in one cycle, or none. It is promised all its rooms, or none. An
-/// evolving gang grows to the number that its owner asks for, or not at all.
+/// A gang gets all its processes in the same cycle, or none. It is promised all its rooms, or none.
+/// An evolving gang grows to the number that its owner asks for, or not at all.
 ///
 /// Another rule covers more processes than it asks for.
 pub(in crate::audit) fn check_whole(ledger: &Ledger<'_>, findings: &mut Vec<Finding>) {
@@ -92,8 +92,8 @@ pub(in crate::audit) fn check_vain(ledger: &Ledger<'_>, findings: &mut Vec<Findi
     }
 }
 
-/// A gang that was promised its rooms has its processes or as many rooms, on these nodes or on
-/// others.
+/// A gang that was promised its rooms has its processes or as many rooms, on these nodes or
+/// elsewhere.
 ///
 /// All its promises end if any of its nodes is lost: the node is out of scheduling, shrank, or
 /// another job that cannot be preempted, or of higher priority, got something there. They also end

@@ -3,6 +3,9 @@
 use super::*;
 use crate::model::{Chunk, Elasticity, LegalSizes, Place, Shape, Tags};
 
+/// A change of a scene with a gang.
+pub(super) type GangDoctor = fn(&mut Scene, JobId);
+
 impl Scene {
     /// Adds a waiting gang. Its chunks have a number of processes and an order.
     pub(super) fn gang(
@@ -37,7 +40,7 @@ impl Scene {
     fn order_of_rank(&mut self, id: JobId, rank: u32) -> Order {
         let shape = self.shape(id);
         let chunk = shape.chunk_of(u64::from(rank)).unwrap_or(0);
-        Order::new(u32::try_from(shape.chunks[chunk].memory.0).unwrap() / 1024).unwrap()
+        Quantum::new(Mebibytes(1024)).unwrap().order_of_work(shape.chunks[chunk].memory).unwrap()
     }
 
     /// The gang begins on these nodes, in the order of its ranks.
@@ -310,7 +313,8 @@ fn a_gang_is_in_one_set_if_any_could_hold_it() {
     // Its own key replaces the configured ones.
     let (mut scene, gang) = in_racks(2, &[0, 3]);
     scene.shape(gang).group_by = Some("switch".into());
-    [0, 3].into_iter().for_each(|on| scene.tag(on, "switch", "s1"));
+    scene.tag(0, "switch", "s1");
+    scene.tag(3, "switch", "s1");
     assert_eq!(scene.broken(), []);
 }
 
@@ -363,14 +367,15 @@ fn promises_to_a_gang_are_dropped_for_a_reason() {
     let promised = || {
         let (mut scene, gang, low) = clearing();
         scene.schedule.preemptions.clear();
-        scene.edit(low).shares.iter_mut().for_each(|share| share.state = SharePhase::Leaving);
+        for share in &mut scene.edit(low).shares {
+            share.state = SharePhase::Leaving;
+        }
         scene.snapshot.promises = scene.schedule.promises.clone();
         (scene, gang)
     };
     let (scene, _) = promised();
     scene.breaks(Rule::DroppedPromise, |scene| scene.schedule.promises.clear());
-    type Doctor = fn(&mut Scene, JobId);
-    let doctors: [Doctor; 4] = [
+    let doctors: [GangDoctor; 4] = [
         |scene, _| scene.node(1).state.is_dead = true,
         |scene, _| scene.node(1).order = QShares(1),
         |scene, gang| scene.edit(gang).facts.is_completing = true,
@@ -401,9 +406,9 @@ fn numbers_of_processes_are_legal() {
             legal_sizes: LegalSizes::PowerOfTwo,
             ..Shape::default()
         }));
-        (0..nshares).for_each(|_| {
+        for _ in 0..nshares {
             scene.expand(job, 0);
-        });
+        }
         scene.broken()
     };
     assert_eq!(sized(1, 2), []);

@@ -1,5 +1,6 @@
 //! Gangs that wait: for free space, behind older gangs, and for a true reason.
 
+use super::gangs::GangDoctor;
 use super::*;
 use crate::engine::{GangLack, GangNodes};
 use crate::model::{Elasticity, Place, Tags};
@@ -38,8 +39,7 @@ fn room_is_found_by_an_exact_matching() {
 
 #[test]
 fn a_gang_may_have_a_reason_to_wait() {
-    type Doctor = fn(&mut Scene, JobId);
-    let doctors: [(&str, Doctor); 9] = [
+    let doctors: [(&str, GangDoctor); 9] = [
         ("the user's allotment", |scene, _| scene.settings().allotment = Some(Mebibytes(8191))),
         ("its list", |scene, gang| scene.edit(gang).nodes = Some([NodeIx(0)].into())),
         ("its tags", |scene, gang| {
@@ -156,8 +156,7 @@ fn younger_work_that_stays_does_not_pass() {
     scene.breaks(Rule::ClaimPassed, |scene| {
         scene.expand(single, 0);
     });
-    type Doctor = fn(&mut Scene, JobId);
-    let doctors: [(&str, Doctor); 7] = [
+    let doctors: [(&str, GangDoctor); 7] = [
         ("it waits for a service", |scene, _| scene.edit(JobId(2)).kind = JobKind::Service),
         ("it is paused", |scene, first| {
             let topology = Arc::make_mut(&mut scene.snapshot.topology);
@@ -169,7 +168,8 @@ fn younger_work_that_stays_does_not_pass() {
         }),
         ("it needs other nodes", |scene, first| {
             scene.shape(first).chunks[0].tags = Tags::of([("color", "red")]);
-            [1, 2].into_iter().for_each(|on| scene.tag(on, "color", "red"));
+            scene.tag(1, "color", "red");
+            scene.tag(2, "color", "red");
         }),
         ("it fits nowhere", |scene, first| scene.shape(first).chunks[0].count = 4),
         ("the other was promised its room", |scene, _| {
