@@ -399,6 +399,7 @@ mod tests {
         };
         let used = u64::try_from(jobs.len()).unwrap();
         NodeInfo {
+            preference: 0,
             tags: BTreeMap::new(),
             name: name.to_owned(),
             pool: "--default--".to_owned(),

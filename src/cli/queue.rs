@@ -195,6 +195,15 @@ mod tests {
             behind_cycles: 0,
         };
         JobInfo {
+            chunks: Vec::new(),
+            place: None,
+            exclusive: false,
+            group_by: None,
+            span: None,
+            elasticity: None,
+            min_processes: 0,
+            legal_sizes: None,
+            duration_ms: None,
             tags: std::collections::BTreeMap::new(),
             id,
             user: user.to_owned(),

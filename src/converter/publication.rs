@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::model::{JobId, JobSpec, Mebibytes, Name, ShareFacts, ShareId};
+use crate::model::{JobId, JobSpec, Mebibytes, Name, Shape, ShareFacts, ShareId};
 use crate::scheduler::checkpoint::{self, SchedulerState};
 
 /// All that the orchestrator knows, in full: an absent job has ended.
@@ -70,10 +70,12 @@ impl PublishedJob {
     /// both are the same job, in any state.
     pub fn changed_field(&self, before: &PublishedJob) -> Option<&'static str> {
         let (old, new) = (&before.spec, &self.spec);
+        let shape = changed_shape(old.shape.as_deref(), new.shape.as_deref());
         let is_same = [
             ("kind", old.kind == new.kind),
             ("user", old.user == new.user),
             ("class", old.class == new.class),
+            (shape.unwrap_or_default(), shape.is_none()),
             ("memory_mb", old.memory == new.memory),
             ("threads", old.threads == new.threads),
             ("submitted_ms", old.submitted == new.submitted),
@@ -83,6 +85,27 @@ impl PublishedJob {
         ];
         is_same.iter().find(|(_, is_same)| !is_same).map(|(field, _)| *field)
     }
+}
+
+/// Returns the wire name of the first field of a shape that differs.
+fn changed_shape(old: Option<&Shape>, new: Option<&Shape>) -> Option<&'static str> {
+    if old == new {
+        return None;
+    }
+    let none = Shape::default();
+    let (old, new) = (old.unwrap_or(&none), new.unwrap_or(&none));
+    let is_same = [
+        ("chunks", old.chunks == new.chunks),
+        ("place", old.place == new.place),
+        ("exclusive", old.is_exclusive == new.is_exclusive),
+        ("group_by", old.group_by == new.group_by),
+        ("span", old.may_span == new.may_span),
+        ("elasticity", old.elasticity == new.elasticity),
+        ("min_processes", old.min_processes == new.min_processes),
+        ("legal_sizes", old.legal_sizes == new.legal_sizes),
+        ("duration_ms", old.duration == new.duration),
+    ];
+    is_same.iter().find(|(_, is_same)| !is_same).map(|(field, _)| *field)
 }
 
 /// State of a job, in the terms of the scheduler.

@@ -6,7 +6,8 @@
 
 use crate::engine::WaitReason;
 use crate::model::{
-    JobId, JobKind, Mebibytes, Name, Order, QShares, Quantum, ShareId, SharePhase, counted, span,
+    JobId, JobKind, Mebibytes, Name, Order, QShares, Quantum, Shape, ShareId, SharePhase, counted,
+    span,
 };
 use crate::scheduler::{
     Declined, JobDisposition, JobView, Refusal, Removal, ShareView, View, Waiting,
@@ -51,6 +52,10 @@ pub struct AssignedShare {
     pub node: Name,
     /// Memory of the share.
     pub memory: Mebibytes,
+    /// Rank of the process in a gang.
+    pub rank: Option<u32>,
+    /// Place of its chunk, from 0.
+    pub chunk: Option<usize>,
 }
 
 /// A share that has to go.
@@ -85,6 +90,7 @@ pub fn update_from(view: &View) -> Update {
 /// Builds the update of a single job.
 pub fn update_of(job: &JobView) -> JobUpdate {
     let is_new = |share: &&ShareView| share.state == SharePhase::Held && !share.is_seen;
+    let assigned = |share| assigned(share, job.shape.as_deref());
     JobUpdate {
         job: job.id,
         kind: job.kind,
@@ -103,8 +109,19 @@ fn memory_per_share(job: &JobView) -> Mebibytes {
     job.quantum.map_or(Mebibytes(0), |quantum| quantum.memory_of(amount))
 }
 
-fn assigned(share: &ShareView) -> AssignedShare {
-    AssignedShare { share: share.id, node: share.node.clone(), memory: share.memory }
+fn assigned(share: &ShareView, shape: Option<&Shape>) -> AssignedShare {
+    AssignedShare {
+        share: share.id,
+        node: share.node.clone(),
+        memory: share.memory,
+        rank: share.rank,
+        chunk: shape.zip(share.rank).and_then(|(shape, rank)| chunk_of(shape, rank)),
+    }
+}
+
+/// Place of the chunk of a rank. An evolving gang grows beyond the count of its only chunk.
+fn chunk_of(shape: &Shape, rank: u32) -> Option<usize> {
+    if shape.chunks.len() == 1 { Some(0) } else { shape.chunk_of(rank.into()) }
 }
 
 fn removed(share: &ShareView) -> Option<ShareRemoval> {

@@ -6,8 +6,8 @@ use super::users::UserNumber;
 use super::view::{JobDisposition, Refusal, Removal};
 use crate::engine::{GangProgress, Preemption};
 use crate::model::{
-    ClassIx, ClassPolicy, JobKind, JobSpec, Name, Order, Quantum, ShareId, SharePhase, Topology,
-    nearest,
+    ClassIx, ClassPolicy, JobKind, JobSpec, Name, Order, Quantum, ResourceClass, Shape, ShareId,
+    SharePhase, Topology, nearest,
 };
 
 /// A request and what it has.
@@ -66,10 +66,36 @@ pub fn admit(topology: &Topology, spec: &JobSpec) -> Result<Admission, Refusal> 
     {
         return Err(Refusal::PreemptableClass { kind, class: spec.class.clone() });
     }
+    if let Some(shape) = spec.shape.as_deref() {
+        check_shape(topology, spec, class, shape)?;
+    }
     let quantum = topology.pools[class.pool.0].quantum;
     match quantum.order_of_work(spec.memory) {
         Some(order) => Ok(Admission { class: ix, order, quantum }),
         None => Err(Refusal::MemoryOutOfRange { memory: spec.memory, quantum: quantum.memory() }),
+    }
+}
+
+/// Checks the shape of a job against the rules of its class for gangs.
+fn check_shape(
+    topology: &Topology,
+    spec: &JobSpec,
+    class: &ResourceClass,
+    shape: &Shape,
+) -> Result<(), Refusal> {
+    if (shape.is_gang() || shape.is_sized()) && !class.gangs.are_allowed {
+        let allowing = topology.classes.iter();
+        let allowing = allowing.filter(|class| class.gangs.are_allowed && class.admits(&spec.user));
+        return Err(Refusal::GangNotAllowed {
+            class: class.name.clone(),
+            allowing: allowing.map(|class| class.name.clone()).collect(),
+        });
+    }
+    match (shape.duration, class.gangs.max_duration) {
+        (Some(duration), Some(most)) if most < duration => {
+            Err(Refusal::TooLong { class: class.name.clone(), duration, most })
+        }
+        _ => Ok(()),
     }
 }
 

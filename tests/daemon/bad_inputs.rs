@@ -323,6 +323,12 @@ fn bad_items() -> Vec<(&'static str, Value, &'static str, &'static str, &'static
         ("-", at("tags", json!({"Gpu": "a100"})), "P032", "/tags", "a key has 1 to 64"),
         ("-", at("tags", json!({"gpu": ""})), "P032", "/tags", "a value has 1 to 255"),
         ("-", at("tags", json!(["gpu"])), "P032", "/tags", "a map"),
+        ("-", at("chunks", json!([])), "P033", "/chunks", "is empty"),
+        ("-", at("place", json!("spread")), "P018", "/place", "expected one of `free`, `scatter`"),
+        ("-", at("legal_sizes", json!("prime")), "P018", "/legal_sizes", "`power_of_two`"),
+        ("-", at("legal_sizes", json!([0])), "P034", "/legal_sizes", "1 to 64 sizes from 1"),
+        ("-", at("min_processes", json!(2)), "P035", "/class", "takes no gangs"),
+        ("-", at("duration_ms", json!(0)), "P031", "/duration_ms", "allowed: 1 to 315360000000"),
         ("29", at("processes", process(70)), "P042", "/processes", "which job 1 has too"),
         (
             "29",
@@ -385,6 +391,45 @@ async fn a_bad_item_is_refused_by_name_and_spoils_no_other() {
     }
     let jobs = daemon.get_until("/v1/jobs", |page| ids(page).starts_with(&[1, 2])).await;
     assert_eq!(jobs["jobs"][1]["user"], "bob", "what was known stays as it was");
+    daemon.stop().await;
+}
+
+/// The class may take gangs some day: until then the job is shown with all that it asked for.
+#[tokio::test]
+async fn a_gang_in_a_class_without_gangs_is_shown_as_it_asked() {
+    let folder = TempDir::new().unwrap();
+    let daemon = daemon(&folder).await;
+    let asked = [
+        ("chunks", json!([{"count": 2, "memory_mb": 1024, "tags": {"color": "red"}}])),
+        ("place", json!("scatter")),
+        ("exclusive", json!(true)),
+        ("group_by", json!("rack")),
+        ("span", json!(false)),
+        ("elasticity", json!("moldable")),
+        ("min_processes", json!(2)),
+        ("legal_sizes", json!({"multiple_of": 2})),
+        ("duration_ms", json!(60_000)),
+    ];
+    let mut gang = job(9, "ann");
+    gang.as_object_mut().unwrap().remove("memory_mb");
+    for (field, value) in &asked {
+        gang = with(gang, field, value.clone());
+    }
+    let answer = daemon.publish(58, json!([job(1, "ann"), job(2, "bob"), gang])).await;
+    let refused: Vec<&str> = answer.refused.iter().map(|item| item.code.as_str()).collect();
+    assert_eq!((answer.accepted, refused), (2, vec!["P035"]));
+    let page = daemon.get_until("/v1/jobs", |page| ids(page).contains(&9)).await;
+    let jobs = page["jobs"].as_array().unwrap();
+    let shown = jobs.iter().find(|job| job["id"] == 9).unwrap();
+    assert_eq!(
+        (&shown["reason"]["code"], &shown["memory_mb"]),
+        (&json!("gang_not_allowed"), &json!(1024))
+    );
+    for (field, value) in &asked {
+        assert_eq!(&shown[*field], value, "{field}");
+    }
+    let plain = jobs.iter().find(|job| job["id"] == 1).unwrap();
+    assert!(asked.iter().all(|(field, _)| plain.get(*field).is_none()), "{plain}");
     daemon.stop().await;
 }
 

@@ -184,27 +184,12 @@ fn bound(job: &JobView, class: Option<&Account>, user: Option<&Account>) -> Boun
             told(BoundBy::Priority, format!("{left} is left, a process needs {asks}"))
         }
         Cause::FairShareUsed { .. } => share(job, class, user),
-        Cause::GangLacks(lack) => told(BoundBy::Nodes, lack.to_string()),
-        Cause::BehindOlderGang { job } => {
-            told(BoundBy::Room, format!("the free nodes are kept for job {job}, which is older"))
-        }
-        Cause::Earning { deserves, asks } => told(
-            BoundBy::JobShare,
-            format!("it needs {} at once, and its fair share is {}", text(*asks), text(*deserves)),
-        ),
-        Cause::NoLegalSize { given, next } => {
-            told(BoundBy::JobShare, format!("its target is {given}, its next legal size {next}"))
-        }
-        Cause::Adapting => told(BoundBy::Room, "its last change of size goes on".to_owned()),
-        Cause::HeldBack(held_back) => {
-            let what = match held_back {
-                Declined::TooDear { .. } | Declined::TooLate | Declined::Quiet { .. } => {
-                    "it leaves its peers theirs"
-                }
-                Declined::NextCycle => "its turn to take comes in the next cycle",
-            };
-            told(BoundBy::Price, format!("{what} ({})", held_back.code()))
-        }
+        Cause::GangLacks(_)
+        | Cause::BehindOlderGang { .. }
+        | Cause::Earning { .. }
+        | Cause::NoLegalSize { .. }
+        | Cause::Adapting => bound_of_shape(job, cause),
+        Cause::HeldBack(held_back) => told(BoundBy::Price, bound_of_price(*held_back)),
         Cause::WaitingForExits { promised } => {
             told(BoundBy::Room, format!("room for {promised} is being made"))
         }
@@ -218,6 +203,37 @@ fn bound(job: &JobView, class: Option<&Account>, user: Option<&Account>) -> Boun
             ),
         ),
     }
+}
+
+/// Returns what keeps a job from preempting.
+fn bound_of_price(held_back: Declined) -> String {
+    let what = match held_back {
+        Declined::TooDear { .. } | Declined::TooLate | Declined::Quiet { .. } => {
+            "it leaves its peers theirs"
+        }
+        Declined::NextCycle => "its turn to take comes in the next cycle",
+    };
+    format!("{what} ({})", held_back.code())
+}
+
+/// Returns the limit of a job that is bound to chunks or sizes.
+fn bound_of_shape(job: &JobView, cause: &Cause) -> Bound {
+    let text = |amount: QShares| amount_text(job.quantum, amount);
+    let (by, sentence) = match cause {
+        Cause::BehindOlderGang { job } => {
+            (BoundBy::Room, format!("the free nodes are kept for job {job}, which is older"))
+        }
+        Cause::Earning { deserves, asks } => (
+            BoundBy::JobShare,
+            format!("it needs {} at once, and its fair share is {}", text(*asks), text(*deserves)),
+        ),
+        Cause::NoLegalSize { given, next } => {
+            (BoundBy::JobShare, format!("its target is {given}, its next legal size {next}"))
+        }
+        Cause::GangLacks(lack) => (BoundBy::Nodes, lack.to_string()),
+        _ => (BoundBy::Room, "its last change of size goes on".to_owned()),
+    };
+    Bound { by, sentence }
 }
 
 fn capped(bound: CapBound, cap: u64) -> String {

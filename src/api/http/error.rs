@@ -287,16 +287,6 @@ impl Code {
             Code::GivenUp => ("P053", CONFLICT, "absent processes are given up"),
             Code::VanishedWork => ("P055", CONFLICT, "much work vanished"),
             Code::OtherPublisher => ("P054", CONFLICT, "another orchestrator's publications count"),
-            Code::BadNodeMemory => ("H002", BAD, "the node's memory is not valid"),
-            Code::Replayed => ("H004", CONFLICT, "the heartbeat was sent before"),
-            Code::TwoAgents => ("H005", CONFLICT, "two agents report as one node"),
-            Code::TooManyNodes => ("H007", StatusCode::TOO_MANY_REQUESTS, "too many nodes"),
-            Code::BadNodeName => ("H008", BAD, "the node's name is not valid"),
-            Code::UnknownNode => ("A001", ABSENT, "the node is unknown"),
-            Code::BadNodeList => ("A002", BAD, "the list of nodes has a bad entry"),
-            Code::UnconfirmedNodes => ("A003", BAD, "no node, or every node"),
-            Code::NodeReports => ("A006", CONFLICT, "the node reports"),
-            Code::NodeInUse => ("A007", CONFLICT, "the node is in use"),
             Code::BadReason => ("A005", BAD, "the reason is missing or not valid"),
             Code::WrongConfiguration => ("G001", REFUSED, "the configuration is wrong"),
             Code::UnknownGeneration => ("G002", ABSENT, "the configuration is not on record"),
@@ -315,6 +305,7 @@ impl Code {
             Code::BodyTooSlow => ("T012", StatusCode::REQUEST_TIMEOUT, "the body comes too slowly"),
             Code::NotReady => ("T007", StatusCode::SERVICE_UNAVAILABLE, "nothing is scheduled yet"),
             Code::Stopping => ("T008", StatusCode::SERVICE_UNAVAILABLE, "the daemon is stopping"),
+            _ => self.facts_of_nodes(),
         }
     }
 
@@ -327,6 +318,22 @@ impl Code {
             Code::GangNotAllowed => ("P035", REFUSED, "the class takes no gangs"),
             Code::TooLong => ("P036", REFUSED, "the duration is above the longest of the class"),
             _ => ("P031", BAD, "a time cannot be"),
+        }
+    }
+
+    /// Facts of errors in heartbeats and in lists of nodes.
+    fn facts_of_nodes(self) -> (&'static str, StatusCode, &'static str) {
+        match self {
+            Code::BadNodeMemory => ("H002", BAD, "the node's memory is not valid"),
+            Code::Replayed => ("H004", CONFLICT, "the heartbeat was sent before"),
+            Code::TwoAgents => ("H005", CONFLICT, "two agents report as one node"),
+            Code::TooManyNodes => ("H007", StatusCode::TOO_MANY_REQUESTS, "too many nodes"),
+            Code::BadNodeName => ("H008", BAD, "the node's name is not valid"),
+            Code::UnknownNode => ("A001", ABSENT, "the node is unknown"),
+            Code::BadNodeList => ("A002", BAD, "the list of nodes has a bad entry"),
+            Code::UnconfirmedNodes => ("A003", BAD, "no node, or every node"),
+            Code::NodeReports => ("A006", CONFLICT, "the node reports"),
+            _ => ("A007", CONFLICT, "the node is in use"),
         }
     }
 

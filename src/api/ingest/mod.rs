@@ -11,4 +11,5 @@ pub mod publication_reader;
 pub mod publications;
 pub mod publishers;
 pub mod salvage;
+pub mod shapes;
 pub mod validate;

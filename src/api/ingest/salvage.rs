@@ -15,7 +15,10 @@ use crate::model::{Mebibytes, ShareId};
 /// Returns the live processes in `item` that name a share and a node.
 pub fn live_processes(item: &str, limits: &Limits) -> Vec<(ShareId, LimboProcess)> {
     let Ok(item) = serde_json::from_str::<Value>(item) else { return Vec::new() };
-    let memory = item["memory_mb"].as_u64().filter(|memory| (1..=NUMBER_MAX).contains(memory));
+    // Which chunk a process is of is not known, so that it counts as one of the largest.
+    let chunks = item["chunks"].as_array().map(Vec::as_slice).unwrap_or_default();
+    let sizes = chunks.iter().chain([&item]).filter_map(|holder| holder["memory_mb"].as_u64());
+    let memory = sizes.filter(|memory| (1..=NUMBER_MAX).contains(memory)).max();
     let processes = item["processes"].as_array().map(Vec::as_slice).unwrap_or_default();
     let live = processes.iter().take(limits.processes).filter_map(|process| {
         let share = process["share"].as_u64().filter(|share| *share <= NUMBER_MAX)?;

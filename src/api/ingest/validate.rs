@@ -3,16 +3,18 @@
 //! The scheduler decides if a job may be *scheduled*, not this module: a refused job is shown too.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use crate::api::http::error::{Code, RequestFault};
 use crate::api::http::json;
 use crate::api::ingest::names::{name_problem, node_problem, tags_problem, user_problem};
+use crate::api::ingest::shapes::{keep_known, shape_of};
 use crate::api::limits::Limits;
 use crate::api::wire;
 use crate::converter::{JobState, PublishedJob, PublishedProcess};
 use crate::model::{
-    ClassPolicy, JobFacts, JobId, JobKind, JobSpec, Mebibytes, Name, ProcessLimit, ShareFacts,
-    ShareId, Tags, Topology,
+    ClassPolicy, JobFacts, JobId, JobKind, JobSpec, Mebibytes, Name, ProcessLimit, Shape,
+    ShareFacts, ShareId, Tags, Topology,
 };
 use crate::scheduler::admit;
 
@@ -43,14 +45,20 @@ pub fn check_work(
     let wire: wire::Work = json::read_part(text, code_of_field)?;
     check_values(&wire, limits)?;
     check_names(&wire, limits.string)?;
+    let shape = shape_of(&wire, limits)?;
+    let memory = memory_of(&wire, shape.as_ref())?;
     let before = before(JobId(wire.id));
     // A refused job may be corrected, so its earlier values bind nothing.
     let standing = before.as_ref().filter(|before| admit(topology, &before.spec).is_ok());
     let class = class_of(&wire, standing, topology)?;
-    let warnings = warnings_about(&wire);
+    let mut warnings = warnings_about(&wire);
     let processes = processes_of(&wire)?;
     let state = state_of(wire.state);
-    let mut work = PublishedJob { spec: spec_of(wire, class.to_string()), state, processes };
+    let spec = spec_of(wire, class.to_string(), memory, shape);
+    let mut work = PublishedJob { spec, state, processes };
+    if let Some(standing) = standing {
+        warnings.extend(keep_known(&mut work, standing));
+    }
     if let Some(field) = standing.and_then(|standing| work.changed_field(standing)) {
         let id = work.spec.id;
         let detail = format!(
@@ -71,8 +79,10 @@ pub fn code_of_field(field: &str) -> Code {
         "remaining" => Code::BadRemaining,
         "max_processes" => Code::BadMaximum,
         "user" => Code::BadUser,
-        "tags" => Code::BadTags,
-        "time_per_item_ms" | "initialization_ms" | "investment_ms" => Code::BadTime,
+        "tags" | "group_by" => Code::BadTags,
+        "chunks" | "count" => Code::BadChunks,
+        "min_processes" => Code::BadSizes,
+        "time_per_item_ms" | "initialization_ms" | "investment_ms" | "duration_ms" => Code::BadTime,
         _ => Code::BadValue,
     }
 }
@@ -80,7 +90,7 @@ pub fn code_of_field(field: &str) -> Code {
 fn check_values(work: &wire::Work, limits: &Limits) -> Result<(), RequestFault> {
     let highest_share = work.processes.iter().map(|process| process.share).max();
     let ranges = [
-        ("memory_mb", work.memory_mb, 1..=u64::MAX),
+        ("memory_mb", work.memory_mb.unwrap_or(1), 1..=u64::MAX),
         ("threads", work.threads, 1..=THREADS_MAX),
         ("remaining", work.remaining, 0..=REMAINING_MAX),
         ("max_processes", work.max_processes.unwrap_or(1), 1..=u64::MAX),
@@ -124,6 +134,15 @@ fn check_names(work: &wire::Work, bytes_max: usize) -> Result<(), RequestFault> 
         }
     }
     Ok(())
+}
+
+/// Memory of a process of the job; of a gang, of its largest.
+fn memory_of(work: &wire::Work, shape: Option<&Shape>) -> Result<Mebibytes, RequestFault> {
+    let memory = shape.and_then(Shape::largest_process).or(work.memory_mb.map(Mebibytes));
+    memory.ok_or_else(|| {
+        let detail = format!("job {}: missing field `memory_mb`; or give `chunks`", work.id);
+        RequestFault::new(Code::BadMemory, "/memory_mb", detail)
+    })
 }
 
 /// Returns the class that the job names; else its class before, else the default for its kind.
@@ -217,10 +236,12 @@ fn known(millis: i64) -> u64 {
     u64::try_from(millis).ok().filter(|_| millis <= TIME_MAX).unwrap_or(0)
 }
 
-fn spec_of(work: wire::Work, class: String) -> JobSpec {
+fn spec_of(work: wire::Work, class: String, memory: Mebibytes, shape: Option<Shape>) -> JobSpec {
+    // The work of a gang is its processes.
+    let processes = shape.as_ref().filter(|shape| shape.is_gang()).map(Shape::processes);
     let facts = JobFacts {
-        remaining: work.remaining,
-        limit: match work.max_processes {
+        remaining: processes.unwrap_or(work.remaining),
+        limit: match processes.or(work.max_processes) {
             _ if work.frozen => ProcessLimit::Frozen,
             Some(most) => ProcessLimit::AtMost(most),
             None => ProcessLimit::Unlimited,
@@ -230,14 +251,14 @@ fn spec_of(work: wire::Work, class: String) -> JobSpec {
         is_completing: work.state == wire::WorkState::Completing,
     };
     JobSpec {
-        shape: None,
+        shape: shape.map(Arc::new),
         tags: Tags::of(work.tags),
         id: JobId(work.id),
         user: work.user.into(),
         class: class.into(),
         kind: kind_of(work.kind),
-        memory: Mebibytes(work.memory_mb),
-        threads: work.threads,
+        memory,
+        threads: if processes.is_some() { 1 } else { work.threads },
         submitted: work.submitted_ms,
         nodes: work.nodes,
         service: work.service_id.unwrap_or(0),

@@ -8,8 +8,8 @@ use serde::{Serialize, Serializer};
 use crate::api::wire;
 use crate::converter::{AssignedShare, Explanation, JobUpdate, ShareRemoval, explain, update_of};
 use crate::model::{
-    ClassPolicy, JobId, JobKind, Name, NodeCondition, Order, QShares, ShareId, SharePhase, Tags,
-    amount_text,
+    ClassPolicy, JobId, JobKind, LegalSizes, Name, NodeCondition, Order, QShares, Shape, ShareId,
+    SharePhase, Tags, amount_text,
 };
 use crate::scheduler::{
     Cap, ClassView, JobAccount, JobDisposition, JobView, NodeView, Removal, ShareView, SharedList,
@@ -58,6 +58,8 @@ impl From<&AssignedShare> for wire::Assigned {
             share: share.share.0,
             node: share.node.to_string(),
             memory_mb: share.memory.0,
+            rank: share.rank,
+            chunk: share.chunk.and_then(|chunk| u32::try_from(chunk).ok()),
         }
     }
 }
@@ -175,6 +177,7 @@ impl From<&NodeView> for wire::NodeInfo {
             used: node.used.0,
             free: node.order.saturating_sub(node.used).0,
             tags: tags_of(&node.tags),
+            preference: node.preference,
             missed_heartbeats: node.missed,
             vary_off_reason: node.vary_off_reason.clone(),
             notes: node_notes(node),
@@ -248,7 +251,19 @@ impl From<&NodeView> for wire::OccupancyLine {
 impl wire::JobInfo {
     /// Builds the answer for `job` after `cycle`.
     pub fn of(job: &JobView, cycle: u64) -> wire::JobInfo {
+        let plain = Shape::default();
+        let shape = job.shape.as_deref().unwrap_or(&plain);
+        let legal_sizes = Some(&shape.legal_sizes).filter(|sizes| **sizes != LegalSizes::Any);
         wire::JobInfo {
+            chunks: shape.chunks.iter().map(Into::into).collect(),
+            place: shape.is_gang().then(|| shape.place.into()),
+            exclusive: shape.is_exclusive,
+            group_by: shape.group_by.as_ref().map(ToString::to_string),
+            span: shape.may_span,
+            elasticity: shape.elasticity.map(Into::into),
+            min_processes: shape.min_processes,
+            legal_sizes: legal_sizes.map(Into::into),
+            duration_ms: shape.duration,
             id: job.id.0,
             user: job.user.to_string(),
             class: job.class.to_string(),
@@ -302,6 +317,7 @@ impl From<&ShareView> for wire::ShareInfo {
             node: share.node.to_string(),
             order: share.order.qshares().0,
             memory_mb: share.memory.0,
+            rank: share.rank,
             state: share.state.into(),
             removal: share.removal.map(Into::into),
             seen: share.is_seen,

@@ -5,7 +5,10 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use super::{HeldBack, Reason, RemovalReason, WorkKind};
+use super::{
+    ChunkPlace, ChunkRequest, ElasticityWord, HeldBack, Reason, RemovalReason, SizeRule, WorkKind,
+    is_false, is_zero,
+};
 
 /// Result of the last cycle for a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, ToSchema)]
@@ -51,6 +54,33 @@ pub struct JobInfo {
     /// Tags that a node must have.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub tags: BTreeMap<String, String>,
+    /// Chunks of a gang, as asked for: all its processes start together.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub chunks: Vec<ChunkRequest>,
+    /// How the processes of the chunks are spread over nodes. Absent: `free`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub place: Option<ChunkPlace>,
+    /// True if the nodes of the gang run nothing else.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub exclusive: bool,
+    /// Key of a tag of which all nodes of the gang have the same value.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub group_by: Option<String>,
+    /// True if several values may be used where no single value could ever do.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub span: Option<bool>,
+    /// Owner of decisions on the number of processes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub elasticity: Option<ElasticityWord>,
+    /// Fewest processes that the job can work with.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub min_processes: u64,
+    /// Numbers of processes that the job can work with. Absent: any.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub legal_sizes: Option<SizeRule>,
+    /// The longest that the job runs, from its start, as it declared.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub duration_ms: Option<u64>,
     /// Size of a process in qshares. Absent while the job is refused.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub order: Option<u64>,
@@ -134,6 +164,9 @@ pub struct ShareInfo {
     pub order: u64,
     /// Size of the share in memory.
     pub memory_mb: u64,
+    /// Rank of the process in a gang, from 0.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rank: Option<u32>,
     /// State: held, or terminating.
     pub state: ShareState,
     /// Reason for the removal. Absent while the share is held.

@@ -17,6 +17,7 @@ mod publication;
 mod reason;
 mod receipts;
 mod schedule;
+mod shape;
 mod totals;
 mod why;
 
@@ -42,6 +43,7 @@ pub use publication::{
 pub use reason::Reason;
 pub use receipts::{Considered, HeldBack, HeldBackCode, PreemptionInfo, PreemptionRule, RunnerUp};
 pub use schedule::{Assigned, RemovalReason, Removed, Schedule, ScheduledJob};
+pub use shape::{ChunkPlace, ChunkRequest, ElasticityWord, NamedSizes, SizeRule, SizeStep};
 pub use totals::{
     AbsentWork, Account, Calm, ClassInfo, ClassList, ClassLoad, CycleTimes, JobCounts, Load,
     NodeCounts, Policy, PoolLoad, ShareCounts, SizeLoad, Status, Unmet, UserClass, UserInfo,

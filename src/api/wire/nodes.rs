@@ -9,6 +9,12 @@ use utoipa::ToSchema;
 
 use super::{ItemProblem, ShareState, is_false};
 
+/// True for a preference that is left out.
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde hands over a reference")]
+fn is_usual(preference: &i32) -> bool {
+    *preference == 0
+}
+
 /// A node's heartbeat.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
@@ -129,6 +135,9 @@ pub struct NodeInfo {
     /// Tags of the node.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub tags: BTreeMap<String, String>,
+    /// Gangs use nodes of higher preference first. Absent: 0.
+    #[serde(default, skip_serializing_if = "is_usual")]
+    pub preference: i32,
     /// Heartbeats missed in a row.
     pub missed_heartbeats: u32,
     /// Reason why the node was varied off.

@@ -7,7 +7,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::value::RawValue;
 use utoipa::ToSchema;
 
-use super::{ItemProblem, is_false, is_zero};
+use super::{ChunkPlace, ChunkRequest, ElasticityWord, ItemProblem, SizeRule, is_false, is_zero};
 use crate::api::http::json::Object;
 
 /// All jobs of the orchestrator. An absent job without processes is over. Absent processes keep
@@ -74,8 +74,9 @@ pub struct Work {
     /// Resource class. Absent: the default class for this kind of job.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub class: Option<String>,
-    /// Memory of each process, in MiB. At least 1.
-    pub memory_mb: u64,
+    /// Memory of each process, in MiB. At least 1. Required without `chunks`, absent with them.
+    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "given")]
+    pub memory_mb: Option<u64>,
     /// Number of work items that a process works on at a time. At least 1.
     #[serde(default = "one")]
     pub threads: u64,
@@ -110,6 +111,37 @@ pub struct Work {
     /// Number of the service that the job is an instance of, from 1. Absent: none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub service_id: Option<u64>,
+    /// Chunks of a gang, in the order of the ranks of its processes: 1 to 64. All processes start
+    /// together, or none. Kind `job` only; `memory_mb`, `max_processes` and `tags` are absent then.
+    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "given_objects")]
+    #[schema(value_type = Option<Vec<ChunkRequest>>)]
+    pub chunks: Option<Vec<ChunkRequest>>,
+    /// How the processes of the chunks are spread over nodes. Absent: `free`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub place: Option<ChunkPlace>,
+    /// True if the nodes of the gang are to run nothing else. They are charged in full.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub exclusive: bool,
+    /// Key of a tag of which all nodes of the gang must have the same value. Absent: the configured
+    /// placement sets.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub group_by: Option<String>,
+    /// True if several values may be used where no single value could ever do. Absent: as configured.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub span: Option<bool>,
+    /// Owner of decisions on the number of processes. Absent: `rigid` with chunks; without chunks
+    /// processes come and go independently.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub elasticity: Option<ElasticityWord>,
+    /// Fewest processes that the job can work with; with one chunk or none.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub min_processes: u64,
+    /// Numbers of processes that the job can work with; with one chunk or none. Absent: any.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub legal_sizes: Option<SizeRule>,
+    /// The longest that the job runs, from its start. Absent: as configured for the class.
+    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "maybe_millis")]
+    pub duration_ms: Option<i64>,
     /// Processes of the job; for a reservation, its shares. Each is in a share of the schedule.
     #[serde(default, skip_serializing_if = "Vec::is_empty", deserialize_with = "objects")]
     pub processes: Vec<Process>,
@@ -122,6 +154,23 @@ where
 {
     let objects = Vec::<Object<T>>::deserialize(deserializer)?;
     Ok(objects.into_iter().map(|Object(item)| item).collect())
+}
+
+/// Parses a value that is there, which is not `null` then.
+fn given<'de, D, T>(deserializer: D) -> Result<Option<T>, D::Error>
+where
+    D: Deserializer<'de>,
+    T: Deserialize<'de>,
+{
+    T::deserialize(deserializer).map(Some)
+}
+
+fn given_objects<'de, D, T>(deserializer: D) -> Result<Option<Vec<T>>, D::Error>
+where
+    D: Deserializer<'de>,
+    T: Deserialize<'de>,
+{
+    objects(deserializer).map(Some)
 }
 
 /// Parses a time in milliseconds. Accepts any number, also fractions and numbers beyond every

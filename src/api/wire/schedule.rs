@@ -49,6 +49,12 @@ pub struct Assigned {
     pub node: String,
     /// Memory of the share.
     pub memory_mb: u64,
+    /// Rank of the process in a gang, from 0: chunk by chunk, in the order of the request.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rank: Option<u32>,
+    /// Place of the chunk in the request, from 0; gangs only.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub chunk: Option<u32>,
 }
 
 /// A share to give up.

@@ -277,7 +277,17 @@ fn work(spec: &JobSpec) -> wire::Work {
         kind: wire::WorkKind::Job,
         user: spec.user.to_string(),
         class: Some(spec.class.to_string()),
-        memory_mb: spec.memory.0,
+        memory_mb: Some(spec.memory.0),
+        chunks: None,
+        place: None,
+        exclusive: false,
+        group_by: None,
+        span: None,
+        elasticity: None,
+        min_processes: 0,
+        legal_sizes: None,
+        duration_ms: None,
+
         threads: spec.threads,
         state: wire::WorkState::Schedulable,
         remaining: spec.facts.remaining,
@@ -337,7 +347,7 @@ mod tests {
         let drawn = JobStream::of(&shape).take(10).collect::<Vec<_>>();
         assert_eq!(count(&published.work), 10);
         for (work, spec) in published.work.iter().zip(drawn) {
-            assert_eq!((work.id, work.memory_mb), (spec.id.0, spec.memory.0));
+            assert_eq!((work.id, work.memory_mb), (spec.id.0, Some(spec.memory.0)));
             assert_eq!(work.class.as_deref(), Some(spec.class.as_str()));
         }
     }

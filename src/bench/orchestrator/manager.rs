@@ -186,6 +186,8 @@ impl ManagerState {
             share: *share,
             node: node_name(share.checked_rem(self.nodes).unwrap_or(0)),
             memory_mb: MEMORY_MB,
+            rank: None,
+            chunk: None,
         };
         let job = |(id, shares): (&u64, &BTreeSet<u64>)| {
             let (taken, added) =

@@ -49,6 +49,7 @@ fn user(name: &str, deserved: u64, held: u64) -> UserInfo {
 
 fn node(number: usize) -> NodeInfo {
     NodeInfo {
+        preference: 0,
         tags: std::collections::BTreeMap::new(),
         name: format!("node{number:02}"),
         pool: "--default--".to_owned(),

@@ -41,7 +41,8 @@ fn a_running_job_keeps_its_number_when_more_come() {
 /// A schedule with these shares added, and these shares removed.
 fn schedule(added: &[u64], removed: &[(u64, RemovalReason)]) -> wire::Schedule {
     let node = || "n1".to_owned();
-    let assigned = |&share: &u64| Assigned { share, node: node(), memory_mb: 1 };
+    let assigned =
+        |&share: &u64| Assigned { share, node: node(), memory_mb: 1, rank: None, chunk: None };
     let taken = |&(share, reason): &(u64, RemovalReason)| wire::Removed {
         share,
         node: node(),

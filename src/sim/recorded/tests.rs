@@ -197,7 +197,7 @@ fn a_scenario_is_written_as_it_was_read() {
         "itemsPerProcess": 3, "investPerCycleMs": 4}}"#;
     let text = format!(r#"{{"name": "t", {CONFIG}, "options": {options}, "cycles": {cycles}}}"#);
     let scenario: Scenario = parse(&text).unwrap();
-    let read: serde_json::Value = parse(&text).unwrap();
+    let read: Value = parse(&text).unwrap();
     assert_eq!(serde_json::to_value(&scenario).unwrap(), read);
 }
 
