@@ -10,14 +10,14 @@ use axum::response::{IntoResponse, Response};
 use super::frame::{Ask, Nothing, Page, PageError, Site};
 use crate::api::Code;
 use crate::api::http::extract::PathPart;
-use crate::api::wire::Problem;
+use crate::api::wire::{OrchestratorCode, Problem};
 
 /// Size limit of a problem's text in bytes. Most have a sentence or two; a list of every fault of a
 /// body may be longer.
 const PROBLEM_MAX: usize = 1 << 20;
 
 /// First letter of a code, its meaning, and the document to read on.
-const FAMILIES: [(char, &str, &str); 6] = [
+const FAMILIES: [(char, &str, &str); 7] = [
     (
         'P',
         "publications",
@@ -26,12 +26,17 @@ const FAMILIES: [(char, &str, &str); 6] = [
     (
         'H',
         "heartbeats",
-        "An agent reported something that is not accepted. Other nodes in the same message are heard.",
+        "An agent reported something that is not accepted. Other nodes in the same message count.",
     ),
     (
         'A',
         "administration",
         "An act on nodes was refused. Nothing was done; the answer names what to change.",
+    ),
+    (
+        'O',
+        "campaigns",
+        "The orchestrator refused a request about a campaign, a task or a slot. Nothing was changed.",
     ),
     (
         'G',
@@ -50,6 +55,7 @@ struct CodeLine {
     code: &'static str,
     status: u16,
     title: &'static str,
+    remedy: &'static str,
 }
 
 #[derive(Template)]
@@ -61,17 +67,29 @@ struct LiveProblems {
 }
 
 fn lines() -> impl Iterator<Item = CodeLine> {
-    Code::ALL.into_iter().map(|code| {
+    let daemon = Code::ALL.into_iter().map(|code| {
         let (status, title) = code.meaning();
-        CodeLine { code: code.name(), status: status.as_u16(), title }
-    })
+        CodeLine { code: code.name(), status: status.as_u16(), title, remedy: code.remedy() }
+    });
+    let orchestrator = OrchestratorCode::ALL.into_iter().map(|code| CodeLine {
+        code: code.name(),
+        status: code.status(),
+        title: code.title(),
+        remedy: code.remedy(),
+    });
+    daemon.chain(orchestrator)
+}
+
+/// Family of a code: its first letter as a capital.
+fn family(code: &str) -> Option<char> {
+    code.chars().next().map(|letter| letter.to_ascii_uppercase())
 }
 
 fn groups(is_wanted: impl Fn(char) -> bool) -> Vec<(&'static str, &'static str, Vec<CodeLine>)> {
     let families = FAMILIES.into_iter().filter(|(letter, ..)| is_wanted(*letter));
     let group = |(letter, title, words): (char, _, _)| {
         let mut lines: Vec<CodeLine> =
-            lines().filter(|line| line.code.starts_with(letter)).collect();
+            lines().filter(|line| family(line.code) == Some(letter)).collect();
         lines.sort_by_key(|line| (line.code, line.status));
         (title, words, lines)
     };
@@ -90,7 +108,7 @@ pub(super) async fn one(PathPart(code): PathPart<String>, ask: Ask) -> Result<Re
         let sentence = "No answer has this code. All codes are listed at /errors.".to_owned();
         return Err(PageError::Missing { title: "No such code".to_owned(), sentence });
     };
-    let letter = chosen.code.chars().next();
+    let letter = family(chosen.code);
     let title = format!("Error {}", chosen.code);
     let live = LiveProblems { groups: groups(|known| Some(known) == letter), chosen: Some(chosen) };
     Page { title: &title, section: "", head: Nothing, live }.answer(&ask)
@@ -142,11 +160,48 @@ fn is_problem(headers: &HeaderMap) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use super::*;
 
     #[test]
     fn every_code_is_in_one_family() {
         let listed: usize = groups(|_| true).iter().map(|(.., lines)| lines.len()).sum();
-        assert_eq!(listed, Code::ALL.len());
+        assert_eq!(listed, Code::ALL.len() + OrchestratorCode::ALL.len());
+    }
+
+    #[test]
+    fn every_line_has_a_remedy_of_its_own() {
+        let remedies: BTreeSet<&str> = lines().map(|line| line.remedy).collect();
+        assert_eq!(remedies.len(), lines().count(), "two codes share a remedy");
+        assert!(remedies.iter().all(|remedy| remedy.ends_with('.')), "{remedies:?}");
+    }
+
+    /// Text of `docs/errors.md`.
+    fn document() -> String {
+        let mut text = String::from(
+            "# Error codes\n\nEvery refusal is an [RFC 9457](https://www.rfc-editor.org/rfc/rfc9457) problem with a stable `code`. \
+             Its `type` leads to a page of the\ndaemon, `/errors/CODE`, with the remedy that stands here. `detail` names the values, \
+             and `errors` the places in the body.\nA code with two rows has two statuses.\n",
+        );
+        for (title, words, lines) in groups(|_| true) {
+            text += &format!("\n## Codes about {title}\n\n{words}\n\n");
+            text += "| code | status | meaning | remedy |\n|---|---|---|---|\n";
+            for line in lines {
+                let CodeLine { code, status, title, remedy } = line;
+                text += &format!("| `{code}` | {status} | {title} | {remedy} |\n");
+            }
+        }
+        text
+    }
+
+    #[test]
+    fn the_document_of_errors_lists_every_code() {
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/errors.md");
+        if std::env::var("INSTA_UPDATE").is_ok_and(|update| update == "always") {
+            std::fs::write(path, document()).unwrap();
+        }
+        let found = std::fs::read_to_string(path).unwrap();
+        assert_eq!(found, document(), "INSTA_UPDATE=always writes it anew");
     }
 }

@@ -4,6 +4,7 @@
 
 use crate::support::http;
 use crate::support::http::{Daemon, job, with};
+use apportion::api::Code;
 use reqwest::header::{ACCEPT, CONTENT_SECURITY_POLICY, CONTENT_TYPE, COOKIE, LOCATION};
 use reqwest::{Client, StatusCode, redirect};
 use serde_json::{Value, json};
@@ -103,10 +104,14 @@ async fn people_get_pages_where_programs_get_problems() {
         let (found, _, _, text) = asked(problem["type"].as_str().unwrap(), browser).await;
         assert_eq!(found, StatusCode::OK);
         assert!(text.contains(problem["title"].as_str().unwrap()), "{text}");
+        assert!(text.contains(Code::NoSuchPath.remedy()), "{text}");
     }
     let (status, kind, ..) = asked("/v1/jobs/99", browser).await;
     assert_eq!((status, kind.as_str()), (StatusCode::NOT_FOUND, "application/problem+json"));
     assert_eq!(asked("/errors/Z999", browser).await.0, StatusCode::NOT_FOUND);
+    for code in ["O002", "orchestrator-stopped"] {
+        assert_eq!(asked(&format!("/errors/{code}"), browser).await.0, StatusCode::OK, "{code}");
+    }
     assert!(page(&daemon, "/errors").await.contains("/errors/P010"));
     daemon.stop().await;
 }

@@ -287,25 +287,23 @@ impl Code {
             Code::GivenUp => ("P053", CONFLICT, "absent processes are given up"),
             Code::VanishedWork => ("P055", CONFLICT, "much work vanished"),
             Code::OtherPublisher => ("P054", CONFLICT, "another orchestrator's publications count"),
+            Code::BadNodeMemory => ("H002", BAD, "the node's memory is not valid"),
+            Code::Replayed => ("H004", CONFLICT, "the heartbeat was sent before"),
+            Code::TwoAgents => ("H005", CONFLICT, "two agents report as one node"),
+            Code::TooManyNodes => ("H007", StatusCode::TOO_MANY_REQUESTS, "too many nodes"),
+            Code::BadNodeName => ("H008", BAD, "the node's name is not valid"),
+            Code::UnknownNode => ("A001", ABSENT, "the node is unknown"),
+            Code::BadNodeList => ("A002", BAD, "the list of nodes has a bad entry"),
+            Code::UnconfirmedNodes => ("A003", BAD, "no node, or every node"),
+            Code::NodeReports => ("A006", CONFLICT, "the node reports"),
+            Code::NodeInUse => ("A007", CONFLICT, "the node is in use"),
             Code::BadReason => ("A005", BAD, "the reason is missing or not valid"),
             Code::WrongConfiguration => ("G001", REFUSED, "the configuration is wrong"),
             Code::UnknownGeneration => ("G002", ABSENT, "the configuration is not on record"),
             Code::UnreadableConfiguration => ("G003", REFUSED, "the configuration cannot be read"),
             Code::UnknownJob => ("Q001", ABSENT, "the work is unknown"),
             Code::EventsGone | Code::CycleNotOnRecord => self.facts_of_the_past(),
-            Code::BadTransport => ("T001", BAD, "the request is not plain HTTP"),
-            Code::NoSuchPath => ("T002", ABSENT, "no such path"),
-            Code::NoSuchMethod => ("T002", NO_METHOD, "no such method on this path"),
-            Code::TimedOut => ("T004", StatusCode::SERVICE_UNAVAILABLE, "it took too long"),
-            Code::BadParameter => ("T005", BAD, "a parameter cannot be read"),
-            Code::Internal => ("T006", StatusCode::INTERNAL_SERVER_ERROR, "our fault"),
-            Code::NotKnown => ("T009", StatusCode::UNAUTHORIZED, "not known"),
-            Code::NotAllowed => ("T010", StatusCode::FORBIDDEN, "not allowed"),
-            Code::TooOften => ("T011", StatusCode::TOO_MANY_REQUESTS, "too often"),
-            Code::BodyTooSlow => ("T012", StatusCode::REQUEST_TIMEOUT, "the body comes too slowly"),
-            Code::NotReady => ("T007", StatusCode::SERVICE_UNAVAILABLE, "nothing is scheduled yet"),
-            Code::Stopping => ("T008", StatusCode::SERVICE_UNAVAILABLE, "the daemon is stopping"),
-            _ => self.facts_of_nodes(),
+            _ => self.facts_of_requests(),
         }
     }
 
@@ -321,19 +319,21 @@ impl Code {
         }
     }
 
-    /// Facts of errors in heartbeats and in lists of nodes.
-    fn facts_of_nodes(self) -> (&'static str, StatusCode, &'static str) {
+    /// Facts of errors of requests of any kind.
+    fn facts_of_requests(self) -> (&'static str, StatusCode, &'static str) {
         match self {
-            Code::BadNodeMemory => ("H002", BAD, "the node's memory is not valid"),
-            Code::Replayed => ("H004", CONFLICT, "the heartbeat was sent before"),
-            Code::TwoAgents => ("H005", CONFLICT, "two agents report as one node"),
-            Code::TooManyNodes => ("H007", StatusCode::TOO_MANY_REQUESTS, "too many nodes"),
-            Code::BadNodeName => ("H008", BAD, "the node's name is not valid"),
-            Code::UnknownNode => ("A001", ABSENT, "the node is unknown"),
-            Code::BadNodeList => ("A002", BAD, "the list of nodes has a bad entry"),
-            Code::UnconfirmedNodes => ("A003", BAD, "no node, or every node"),
-            Code::NodeReports => ("A006", CONFLICT, "the node reports"),
-            _ => ("A007", CONFLICT, "the node is in use"),
+            Code::BadTransport => ("T001", BAD, "the request is not plain HTTP"),
+            Code::NoSuchPath => ("T002", ABSENT, "no such path"),
+            Code::NoSuchMethod => ("T002", NO_METHOD, "no such method on this path"),
+            Code::TimedOut => ("T004", StatusCode::SERVICE_UNAVAILABLE, "it took too long"),
+            Code::BadParameter => ("T005", BAD, "a parameter cannot be read"),
+            Code::Internal => ("T006", StatusCode::INTERNAL_SERVER_ERROR, "our fault"),
+            Code::NotKnown => ("T009", StatusCode::UNAUTHORIZED, "not known"),
+            Code::NotAllowed => ("T010", StatusCode::FORBIDDEN, "not allowed"),
+            Code::TooOften => ("T011", StatusCode::TOO_MANY_REQUESTS, "too often"),
+            Code::BodyTooSlow => ("T012", StatusCode::REQUEST_TIMEOUT, "the body comes too slowly"),
+            Code::NotReady => ("T007", StatusCode::SERVICE_UNAVAILABLE, "nothing is scheduled yet"),
+            _ => ("T008", StatusCode::SERVICE_UNAVAILABLE, "the daemon is stopping"),
         }
     }
 

@@ -12,6 +12,7 @@ pub mod login;
 pub mod openapi;
 pub mod origin;
 pub mod refuse;
+pub mod remedies;
 pub mod session_cookie;
 pub mod theme;
 pub mod turns;

@@ -12,6 +12,7 @@ mod events;
 pub(crate) mod from_view;
 mod jobs;
 mod nodes;
+mod orchestrator_codes;
 mod problem;
 mod publication;
 mod reason;
@@ -34,6 +35,7 @@ pub use nodes::{
     Heartbeat, HeartbeatAnswer, HeartbeatBatch, HeartbeatEnvelope, HeartbeatProbe, NodeInfo,
     NodeList, NodeShare, NodeState, Occupancy, OccupancyLine,
 };
+pub use orchestrator_codes::OrchestratorCode;
 pub use problem::{ItemProblem, Problem};
 pub use publication::{
     HandOver, Orchestrators, Process, ProcessState, Publication, PublicationAnswer,

@@ -5,7 +5,8 @@ use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use jiff::Timestamp;
 
-use crate::api::wire::{ItemProblem, Problem};
+use crate::api::Code;
+use crate::api::wire::{ItemProblem, OrchestratorCode, Problem};
 use crate::orchestrator::book::{CannotExtend, ExchangeRefusal};
 use crate::orchestrator::spec;
 use crate::orchestrator::store::DbError;
@@ -21,50 +22,55 @@ pub struct Failed {
 }
 
 impl Failed {
-    fn new(status: StatusCode, code: &'static str, title: &'static str, detail: String) -> Failed {
-        Failed { status, code, title, detail, errors: Vec::new() }
+    fn new(code: OrchestratorCode, detail: impl Into<String>) -> Failed {
+        let status = StatusCode::from_u16(code.status());
+        Failed {
+            status: status.unwrap_or(StatusCode::INTERNAL_SERVER_ERROR),
+            code: code.name(),
+            title: code.title(),
+            detail: detail.into(),
+            errors: Vec::new(),
+        }
     }
 
     /// The caller is not known.
     pub fn not_known() -> Failed {
         let detail = "say who you are: with a token, or at the unix socket".to_owned();
-        Failed::new(StatusCode::UNAUTHORIZED, "T009", "not known", detail)
+        let (status, title) = Code::NotKnown.meaning();
+        Failed { status, code: Code::NotKnown.name(), title, detail, errors: Vec::new() }
     }
 
     /// The caller is known, and may not.
     pub fn not_allowed(detail: impl Into<String>) -> Failed {
-        Failed::new(StatusCode::FORBIDDEN, "O001", "not allowed", detail.into())
+        Failed::new(OrchestratorCode::NotAllowed, detail)
     }
 
     /// The campaign, task or output does not exist.
     pub fn absent(detail: impl Into<String>) -> Failed {
-        Failed::new(StatusCode::NOT_FOUND, "O002", "no such thing", detail.into())
+        Failed::new(OrchestratorCode::Absent, detail)
     }
 
     /// The body or a parameter cannot be used.
     pub fn bad(detail: impl Into<String>) -> Failed {
-        Failed::new(StatusCode::BAD_REQUEST, "O003", "bad request", detail.into())
+        Failed::new(OrchestratorCode::Bad, detail)
     }
 
     /// The caller comes too often.
     pub fn too_often() -> Failed {
-        let detail = "more requests than this role is allowed".to_owned();
-        Failed::new(StatusCode::TOO_MANY_REQUESTS, "O004", "too often", detail)
+        Failed::new(OrchestratorCode::TooOften, "more requests than this role is allowed")
     }
 
     /// The orchestrator has stopped. The resource manager goes on.
     pub fn stopped() -> Failed {
         let detail = "the orchestrator has stopped; its log says why. Slots go on for their lease";
-        let title = "orchestrator stopped";
-        Failed::new(StatusCode::SERVICE_UNAVAILABLE, "orchestrator-stopped", title, detail.into())
+        Failed::new(OrchestratorCode::Stopped, detail)
     }
 
     /// The database is an older copy.
     pub fn set_back() -> Failed {
         let detail = "the orchestrator's database is an older copy, so no task begins; `apportion orchestrator \
                       adopt` adopts the attempts on nodes. Slots go on";
-        let (status, title) = (StatusCode::SERVICE_UNAVAILABLE, "orchestrator set back");
-        Failed::new(status, "orchestrator-set-back", title, detail.into())
+        Failed::new(OrchestratorCode::SetBack, detail)
     }
 
     /// A user has too many campaigns that are not final.
@@ -73,7 +79,7 @@ impl Failed {
             "{user} has {most} campaigns that are not final, the most allowed; put many tasks into a campaign \
              with `apportion submit --each-line`"
         );
-        Failed::new(StatusCode::TOO_MANY_REQUESTS, "O005", "too many campaigns", detail)
+        Failed::new(OrchestratorCode::TooManyCampaigns, detail)
     }
 
     /// Only counts are left of a campaign.
@@ -84,7 +90,7 @@ impl Failed {
             "the tasks of campaign {campaign} were folded on {date}; only counts are left, see `apportion campaign \
              show {campaign}`"
         );
-        Failed::new(StatusCode::GONE, "O010", "tasks folded", detail)
+        Failed::new(OrchestratorCode::Folded, detail)
     }
 
     /// The status and the sentence, for pages.
@@ -95,36 +101,35 @@ impl Failed {
     /// The node did not send output in time.
     pub fn late() -> Failed {
         let detail = "the node did not send the output in time; see whether its agent runs";
-        Failed::new(StatusCode::GATEWAY_TIMEOUT, "O006", "no output in time", detail.into())
+        Failed::new(OrchestratorCode::Late, detail)
     }
 }
 
 impl From<ExchangeRefusal> for Failed {
     fn from(refusal: ExchangeRefusal) -> Failed {
-        Failed::new(StatusCode::CONFLICT, "O007", "old exchange", refusal.to_string())
+        Failed::new(OrchestratorCode::OldExchange, refusal.to_string())
     }
 }
 
 impl From<CannotExtend> for Failed {
     fn from(refused: CannotExtend) -> Failed {
-        Failed::new(StatusCode::CONFLICT, "O011", "takes no more tasks", refused.to_string())
+        Failed::new(OrchestratorCode::Closed, refused.to_string())
     }
 }
 
 impl From<DbError> for Failed {
     fn from(error: DbError) -> Failed {
         tracing::error!(%error, "a request cannot be served");
-        let detail = "the database cannot be read; the log says why".to_owned();
-        Failed::new(StatusCode::INTERNAL_SERVER_ERROR, "O008", "database", detail)
+        Failed::new(OrchestratorCode::Database, "the database cannot be read; the log says why")
     }
 }
 
 impl From<Vec<spec::SpecProblem>> for Failed {
     fn from(problems: Vec<spec::SpecProblem>) -> Failed {
-        let code = "O009";
+        let code = OrchestratorCode::BadCampaign;
         let item = |problem: &spec::SpecProblem| ItemProblem {
             pointer: format!("/{}", problem.field.replace('.', "/")),
-            code: code.to_owned(),
+            code: code.name().to_owned(),
             detail: problem.to_string(),
         };
         let errors = problems.iter().map(item).collect();
@@ -132,8 +137,7 @@ impl From<Vec<spec::SpecProblem>> for Failed {
             [only] => only.to_string(),
             all => format!("{} problems", all.len()),
         };
-        let status = StatusCode::UNPROCESSABLE_ENTITY;
-        Failed { errors, ..Failed::new(status, code, "bad campaign", detail) }
+        Failed { errors, ..Failed::new(code, detail) }
     }
 }
 
