@@ -117,7 +117,7 @@ pub(super) async fn stat(args: &StatArgs) -> Result<(), Failure> {
     for one in &page.campaigns {
         let id = one.id.to_string();
         let stats = stats(&orchestrator, one.id).await?;
-        let query = [("state", "failed"), ("limit", FAILED)];
+        let query = [("state", "failed"), ("limit", FAILED), ("attempts", "true")];
         let path = ["v1", "campaigns", &id, "tasks"];
         let failed = match one.folded_ms {
             None => orchestrator.get(&path, &query).await?,

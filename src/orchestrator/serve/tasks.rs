@@ -65,8 +65,17 @@ pub(super) async fn get_tasks(
         && let (Some(first), Some(last)) = (tasks.first(), tasks.last())
     {
         let may_read = caller.may_touch(&campaign.row.owner);
+        let mut rows = Vec::new();
+        if wanted.is_some() {
+            // Tasks in one state may lie far apart, with many attempts of other tasks between.
+            for task in &tasks {
+                rows.extend(reader.attempts(id, task.task).await?);
+            }
+        } else {
+            rows = reader.attempts_between(id, first.task, last.task).await?;
+        }
         let mut by_task: BTreeMap<u64, Vec<AttemptInfo>> = BTreeMap::new();
-        for row in reader.attempts_between(id, first.task, last.task).await? {
+        for row in rows {
             by_task.entry(row.id.task).or_default().push(attempt(row, may_read));
         }
         for task in &mut list.tasks {

@@ -26,11 +26,25 @@ impl Reason {
     }
 }
 
+/// An exit status, with the word that shells and the orchestrator have for it, if any.
+fn exit_text(status: u8) -> String {
+    let word = match status {
+        66 | 67 => "asked too often for another attempt".to_owned(),
+        124 => "timed out".to_owned(),
+        126 => "cannot be executed".to_owned(),
+        127 => "command not found".to_owned(),
+        // Shells report a program that a signal ended so.
+        129..=192 => signal_name(status - 128),
+        _ => return format!("exit status {status}"),
+    };
+    format!("exit status {status} ({word})")
+}
+
 impl TaskResult {
     /// Describes the attempt's end, with its status, its signal or its memory.
     pub fn ending(&self) -> String {
         match (self.why, self.exit, self.signal) {
-            (Reason::Exit, Some(exit), _) => format!("exit status {exit}"),
+            (Reason::Exit, Some(exit), _) => exit_text(exit),
             (Reason::Signal, _, Some(signal)) => format!("ended by {}", signal_name(signal)),
             (Reason::Memory, ..) => format!("over its memory, at {}", Mebibytes(self.peak_mb)),
             (why, ..) => why.words().to_owned(),
@@ -49,5 +63,23 @@ impl TaskInfo {
             None => code,
         };
         result.map(TaskResult::ending).or_else(|| code().map(words))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::exit_text;
+
+    #[test]
+    fn known_exit_statuses_have_words() {
+        let told = [1, 67, 127, 137, 250].map(exit_text);
+        let expected = [
+            "exit status 1",
+            "exit status 67 (asked too often for another attempt)",
+            "exit status 127 (command not found)",
+            "exit status 137 (SIGKILL)",
+            "exit status 250",
+        ];
+        assert_eq!(told, expected);
     }
 }

@@ -22,7 +22,7 @@ use crate::orchestrator::serve::stats::stats_of;
 use crate::orchestrator::serve::why::why_of;
 use crate::orchestrator::spec::CampaignSpec;
 use crate::orchestrator::store::{NoteInfo, StoreReader};
-use crate::orchestrator::wire::{CampaignStats, CampaignSummary, CampaignWhy, Grid, Reason};
+use crate::orchestrator::wire::{CampaignStats, CampaignSummary, CampaignWhy, Grid, TaskResult};
 
 /// Most failed tasks on the page.
 const FAILED: u32 = 12;
@@ -145,10 +145,9 @@ async fn read(reader: &mut StoreReader, id: u64) -> Result<CampaignFacts, Failed
         let last = reader.attempts(id, row.task).await?.pop();
         let node = last.as_ref().map(|last| last.node.to_string()).unwrap_or_default();
         let result = last.and_then(|last| last.result);
-        let why = match (row.reason, result.as_ref().and_then(|result| result.exit)) {
-            (Some(Reason::Exit), Some(exit)) => format!("exit status {exit}"),
-            (reason, _) => reason.map_or("failed", Reason::word).to_owned(),
-        };
+        let ending = result.as_ref().map(TaskResult::ending);
+        let why = ending.or_else(|| row.reason.map(|reason| reason.words().to_owned()));
+        let why = why.unwrap_or_else(|| "failed".to_owned());
         let tail = result.map(|result| last_lines(&result.error, &result.tail)).unwrap_or_default();
         failed.push(FailedLine { task: row.task, node, why, tail });
     }
