@@ -11,11 +11,14 @@ pub(super) const HEADINGS: [Column; 4] =
 /// An account in MiB.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct MemoryAccount {
-    demand: u64,
+    /// Memory that could be used now.
+    pub(super) demand: u64,
     /// `None` outside fair share, which is not to be taken for zero.
-    fair_share: Option<u64>,
-    target: u64,
-    held: u64,
+    pub(super) fair_share: Option<u64>,
+    /// Memory that the last cycle wants it to have.
+    pub(super) target: u64,
+    /// Memory in shares that are held.
+    pub(super) held: u64,
 }
 
 impl MemoryAccount {

@@ -61,7 +61,7 @@ fn pools(pools: &[PoolLoad], look: TextStyle) -> String {
         Right("UP"),
         Right("DEAD"),
         Right("OFF"),
-        Right("QSHARES"),
+        Right("MEMORY"),
         Right("USED"),
         Right("FREE"),
         Right("WHOLE"),
@@ -69,64 +69,45 @@ fn pools(pools: &[PoolLoad], look: TextStyle) -> String {
         Right("QUANTUM"),
     ];
     let rows = pools.iter().flat_map(|pool| {
+        let in_memory = |qshares: u64| memory(qshares.saturating_mul(pool.quantum_mb));
         let numbers = [
             pool.nodes.total,
             pool.nodes.up,
             pool.nodes.dead,
             pool.nodes.varied_off,
-            pool.qshares,
-            pool.used,
-            pool.free,
             pool.sizes.iter().map(|size| size.whole).sum(),
             pool.sizes.iter().map(|size| size.partial).sum(),
         ];
-        let [nodes, up, dead, off, all, used, free, whole, partial] =
-            numbers.map(|number| number.to_string());
+        let [nodes, up, dead, off, whole, partial] = numbers.map(|number| number.to_string());
+        let [all, used, free] = [pool.qshares, pool.used, pool.free].map(in_memory);
         let quantum = memory(pool.quantum_mb);
         let name = pool.pool.clone();
         let sum =
             [name, String::new(), nodes, up, dead, off, all, used, free, whole, partial, quantum];
-        let sizes = pool.sizes.iter().map(|size| {
+        let sizes = pool.sizes.iter().map(move |size| {
             let SizeLoad { order, nodes, up, whole, partial } = *size;
-            let [order, nodes, up, whole, partial] =
-                [order, nodes, up, whole, partial].map(|number| number.to_string());
-            let none = String::new;
-            [
-                none(),
-                order,
-                nodes,
-                up,
-                none(),
-                none(),
-                none(),
-                none(),
-                none(),
-                whole,
-                partial,
-                none(),
-            ]
+            let [nodes, up, whole, partial] =
+                [nodes, up, whole, partial].map(|number| number.to_string());
+            let mut row = <[String; 12]>::default();
+            row[1] = in_memory(order);
+            (row[2], row[3]) = (nodes, up);
+            (row[9], row[10]) = (whole, partial);
+            row
         });
         [sum].into_iter().chain(sizes).collect::<Vec<_>>()
     });
-    fitted(columns, rows, look, &["QUANTUM", "PARTIAL"])
+    fitted(columns, rows, look, &["QUANTUM", "PARTIAL", "DEAD", "OFF"])
 }
 
 fn unmet(unmet: &[Unmet], look: TextStyle) -> String {
     if unmet.is_empty() {
         return "Nothing is missing: jobs have all that they could use now.".to_owned();
     }
-    let columns = [
-        Left("MISSING IN"),
-        Right("SIZE"),
-        Right("MEMORY"),
-        Right("PROCESSES"),
-        Right("JOBS"),
-        Left("POSSIBLE"),
-    ];
+    let columns =
+        [Left("MISSING IN"), Right("SIZE"), Right("PROCESSES"), Right("JOBS"), Left("POSSIBLE")];
     let rows = unmet.iter().map(|unmet| {
         [
             unmet.pool.clone(),
-            unmet.order.to_string(),
             memory(unmet.memory_mb),
             unmet.processes.to_string(),
             unmet.jobs.to_string(),
@@ -180,5 +161,7 @@ mod tests {
             unmet: vec![unmet(2, true), unmet(9, false)],
         };
         assert_snapshot!(load.render(TextStyle::default()));
+        let narrow = TextStyle { width: Some(80), ..TextStyle::default() };
+        assert_snapshot!(load.render(narrow));
     }
 }

@@ -130,7 +130,7 @@ impl ShownAnswer for Occupied {
             Left("NODE"),
             Left("POOL"),
             Left("STATE"),
-            Right("QSHARES"),
+            Right("MEMORY"),
             Right("FREE"),
             Right("SHARE"),
             Right("JOB"),
@@ -145,12 +145,12 @@ impl ShownAnswer for Occupied {
                 node.name.clone(),
                 node.pool.clone(),
                 states(node),
-                node.order.to_string(),
-                node.free.to_string(),
+                in_memory(node, node.order),
+                in_memory(node, node.free),
             ];
-            let with = |[name, pool, state, order, free]: [String; 5], share: [String; 7]| {
+            let with = |[name, pool, state, all, free]: [String; 5], share: [String; 7]| {
                 let [id, job, user, kind, size, doing, invested] = share;
-                [name, pool, state, order, free, id, job, user, kind, size, doing, invested]
+                [name, pool, state, all, free, id, job, user, kind, size, doing, invested]
             };
             if tenants.is_empty() {
                 return vec![with(own, Default::default())];
@@ -163,7 +163,7 @@ impl ShownAnswer for Occupied {
                     tenant.job.to_string(),
                     tenant.user.clone(),
                     tenant.kind.word().to_owned(),
-                    tenant.qshares.to_string(),
+                    in_memory(node, tenant.qshares),
                     tenant.state.to_owned(),
                     span(tenant.investment_ms),
                 ];
@@ -171,13 +171,43 @@ impl ShownAnswer for Occupied {
             });
             tenants.collect()
         });
-        fitted(columns, rows, look, &["POOL", "KIND", "QSHARES", "SHARE", "FREE"])
+        fitted(columns, rows, look, &["POOL", "KIND", "MEMORY", "SHARE", "FREE"])
     }
 }
 
+/// Quanta of a node as memory.
+fn in_memory(node: &NodeInfo, quanta: u64) -> String {
+    memory(quanta.saturating_mul(node.quantum_mb))
+}
+
+/// Headings of amounts in the wide form: size of a node, memory that is never taken back, and the
+/// word before the size of a share.
+struct AmountNames {
+    size: &'static str,
+    fixed: &'static str,
+    share: &'static str,
+}
+
 impl Occupied {
-    /// The columns of UIMA-DUCC's `rm_qoccupancy`, and under each node its shares.
-    pub(super) fn render_wide(&self, look: TextStyle) -> String {
+    /// All of it, with amounts in memory.
+    fn render_wide(&self, look: TextStyle) -> String {
+        let names = AmountNames { size: "SIZE", fixed: "FIXED", share: "" };
+        self.render_all(look, &names, in_memory)
+    }
+
+    /// The columns of UIMA-DUCC's `rm_qoccupancy`, which scripts read: amounts are in qshares.
+    pub(super) fn render_as_ducc(&self, look: TextStyle) -> String {
+        let names = AmountNames { size: "ORDER", fixed: "NP-IN-USE", share: "order " };
+        self.render_all(look, &names, |_, quanta| quanta.to_string())
+    }
+
+    /// A line for each node, and under it a line for each share.
+    fn render_all(
+        &self,
+        look: TextStyle,
+        names: &AmountNames,
+        amount: impl Fn(&NodeInfo, u64) -> String,
+    ) -> String {
         let columns = [
             Left("NODE"),
             Left("STATUS"),
@@ -186,10 +216,10 @@ impl Occupied {
             Left("RESPONSIVE"),
             Left("NODEPOOL"),
             Right("MEMORY"),
-            Right("ORDER"),
+            Right(names.size),
             Right("FREE"),
             Right("IN-USE"),
-            Right("NP-IN-USE"),
+            Right(names.fixed),
             Right("QUANTUM"),
             Left("RESERVABLE"),
             Left("CLASSES"),
@@ -207,10 +237,10 @@ impl Occupied {
                 is_responsive.to_string(),
                 node.pool.clone(),
                 memory(node.memory_mb),
-                node.order.to_string(),
-                node.free.to_string(),
+                amount(node, node.order),
+                amount(node, node.free),
                 node.shares.len().to_string(),
-                occupied.fixed.to_string(),
+                amount(node, occupied.fixed),
                 memory(node.quantum_mb),
                 (node.used == 0 && is(NodeState::Up)).to_string(),
                 occupied.classes.join(" "),
@@ -222,13 +252,14 @@ impl Occupied {
         let with_shares = lines.zip(&self.nodes).flat_map(|(line, occupied)| {
             let shares = occupied.tenants.iter().map(|tenant| {
                 format!(
-                    "    {} {} {} {}: share {}, order {}, init {}, invested {}, {}{}{}",
+                    "    {} {} {} {}: share {}, {}{}, init {}, invested {}, {}{}{}",
                     tenant.kind.word(),
                     tenant.job,
                     super::table::plain(&tenant.user),
                     super::table::plain(&tenant.class),
                     tenant.share,
-                    tenant.qshares,
+                    names.share,
+                    amount(&occupied.node, tenant.qshares),
                     span(tenant.initialization_ms),
                     span(tenant.investment_ms),
                     tenant.state,
@@ -239,5 +270,45 @@ impl Occupied {
             [line.to_owned()].into_iter().chain(shares).collect::<Vec<_>>()
         });
         heading.into_iter().chain(with_shares).collect::<Vec<_>>().join("\n")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use insta::assert_snapshot;
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn shares_stand_beside_their_nodes_in_memory() {
+        let node: NodeInfo = serde_json::from_value(json!({
+            "name": "node01", "pool": "--default--", "memory_mb": 126_976, "quantum_mb": 15_360,
+            "order": 8, "used": 4, "free": 4, "states": ["up"], "missed_heartbeats": 0,
+            "shares": [
+                { "share": 4711, "job": 1007, "order": 2, "memory_mb": 30_720, "state": "held" },
+                { "share": 4712, "job": 1009, "order": 2, "memory_mb": 30_720, "state": "held" },
+            ],
+        }))
+        .unwrap();
+        let idle = NodeInfo {
+            name: "node02".to_owned(),
+            used: 0,
+            free: 8,
+            shares: Vec::new(),
+            ..node.clone()
+        };
+        let classes = ClassList { cycle: 7, classes: Vec::new() };
+        let nodes = [node, idle].map(|node| occupied(node, &BTreeMap::new(), &classes));
+        let all = Occupied { cycle: 7, nodes: nodes.into() };
+        let narrow = TextStyle { width: Some(80), ..TextStyle::default() };
+        let shown = [
+            all.render(TextStyle::default()),
+            all.render(narrow),
+            all.render(TextStyle { is_wide: true, ..TextStyle::default() }),
+            all.render_as_ducc(TextStyle::default()),
+        ];
+        assert!(shown[1].lines().all(|line| line.chars().count() <= 80), "{}", shown[1]);
+        assert_snapshot!(shown.join("\n----\n"));
     }
 }

@@ -125,7 +125,7 @@ fn render_wide(page: &JobPage, now_ms: u64, look: TextStyle) -> String {
         Left("CLASS"),
         Left("KIND"),
         Right("MEMORY"),
-        Right("QSHARES"),
+        Right("SIZE"),
         Right("ITEMS"),
         Right("WANTS"),
         Right("CAP"),
@@ -141,7 +141,7 @@ fn render_wide(page: &JobPage, now_ms: u64, look: TextStyle) -> String {
     ];
     let rows = page.jobs.iter().map(|job| {
         let [id, user, class, kind, memory, wants, holds, state, age, reason] = row(job, now_ms);
-        let order = job.order.map(|order| order.to_string()).unwrap_or_default();
+        let size = job.share_mb.map(super::table::memory).unwrap_or_default();
         let cap = job.sums.cap.map(|cap| cap.to_string()).unwrap_or_default();
         let code = job.reason.as_ref().map(|reason| reason.code.clone()).unwrap_or_default();
         let [items, deserves, given, promised, behind] = [
@@ -153,7 +153,7 @@ fn render_wide(page: &JobPage, now_ms: u64, look: TextStyle) -> String {
         ]
         .map(|number| number.to_string());
         [
-            id, user, class, kind, memory, order, items, wants, cap, deserves, given, holds,
+            id, user, class, kind, memory, size, items, wants, cap, deserves, given, holds,
             promised, behind, state, age, code, reason,
         ]
     });
@@ -211,6 +211,7 @@ mod tests {
             kind: WorkKind::Job,
             memory_mb: 30_720,
             order: Some(2),
+            share_mb: Some(30_720),
             threads: 1,
             submitted_ms: 1_000,
             remaining: wanted,
@@ -228,7 +229,7 @@ mod tests {
     fn work_is_listed_with_its_reason() {
         let reason = Reason {
             code: "fragmented".to_owned(),
-            sentence: "22 qshares are free, but no node has 2 together".to_owned(),
+            sentence: "330 GB are free, but no node has 30 GB together".to_owned(),
         };
         let jobs = vec![
             job(1001, "alice", 8, 8),

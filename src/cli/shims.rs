@@ -175,7 +175,7 @@ async fn load(remote: &Remote) -> Result<(), Failure> {
 /// If the daemon cannot be reached.
 async fn occupancy(remote: &Remote) -> Result<(), Failure> {
     let occupied = occupancy::ask(&DaemonClient::new(remote)?, &[]).await?;
-    Ok(super::output::show(&occupied, remote.json, |all| all.render_wide(TextStyle::default()))?)
+    Ok(super::output::show(&occupied, remote.json, |all| all.render_as_ducc(TextStyle::default()))?)
 }
 
 /// Has the daemon read its configuration again, all of it or nothing.

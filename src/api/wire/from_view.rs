@@ -271,6 +271,10 @@ impl wire::JobInfo {
             memory_mb: job.memory.0,
             tags: tags_of(&job.tags),
             order: job.order.map(|order| order.qshares().0),
+            share_mb: job
+                .order
+                .zip(job.quantum)
+                .map(|(order, quantum)| quantum.memory_of(order.qshares()).0),
             threads: job.threads,
             submitted_ms: job.submitted,
             remaining: job.facts.remaining,

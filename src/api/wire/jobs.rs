@@ -84,6 +84,9 @@ pub struct JobInfo {
     /// Size of a process in qshares. Absent while the job is refused.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub order: Option<u64>,
+    /// Memory that a process gets, in MiB: whole qshares. Absent while the job is refused.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub share_mb: Option<u64>,
     /// Number of work items that a process works on at a time.
     pub threads: u64,
     /// Time of submission, in milliseconds since the epoch.

@@ -2,7 +2,8 @@
 
 use super::picture::Picture;
 use super::stand::{PANES, Pane, UiState};
-use crate::api::wire::{Account, NodeState, Policy, UserClass, UserInfo};
+use crate::api::wire::{Account, ClassLoad, NodeState, UserInfo};
+use crate::cli::accounts::MemoryAccount;
 use crate::cli::events;
 use crate::cli::figures::millis;
 use crate::cli::node_words::{notes, states};
@@ -158,17 +159,10 @@ fn pane(picture: &Picture, stand: &UiState, width: usize) -> (PaintedLine, Vec<P
     match stand.pane {
         Pane::Overview => overview(picture, width),
         Pane::Users => {
-            let quantum = picture.load.classes.first().map_or(0, |class| class.quantum_mb);
-            let is_fair = |part: &UserClass| {
-                let mut classes = picture.load.classes.iter();
-                classes.any(|class| class.class == part.class && class.policy == Policy::FairShare)
-            };
             let rows = picture.users.users.iter().map(|user| AccountBar {
                 name: plain(&user.user),
                 jobs: Some(user.jobs),
-                account: sum(user),
-                is_fair: user.classes.iter().any(is_fair),
-                quantum,
+                account: sum(user, &picture.load.classes),
             });
             accounts("USER", &rows.collect::<Vec<_>>(), width)
         }
@@ -185,9 +179,7 @@ fn overview(picture: &Picture, width: usize) -> (PaintedLine, Vec<PaintedLine>) 
         let row = |name: String, jobs, account: &Account| AccountBar {
             name,
             jobs,
-            account: account.clone(),
-            is_fair: class.policy == Policy::FairShare,
-            quantum: class.quantum_mb,
+            account: MemoryAccount::of(account, class.quantum_mb, class.policy),
         };
         let own = row(plain(&class.class), Some(class.jobs), &class.account);
         let users = class.users.iter();
@@ -206,52 +198,42 @@ struct AccountBar {
     name: String,
     /// Number of jobs; `None` if unknown.
     jobs: Option<u64>,
-    account: Account,
-    /// True if the policy is fair share. Without it there is no fair share, and 0 would be wrong.
-    is_fair: bool,
-    /// A qshare in MiB.
-    quantum: u64,
+    account: MemoryAccount,
 }
 
 /// Renders fair share and holdings of each row, as bars on a single scale.
 fn accounts(what: &str, rows: &[AccountBar], width: usize) -> (PaintedLine, Vec<PaintedLine>) {
-    let most = |row: &AccountBar| row.account.fair_share().max(row.account.held);
+    let most = |row: &AccountBar| row.account.fair_share.unwrap_or(0).max(row.account.held);
     let scale = rows.iter().map(most).max().unwrap_or(0).max(1);
     let is_wide = WIDE <= width;
-    let columns =
-        |name: &str, jobs: &str, wanted: &str, deserved: &str, held: &str, memory: &str| {
-            if is_wide {
-                format!("{name:<14} {jobs:>5} {wanted:>8} {deserved:>10} {held:>7} {memory:>9}  ")
-            } else {
-                format!("{name:<14} {jobs:>5} {deserved:>10} {held:>6}  ")
-            }
-        };
-    let heading = columns(what, "JOBS", "DEMAND", "FAIR SHARE", "HELD", "MEMORY");
+    let columns = |name: &str, jobs: &str, demand: &str, fair_share: &str, held: &str| {
+        let demand = if is_wide { format!("{demand:>9} ") } else { String::new() };
+        format!("{name:<14} {jobs:>5} {demand}{fair_share:>10} {held:>8}  ")
+    };
+    let heading = columns(what, "JOBS", "DEMAND", "FAIR SHARE", "HELD");
     let room = width.saturating_sub(heading.chars().count() + 1).clamp(10, 80);
     let lines = rows.iter().map(|row| {
-        let Account { wanted, held, .. } = row.account;
-        let deserved = row.account.fair_share();
+        let MemoryAccount { demand, fair_share, held, .. } = row.account;
         let jobs = row.jobs.map(|jobs| jobs.to_string()).unwrap_or_default();
         let name = shortened(&row.name, 14);
-        let [wanted, due, has] = [wanted, deserved, held].map(|amount| amount.to_string());
-        let due = if row.is_fair { due } else { "–".to_owned() };
-        let in_memory = memory(held.saturating_mul(row.quantum));
-        let mut line = vec![(Ink::Plain, columns(&name, &jobs, &wanted, &due, &has, &in_memory))];
-        line.extend(bar(held, Some(deserved), scale, room));
+        let due = fair_share.map_or_else(|| "–".to_owned(), memory);
+        let mut line =
+            vec![(Ink::Plain, columns(&name, &jobs, &memory(demand), &due, &memory(held)))];
+        line.extend(bar(held, fair_share, scale, room));
         line
     });
-    let heading = format!("{heading}█ HELD   | FAIR SHARE, IN QSHARES");
+    let heading = format!("{heading}█ HELD   | FAIR SHARE");
     (vec![(Ink::Strong, heading)], lines.collect())
 }
 
-/// A user's accounts in all classes together. Classes may measure in different quanta; that is
-/// rare, and `user show` has each by itself.
-fn sum(user: &UserInfo) -> Account {
-    user.classes.iter().fold(Account::default(), |sum, class| Account {
-        wanted: sum.wanted + class.account.wanted,
-        deserved: sum.deserved + class.account.fair_share(),
-        given: sum.given + class.account.given,
-        held: sum.held + class.account.held,
+/// A user's accounts in all classes together.
+fn sum(user: &UserInfo, classes: &[ClassLoad]) -> MemoryAccount {
+    user.classes.iter().fold(MemoryAccount::default(), |sum, part| {
+        let class = classes.iter().find(|class| class.class == part.class);
+        let account = class.map_or_else(MemoryAccount::default, |class| {
+            MemoryAccount::of(&part.account, class.quantum_mb, class.policy)
+        });
+        sum.and(account)
     })
 }
 
@@ -317,19 +299,20 @@ fn queue(picture: &Picture, width: usize) -> (PaintedLine, Vec<PaintedLine>) {
 }
 
 fn nodes(picture: &Picture, width: usize) -> (PaintedLine, Vec<PaintedLine>) {
-    let room = width.saturating_sub(60).clamp(10, 40);
+    let room = width.saturating_sub(66).clamp(10, 40);
     let heading = format!(
-        "{:<14} {:<12} {:>8} {:>5} {:>5}  {:<room$}  STATE",
+        "{:<14} {:<12} {:>8} {:>8} {:>8}  {:<room$}  STATE",
         "NODE", "POOL", "MEMORY", "USED", "FREE", "TAKEN"
     );
     let lines = picture.nodes.nodes.iter().map(|node| {
         let [name, pool] = [(&node.name, 14), (&node.pool, 12)]
             .map(|(name, width)| shortened(&plain(name), width));
+        let in_memory = |quanta: u64| memory(quanta.saturating_mul(node.quantum_mb));
         let text = format!(
-            "{name:<14} {pool:<12} {:>8} {:>5} {:>5}  ",
+            "{name:<14} {pool:<12} {:>8} {:>8} {:>8}  ",
             memory(node.memory_mb),
-            node.used,
-            node.free
+            in_memory(node.used),
+            in_memory(node.free)
         );
         let is_up = node.states == [NodeState::Up];
         let paint = if is_up { Ink::Plain } else { Ink::Bad };
