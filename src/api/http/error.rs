@@ -14,6 +14,84 @@ const REFUSED: StatusCode = StatusCode::UNPROCESSABLE_ENTITY;
 const MEDIA_TYPE: StatusCode = StatusCode::UNSUPPORTED_MEDIA_TYPE;
 const NO_METHOD: StatusCode = StatusCode::METHOD_NOT_ALLOWED;
 const ABSENT: StatusCode = StatusCode::NOT_FOUND;
+const TOO_MANY: StatusCode = StatusCode::TOO_MANY_REQUESTS;
+const UNAVAILABLE: StatusCode = StatusCode::SERVICE_UNAVAILABLE;
+
+/// Name, status and title of every code.
+const FACTS: &[(Code, &str, StatusCode, &str)] = &[
+    (Code::EmptyBody, "P001", BAD, "the body is empty"),
+    (Code::NotJson, "P002", BAD, "the body is not JSON"),
+    (Code::TooDeep, "P003", BAD, "the body is nested too deeply"),
+    (Code::TooLarge, "P004", StatusCode::PAYLOAD_TOO_LARGE, "the body is too large"),
+    (Code::NotJsonType, "P005", MEDIA_TYPE, "the content type is not JSON"),
+    (Code::OldSequence, "P010", CONFLICT, "the publication is older than the last"),
+    (Code::SequenceGap, "P012", CONFLICT, "publications are missing"),
+    (Code::SequenceReused, "P011", CONFLICT, "two publications with one sequence number"),
+    (Code::BadSequence, "P014", BAD, "the sequence number is not valid"),
+    (Code::UnknownField, "P015", BAD, "unknown field"),
+    (Code::DuplicateField, "P016", BAD, "a field is given twice"),
+    (Code::MissingField, "P017", BAD, "a required field is absent"),
+    (Code::BadValue, "P018", BAD, "a value has the wrong type or range"),
+    (Code::DuplicateWork, "P020", REFUSED, "two jobs with one number"),
+    (Code::Immutable, "P021", REFUSED, "something changed that never changes"),
+    (Code::UnknownClass, "P022", REFUSED, "the class is not defined"),
+    (Code::NoDefaultClass, "P023", REFUSED, "no class, and no default class for it"),
+    (Code::UserNotAllowed, "P024", REFUSED, "the user may not use the class"),
+    (Code::PreemptableClass, "P025", REFUSED, "it may not go to a fair-share class"),
+    (Code::BadMemory, "P026", BAD, "the memory is not valid"),
+    (Code::MemoryOutOfRange, "P027", REFUSED, "the memory cannot be counted in quanta"),
+    (Code::BadThreads, "P028", BAD, "the number of threads is not valid"),
+    (Code::BadRemaining, "P029", BAD, "the number of work items is out of range"),
+    (Code::BadMaximum, "P030", BAD, "the maximum of processes is not valid"),
+    (Code::BadTime, "P031", BAD, "a time cannot be"),
+    (Code::BadTags, "P032", BAD, "a tag is not valid"),
+    (Code::BadChunks, "P033", BAD, "the chunks are not valid"),
+    (Code::BadSizes, "P034", BAD, "the sizes are not valid"),
+    (Code::GangNotAllowed, "P035", REFUSED, "the class takes no gangs"),
+    (Code::TooLong, "P036", REFUSED, "the duration is above the longest of the class"),
+    (Code::UnissuedShare, "P040", CONFLICT, "the share was never issued"),
+    (Code::MovedShare, "P041", CONFLICT, "the share was issued on another node"),
+    (Code::DuplicateShare, "P042", REFUSED, "one share in two places"),
+    (Code::ReturnedShare, "P043", CONFLICT, "the share had ended"),
+    (Code::OverdueShare, "P044", CONFLICT, "the share was told to leave"),
+    (Code::ProcessOnUnknownNode, "P045", CONFLICT, "the process is on an unknown node"),
+    (Code::CompletedButLive, "P046", CONFLICT, "completed work has live processes"),
+    (Code::BadUser, "P050", BAD, "the user's name is not valid"),
+    (Code::SuddenlyEmpty, "P051", CONFLICT, "all work is suddenly gone"),
+    (Code::AbsentWork, "P052", CONFLICT, "processes are absent"),
+    (Code::GivenUp, "P053", CONFLICT, "absent processes are given up"),
+    (Code::VanishedWork, "P055", CONFLICT, "much work vanished"),
+    (Code::OtherPublisher, "P054", CONFLICT, "another orchestrator's publications count"),
+    (Code::BadNodeMemory, "H002", BAD, "the node's memory is not valid"),
+    (Code::Replayed, "H004", CONFLICT, "the heartbeat was sent before"),
+    (Code::TwoAgents, "H005", CONFLICT, "two agents report as one node"),
+    (Code::TooManyNodes, "H007", TOO_MANY, "too many nodes"),
+    (Code::BadNodeName, "H008", BAD, "the node's name is not valid"),
+    (Code::UnknownNode, "A001", ABSENT, "the node is unknown"),
+    (Code::BadNodeList, "A002", BAD, "the list of nodes has a bad entry"),
+    (Code::UnconfirmedNodes, "A003", BAD, "no node, or every node"),
+    (Code::NodeReports, "A006", CONFLICT, "the node reports"),
+    (Code::NodeInUse, "A007", CONFLICT, "the node is in use"),
+    (Code::BadReason, "A005", BAD, "the reason is missing or not valid"),
+    (Code::WrongConfiguration, "G001", REFUSED, "the configuration is wrong"),
+    (Code::UnknownGeneration, "G002", ABSENT, "the configuration is not on record"),
+    (Code::UnreadableConfiguration, "G003", REFUSED, "the configuration cannot be read"),
+    (Code::UnknownJob, "Q001", ABSENT, "the work is unknown"),
+    (Code::BadTransport, "T001", BAD, "the request is not plain HTTP"),
+    (Code::EventsGone, "Q002", StatusCode::GONE, "the events are not kept any more"),
+    (Code::CycleNotOnRecord, "Q003", ABSENT, "the cycle is not on record"),
+    (Code::NoSuchPath, "T002", ABSENT, "no such path"),
+    (Code::NoSuchMethod, "T002", NO_METHOD, "no such method on this path"),
+    (Code::TimedOut, "T004", UNAVAILABLE, "it took too long"),
+    (Code::BadParameter, "T005", BAD, "a parameter cannot be read"),
+    (Code::Internal, "T006", StatusCode::INTERNAL_SERVER_ERROR, "our fault"),
+    (Code::NotKnown, "T009", StatusCode::UNAUTHORIZED, "not known"),
+    (Code::NotAllowed, "T010", StatusCode::FORBIDDEN, "not allowed"),
+    (Code::TooOften, "T011", TOO_MANY, "too often"),
+    (Code::BodyTooSlow, "T012", StatusCode::REQUEST_TIMEOUT, "the body comes too slowly"),
+    (Code::NotReady, "T007", UNAVAILABLE, "nothing is scheduled yet"),
+    (Code::Stopping, "T008", UNAVAILABLE, "the daemon is stopping"),
+];
 
 /// Every kind of problem. The names are stable: clients and runbooks refer to them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -241,109 +319,11 @@ impl Code {
         Code::Stopping,
     ];
 
-    /// The stable name, the status it answers with when the request fails for it, and its title.
+    /// Returns the stable name, the status of an answer that fails for it, and its title.
     fn facts(self) -> (&'static str, StatusCode, &'static str) {
-        match self {
-            Code::EmptyBody => ("P001", BAD, "the body is empty"),
-            Code::NotJson => ("P002", BAD, "the body is not JSON"),
-            Code::TooDeep => ("P003", BAD, "the body is nested too deeply"),
-            Code::TooLarge => ("P004", StatusCode::PAYLOAD_TOO_LARGE, "the body is too large"),
-            Code::NotJsonType => ("P005", MEDIA_TYPE, "the content type is not JSON"),
-            Code::OldSequence => ("P010", CONFLICT, "the publication is older than the last"),
-            Code::SequenceReused => ("P011", CONFLICT, "two publications with one sequence number"),
-            Code::SequenceGap => ("P012", CONFLICT, "publications are missing"),
-            Code::BadSequence => ("P014", BAD, "the sequence number is not valid"),
-            Code::UnknownField => ("P015", BAD, "unknown field"),
-            Code::DuplicateField => ("P016", BAD, "a field is given twice"),
-            Code::MissingField => ("P017", BAD, "a required field is absent"),
-            Code::BadValue => ("P018", BAD, "a value has the wrong type or range"),
-            Code::DuplicateWork => ("P020", REFUSED, "two jobs with one number"),
-            Code::Immutable => ("P021", REFUSED, "something changed that never changes"),
-            Code::UnknownClass => ("P022", REFUSED, "the class is not defined"),
-            Code::NoDefaultClass => ("P023", REFUSED, "no class, and no default class for it"),
-            Code::UserNotAllowed => ("P024", REFUSED, "the user may not use the class"),
-            Code::PreemptableClass => ("P025", REFUSED, "it may not go to a fair-share class"),
-            Code::BadMemory => ("P026", BAD, "the memory is not valid"),
-            Code::MemoryOutOfRange => ("P027", REFUSED, "the memory cannot be counted in quanta"),
-            Code::BadThreads => ("P028", BAD, "the number of threads is not valid"),
-            Code::BadRemaining => ("P029", BAD, "the number of work items is out of range"),
-            Code::BadMaximum => ("P030", BAD, "the maximum of processes is not valid"),
-            Code::BadTime
-            | Code::BadTags
-            | Code::BadChunks
-            | Code::BadSizes
-            | Code::GangNotAllowed
-            | Code::TooLong => self.facts_of_shapes(),
-            Code::UnissuedShare => ("P040", CONFLICT, "the share was never issued"),
-            Code::MovedShare => ("P041", CONFLICT, "the share was issued on another node"),
-            Code::DuplicateShare => ("P042", REFUSED, "one share in two places"),
-            Code::ReturnedShare => ("P043", CONFLICT, "the share had ended"),
-            Code::OverdueShare => ("P044", CONFLICT, "the share was told to leave"),
-            Code::ProcessOnUnknownNode => ("P045", CONFLICT, "the process is on an unknown node"),
-            Code::CompletedButLive => ("P046", CONFLICT, "completed work has live processes"),
-            Code::BadUser => ("P050", BAD, "the user's name is not valid"),
-            Code::SuddenlyEmpty => ("P051", CONFLICT, "all work is suddenly gone"),
-            Code::AbsentWork => ("P052", CONFLICT, "processes are absent"),
-            Code::GivenUp => ("P053", CONFLICT, "absent processes are given up"),
-            Code::VanishedWork => ("P055", CONFLICT, "much work vanished"),
-            Code::OtherPublisher => ("P054", CONFLICT, "another orchestrator's publications count"),
-            Code::BadNodeMemory => ("H002", BAD, "the node's memory is not valid"),
-            Code::Replayed => ("H004", CONFLICT, "the heartbeat was sent before"),
-            Code::TwoAgents => ("H005", CONFLICT, "two agents report as one node"),
-            Code::TooManyNodes => ("H007", StatusCode::TOO_MANY_REQUESTS, "too many nodes"),
-            Code::BadNodeName => ("H008", BAD, "the node's name is not valid"),
-            Code::UnknownNode => ("A001", ABSENT, "the node is unknown"),
-            Code::BadNodeList => ("A002", BAD, "the list of nodes has a bad entry"),
-            Code::UnconfirmedNodes => ("A003", BAD, "no node, or every node"),
-            Code::NodeReports => ("A006", CONFLICT, "the node reports"),
-            Code::NodeInUse => ("A007", CONFLICT, "the node is in use"),
-            Code::BadReason => ("A005", BAD, "the reason is missing or not valid"),
-            Code::WrongConfiguration => ("G001", REFUSED, "the configuration is wrong"),
-            Code::UnknownGeneration => ("G002", ABSENT, "the configuration is not on record"),
-            Code::UnreadableConfiguration => ("G003", REFUSED, "the configuration cannot be read"),
-            Code::UnknownJob => ("Q001", ABSENT, "the work is unknown"),
-            Code::EventsGone | Code::CycleNotOnRecord => self.facts_of_the_past(),
-            _ => self.facts_of_requests(),
-        }
-    }
-
-    /// Facts of errors in times, tags, chunks and sizes of a job.
-    fn facts_of_shapes(self) -> (&'static str, StatusCode, &'static str) {
-        match self {
-            Code::BadTags => ("P032", BAD, "a tag is not valid"),
-            Code::BadChunks => ("P033", BAD, "the chunks are not valid"),
-            Code::BadSizes => ("P034", BAD, "the sizes are not valid"),
-            Code::GangNotAllowed => ("P035", REFUSED, "the class takes no gangs"),
-            Code::TooLong => ("P036", REFUSED, "the duration is above the longest of the class"),
-            _ => ("P031", BAD, "a time cannot be"),
-        }
-    }
-
-    /// Facts of errors of requests of any kind.
-    fn facts_of_requests(self) -> (&'static str, StatusCode, &'static str) {
-        match self {
-            Code::BadTransport => ("T001", BAD, "the request is not plain HTTP"),
-            Code::NoSuchPath => ("T002", ABSENT, "no such path"),
-            Code::NoSuchMethod => ("T002", NO_METHOD, "no such method on this path"),
-            Code::TimedOut => ("T004", StatusCode::SERVICE_UNAVAILABLE, "it took too long"),
-            Code::BadParameter => ("T005", BAD, "a parameter cannot be read"),
-            Code::Internal => ("T006", StatusCode::INTERNAL_SERVER_ERROR, "our fault"),
-            Code::NotKnown => ("T009", StatusCode::UNAUTHORIZED, "not known"),
-            Code::NotAllowed => ("T010", StatusCode::FORBIDDEN, "not allowed"),
-            Code::TooOften => ("T011", StatusCode::TOO_MANY_REQUESTS, "too often"),
-            Code::BodyTooSlow => ("T012", StatusCode::REQUEST_TIMEOUT, "the body comes too slowly"),
-            Code::NotReady => ("T007", StatusCode::SERVICE_UNAVAILABLE, "nothing is scheduled yet"),
-            _ => ("T008", StatusCode::SERVICE_UNAVAILABLE, "the daemon is stopping"),
-        }
-    }
-
-    /// Facts of errors about what is no longer stored.
-    fn facts_of_the_past(self) -> (&'static str, StatusCode, &'static str) {
-        if self == Code::EventsGone {
-            ("Q002", StatusCode::GONE, "the events are not kept any more")
-        } else {
-            ("Q003", ABSENT, "the cycle is not on record")
-        }
+        let found = FACTS.iter().find(|(code, ..)| *code == self);
+        let (_, name, status, title) = found.expect("a test holds that every code is there");
+        (name, *status, title)
     }
 
     /// Returns the stable name.
