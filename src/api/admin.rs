@@ -14,11 +14,12 @@ use crate::api::http::extract::JsonBody;
 use crate::api::http::json::shortened;
 use crate::api::limits::Limits;
 use crate::api::state::ApiState;
-use crate::api::wire::from_view::is_preemptable;
-use crate::api::wire::{self, Impact, NodesGone, VaryAnswer, VaryOff, VaryOn};
+use crate::api::wire::{self, Impact, JobBelow, NodesGone, VaryAnswer, VaryOff, VaryOn};
 use crate::auth::Actor;
-use crate::model::{JobKind, QShares, SharePhase, expand_hostlist, is_hidden, nearest};
-use crate::scheduler::{AdminCommand, CommandError, JobView, NodeView, ShareView, View};
+use crate::model::{JobKind, QShares, ShareId, SharePhase, expand_hostlist, is_hidden, nearest};
+use crate::scheduler::{
+    AdminCommand, CommandError, CommandImpact, JobView, NodeView, Removal, ShareView, View,
+};
 
 /// Limit of names and host lists in a request.
 const ENTRIES_MAX: usize = 10_000;
@@ -46,10 +47,19 @@ pub async fn post_vary_off(
     let reason = reason_in(&request.reason, &state.limits)?;
     check_not_all(view, &names, request.all)?;
     check_known(view, &names)?;
-    let act = Act { view, impact: impact(view, &names), names, dry_run: request.dry_run };
-    let would_change = |name: &str| !is_off(view, name);
-    let command = |nodes| AdminCommand::VaryOff { nodes, reason };
-    act.carry_out(&state, caller.actor(), would_change, command).await
+    let nodes = names.iter().cloned().collect();
+    let command = AdminCommand::VaryOff { nodes, reason };
+    let (changed, impact) = if request.dry_run {
+        let trial = state.try_out(command).await?;
+        let impact = foreseen(&trial);
+        (trial.changed, impact)
+    } else {
+        let changed = state.command(command, caller.actor()).await?.changed;
+        // The command is answered after its cycle.
+        let impact = evicted(view, &state.latest().view, &names);
+        (changed, impact)
+    };
+    Ok(Json(answer(view, &names, changed, impact, request.dry_run)))
 }
 
 /// Puts nodes back into scheduling.
@@ -295,16 +305,42 @@ fn node_named<'a>(view: &'a View, name: &str) -> Option<&'a NodeView> {
     view.nodes.iter().find(|node| node.name == name)
 }
 
-/// Computes the effect of taking these nodes out on the jobs that hold shares there.
-fn impact(view: &View, names: &BTreeSet<String>) -> Impact {
+/// Effect of taking nodes out, as a trial foresees it.
+fn foreseen(trial: &CommandImpact) -> Impact {
+    let of = |removal| trial.evicted.iter().filter(move |((_, why), _)| *why == removal);
+    let below = trial.below.iter();
+    let below = below.map(|(job, holding)| JobBelow {
+        job: job.0,
+        holds: holding.before,
+        keeps: holding.after,
+    });
+    Impact {
+        shares_evicted: of(Removal::VariedOff).map(|(_, count)| count).sum(),
+        jobs: of(Removal::VariedOff).map(|((job, _), _)| job.0).collect(),
+        kept: trial.kept,
+        work_lost_ms: trial.work_lost,
+        preempted: of(Removal::Preempted).map(|(_, count)| count).sum(),
+        below: below.collect(),
+    }
+}
+
+/// Effect that taking nodes out had: shares evicted for it between the two views, and shares that
+/// stay on nodes that were not out before.
+fn evicted(before: &View, after: &View, names: &BTreeSet<String>) -> Impact {
+    let shares = before.jobs.iter().flat_map(|job| &job.shares);
+    let held = shares.filter(|share| share.state == SharePhase::Held);
+    let held: BTreeSet<ShareId> = held.map(|share| share.id).collect();
     let mut impact = Impact::default();
-    for job in view.jobs.iter() {
+    for job in after.jobs.iter() {
         let here = |share: &&ShareView| {
-            share.state == SharePhase::Held
-                && names.contains(share.node.as_str())
-                && !is_off(view, &share.node)
+            names.contains(share.node.as_str()) && !is_off(before, &share.node)
         };
-        enter(&mut impact, job, job.shares.iter().filter(here), !is_preemptable(view, job));
+        let gone = |share: &&ShareView| {
+            share.removal == Some(Removal::VariedOff) && held.contains(&share.id)
+        };
+        enter(&mut impact, job, job.shares.iter().filter(here).filter(gone), false);
+        let stays = |share: &&ShareView| share.state == SharePhase::Held;
+        enter(&mut impact, job, job.shares.iter().filter(here).filter(stays), true);
     }
     impact
 }

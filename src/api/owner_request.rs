@@ -1,13 +1,13 @@
 //! Requests of handlers to the thread that owns the scheduler.
 
-use tokio::sync::oneshot;
+use tokio::sync::{OwnedSemaphorePermit, oneshot};
 
 use crate::api::http::error::{ApiError, Code};
 use crate::api::ingest::absence::AbsentSums;
 use crate::api::ingest::publishers::Publisher;
 use crate::api::wire::{self, ItemProblem};
 use crate::auth::Actor;
-use crate::scheduler::{AdminCommand, CommandError, CommandOutcome, SchedulerEvent};
+use crate::scheduler::{AdminCommand, CommandError, CommandImpact, CommandOutcome, SchedulerEvent};
 
 /// A request to the thread that owns the scheduler.
 #[derive(Debug)]
@@ -38,6 +38,15 @@ pub enum Request {
         by: Actor,
         /// Channel for the answer.
         reply: oneshot::Sender<Result<CommandOutcome, CommandError>>,
+    },
+    /// Computes the effects of a command, which is not carried out.
+    Trial {
+        /// The command.
+        command: AdminCommand,
+        /// Turn of the trial, kept to its end even if the client leaves.
+        turn: OwnedSemaphorePermit,
+        /// Channel for the answer.
+        reply: oneshot::Sender<Result<CommandImpact, CommandError>>,
     },
     /// Adds an entry to the audit log. No caller waits for it.
     Audit(AuditNote),

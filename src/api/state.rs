@@ -6,7 +6,7 @@ use std::fmt;
 use std::ops::Deref;
 use std::sync::Arc;
 
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{Semaphore, mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 
 use crate::api::board::ViewPublisher;
@@ -22,7 +22,7 @@ use crate::api::owner_request::{AuditNote, Request};
 use crate::api::past_cycles::{PastCycles, Record};
 use crate::api::published::Published;
 use crate::auth::{Actor, Authenticator, Reread};
-use crate::scheduler::{AdminCommand, CommandOutcome};
+use crate::scheduler::{AdminCommand, CommandImpact, CommandOutcome};
 
 /// Shared state of handlers. Every request makes several copies of it, which must be cheap.
 #[derive(Clone, Debug)]
@@ -50,6 +50,8 @@ pub struct Shared {
     pub(in crate::api) turns: Turns,
     /// The list of all nodes, shared by all clients.
     pub(in crate::api) node_lists: NodeLists,
+    /// Turn of the trial of a command.
+    trials: Arc<Semaphore>,
     requests: mpsc::Sender<Request>,
     intake: Arc<tokio::sync::Mutex<PublicationReader>>,
 }
@@ -88,6 +90,7 @@ impl ApiState {
             clients: Clients::default(),
             turns: Turns::default(),
             node_lists,
+            trials: Arc::new(Semaphore::new(1)),
             requests,
             intake,
         };
@@ -130,6 +133,19 @@ impl ApiState {
     ) -> Result<CommandOutcome, ApiError> {
         let (reply, answer) = oneshot::channel();
         self.room().await?.send(Request::Command { command, by, reply });
+        Ok(answer.await.map_err(|_| stopping())??)
+    }
+
+    /// Has the effects of a command computed, one such request at a time.
+    ///
+    /// # Errors
+    ///
+    /// If the command would be refused, or the scheduler has stopped.
+    pub async fn try_out(&self, command: AdminCommand) -> Result<CommandImpact, ApiError> {
+        // A trial works on a copy of all state: many at once would need the memory of many.
+        let turn = Arc::clone(&self.trials).acquire_owned().await.map_err(|_| stopping())?;
+        let (reply, answer) = oneshot::channel();
+        self.room().await?.send(Request::Trial { command, turn, reply });
         Ok(answer.await.map_err(|_| stopping())??)
     }
 

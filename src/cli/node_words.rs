@@ -1,7 +1,7 @@
 //! Words on nodes that several commands use: states, notes, shares, and the impact of an act.
 
 use super::table::plain;
-use crate::api::wire::{NodeInfo, ShareState, VaryAnswer};
+use crate::api::wire::{JobBelow, NodeInfo, ShareState, VaryAnswer};
 use crate::model::{counted, fold_hostlist, span};
 
 /// Named jobs of a node; the text counts the rest.
@@ -33,7 +33,7 @@ pub(super) fn names(nodes: &[String]) -> String {
     plain(&fold_hostlist(nodes.iter().map(String::as_str)))
 }
 
-/// Lines on the evicted and the kept shares of an act.
+/// Lines on the shares that an act evicts, preempts and keeps, and on jobs with fewer processes.
 pub(super) fn render_impact(answer: &VaryAnswer) -> Vec<String> {
     let impact = &answer.impact;
     let mut lines = Vec::new();
@@ -51,6 +51,19 @@ pub(super) fn render_impact(answer: &VaryAnswer) -> Vec<String> {
         ));
     } else if !answer.changed.is_empty() {
         lines.push(format!("no work {would}evicted"));
+    }
+    if 0 < impact.preempted {
+        let count = counted(impact.preempted, "share");
+        lines.push(format!("{count} on other nodes {would}preempted to make room"));
+    }
+    if !impact.below.is_empty() {
+        let shown = impact.below.iter().take(JOBS_SHOWN);
+        let shown: Vec<String> = shown
+            .map(|JobBelow { job, holds, keeps }| format!("{job} from {holds} to {keeps}"))
+            .collect();
+        let more = if JOBS_SHOWN < impact.below.len() { ", …" } else { "" };
+        let count = counted(u64::try_from(impact.below.len()).unwrap_or(u64::MAX), "job");
+        lines.push(format!("{count} left with fewer processes: {}{more}", shown.join(", ")));
     }
     if 0 < impact.kept {
         let stays = if impact.kept == 1 { "stays" } else { "stay" };

@@ -387,7 +387,7 @@ mod tests {
     use insta::assert_snapshot;
 
     use super::*;
-    use crate::api::wire::{Impact, NodeShare, NodeState, ShareState};
+    use crate::api::wire::{Impact, JobBelow, NodeShare, NodeState, ShareState};
 
     fn node(name: &str, jobs: &[u64]) -> NodeInfo {
         let share = |&job: &u64| NodeShare {
@@ -467,6 +467,8 @@ mod tests {
                 jobs: vec![1003, 1011],
                 kept: 1,
                 work_lost_ms: 150_000,
+                preempted: 2,
+                below: vec![JobBelow { job: 1003, holds: 8, keeps: 4 }],
             },
             notes: owned(&["node21 is dead"]),
         };

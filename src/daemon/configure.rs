@@ -1,8 +1,6 @@
 //! The scheduler task's answers about the configuration: the current settings, the history, the
 //! effects of another configuration, and its activation.
 
-use std::collections::BTreeSet;
-
 use super::audited;
 use super::clock::now_ms;
 use super::error::DaemonError;
@@ -14,7 +12,7 @@ use crate::api::wire::{ConfigGeneration, ConfigHistory, ConfigPlan, ConfigReques
 use crate::api::{ConfigAsk, RereadOutcome};
 use crate::auth::Actor;
 use crate::config::Config;
-use crate::scheduler::{AdminCommand, TopologyImpact};
+use crate::scheduler::{AdminCommand, CommandImpact};
 use crate::store::{AdminRow, ConfigurationRow, StoreError};
 
 /// A configuration that is right, and how it came.
@@ -71,7 +69,10 @@ impl SchedulerTask {
                     // Trying it out takes two cycles; the scheduler does not wait for that.
                     tokio::task::spawn_blocking(move || {
                         if let Some(books) = books {
-                            complete(&mut plan, &books.try_out(config.topology));
+                            let command = AdminCommand::Reconfigure(Box::new(config.topology));
+                            let impact = books.try_out(command);
+                            let impact = impact.expect("no configuration that is right is refused");
+                            complete(&mut plan, &impact);
                         }
                         drop(reply.send(Ok(plan)));
                     });
@@ -147,14 +148,14 @@ impl SchedulerTask {
         if !is_other {
             complete(&mut plan, &self.no_impact());
         } else if self.board.latest().is_ready {
-            complete(&mut plan, &self.scheduler.impact_since(&before, &BTreeSet::new()));
+            complete(&mut plan, &self.scheduler.impact_since(&before, None));
         }
         Ok(Ok(ConfigPlan { generation: self.live.generation, applied: true, ..plan }))
     }
 
     /// Impact of a configuration that changes nothing of the cluster.
-    fn no_impact(&self) -> TopologyImpact {
-        TopologyImpact { cycle: self.board.latest().view.cycle, ..TopologyImpact::default() }
+    fn no_impact(&self) -> CommandImpact {
+        CommandImpact { cycle: self.board.latest().view.cycle, ..CommandImpact::default() }
     }
 
     /// The configuration that is meant, read and checked.

@@ -8,7 +8,7 @@ use std::path::Path;
 use super::clock::now_ms;
 use crate::api::wire::{self, ConfigChange, ConfigPlan, NodeMove};
 use crate::config::{Change, Config, Listing, Sources};
-use crate::scheduler::TopologyImpact;
+use crate::scheduler::CommandImpact;
 use crate::store::{ConfigurationRow, Store, StoreError};
 
 /// Maximum number of jobs or nodes listed in an answer.
@@ -156,7 +156,7 @@ fn change(change: Change, waiting: &[String]) -> ConfigChange {
 }
 
 /// Enters what a configuration means for the live load.
-pub fn complete(plan: &mut ConfigPlan, impact: &TopologyImpact) {
+pub fn complete(plan: &mut ConfigPlan, impact: &CommandImpact) {
     let moved = impact.moved.iter().take(NAMED_MAX).map(|(node, from, to)| NodeMove {
         node: node.to_string(),
         from: from.to_string(),

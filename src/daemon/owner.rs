@@ -266,6 +266,15 @@ impl SchedulerTask {
                 let _ = reply.send(());
             }
             Request::Command { command, by, reply } => self.carry_out(command, &by, reply).await?,
+            Request::Trial { command, turn, reply } => {
+                let copy = self.scheduler.clone();
+                // The trial takes two cycles; the scheduler does not wait for that.
+                tokio::task::spawn_blocking(move || {
+                    let _turn = turn;
+                    // The client may have disconnected.
+                    drop(reply.send(copy.try_out(command)));
+                });
+            }
             // A failed write is only logged: a refused client must not end the daemon when the disk
             // is full.
             Request::Audit(note) => {

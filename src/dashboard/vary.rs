@@ -14,9 +14,9 @@ use super::Dashboard;
 use super::frame::{Ask, Nothing, Page, PageError, PageQuery, address_of};
 use super::words::counted;
 use crate::api::http::extract::JsonBody;
-use crate::api::wire::{VaryAnswer, VaryOff, VaryOn};
+use crate::api::wire::{Impact, JobBelow, VaryAnswer, VaryOff, VaryOn};
 use crate::api::{ApiError, Caller, Code, admin};
-use crate::model::fold_hostlist;
+use crate::model::{fold_hostlist, span};
 
 /// Form of an act on nodes.
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -38,6 +38,8 @@ struct Preview<'a> {
     changed: String,
     unchanged: String,
     effect: String,
+    /// Processes on other nodes that make room, and lost work.
+    further: Vec<String>,
     stays: String,
     jobs: Vec<u64>,
     jobs_more: usize,
@@ -76,11 +78,13 @@ pub(super) async fn preview(
             format!("{} of work that cannot be preempted until done.", counted(kept, "process"))
         }
     };
+    let further = further(impact);
     let names = |nodes: &[String]| fold_hostlist(nodes.iter().map(String::as_str));
     let live = Preview {
         changed: names(&answer.changed),
         unchanged: names(&answer.unchanged),
         effect,
+        further,
         stays,
         jobs: impact.jobs.iter().take(JOBS_SHOWN).copied().collect(),
         jobs_more: impact.jobs.len().saturating_sub(JOBS_SHOWN),
@@ -93,6 +97,28 @@ pub(super) async fn preview(
     };
     let title = if form.is_off() { "Take nodes out?" } else { "Put nodes back?" };
     Page { title, section: "/nodes", head: Nothing, live }.answer(&ask)
+}
+
+/// Sentences about what the next cycle does besides the evictions.
+fn further(impact: &Impact) -> Vec<String> {
+    let mut sentences = Vec::new();
+    if 0 < impact.preempted {
+        let count = counted(impact.preempted, "process");
+        sentences.push(format!("{count} on other nodes will be preempted to make room."));
+    }
+    if 0 < impact.work_lost_ms {
+        sentences.push(format!("{} of work will be lost.", span(impact.work_lost_ms)));
+    }
+    let fewer = impact.below.iter().take(JOBS_SHOWN);
+    let fewer: Vec<String> = fewer
+        .map(|JobBelow { job, holds, keeps }| format!("job {job} from {holds} to {keeps}"))
+        .collect();
+    if !fewer.is_empty() {
+        let more = if JOBS_SHOWN < impact.below.len() { ", and more" } else { "" };
+        sentences
+            .push(format!("Fewer processes after the next cycle: {}{more}.", fewer.join(", ")));
+    }
+    sentences
 }
 
 /// Carries out the act. The answer, the list of nodes, follows once the act is in the store.

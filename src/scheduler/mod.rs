@@ -29,7 +29,7 @@ pub use command::{AdminCommand, CommandError, CommandOutcome, UnknownNode};
 pub use event::SchedulerEvent;
 pub use jobs::{Admission, admit};
 pub use shared_list::SharedList;
-pub use trial::TopologyImpact;
+pub use trial::{CommandImpact, Holding};
 pub use view::{
     ClassView, JobDisposition, JobView, NodeView, Planned, Refusal, Removal, ShareOnNode,
     ShareView, ShareViews, View, Waiting,

@@ -1,20 +1,27 @@
-//! Effects of another configuration, computed on a copy of the state.
+//! Effects of an act of an administrator, computed on a copy of the state.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::view::{JobView, Removal, View, Waiting};
-use super::{AdminCommand, Scheduler};
-use crate::model::{JobId, Millis, Name, ShareId, SharePhase, Topology};
+use super::{AdminCommand, CommandError, Scheduler};
+use crate::model::{JobId, Millis, Name, ShareId, SharePhase};
 
-/// Effects that a configuration has, or would have, on the current load.
+/// Effects that an act has, or would have, on the current load.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct TopologyImpact {
+pub struct CommandImpact {
     /// The cycle that it is seen in.
     pub cycle: u64,
-    /// Shares that have to go for it, by job and why.
+    /// Nodes whose state the act changes; other named nodes are in that state already.
+    pub changed: Vec<String>,
+    /// Shares that have to go for it, by job and why. Shares that make room for processes of other
+    /// nodes are among them, as preempted.
     pub evicted: BTreeMap<(JobId, Removal), u64>,
     /// Work lost with the shares, in milliseconds of their processes.
     pub work_lost: Millis,
+    /// Shares that stay on the nodes that the act changes, until their processes exit.
+    pub kept: u64,
+    /// Jobs that hold fewer shares afterwards, even with what the same cycle gives them elsewhere.
+    pub below: BTreeMap<JobId, Holding>,
     /// Shares that stay until their work is done, though they are where configuration does not
     /// allow them, by job.
     pub parked: BTreeMap<JobId, u64>,
@@ -26,25 +33,22 @@ pub struct TopologyImpact {
     pub moved: Vec<(Name, Name, Name)>,
 }
 
-impl Scheduler {
-    /// Computes the effects of `topology` in the next cycle, compared with that cycle under the
-    /// current configuration. The scheduler itself stays unchanged.
-    pub fn try_out(&self, topology: Topology) -> TopologyImpact {
-        let mut unchanged = self.clone();
-        let expected = unchanged.schedule();
-        let mut changed = self.clone();
-        if changed.command(AdminCommand::Reconfigure(Box::new(topology))).is_ok() {
-            changed.schedule();
-        }
-        changed.impact_since(&self.view(), &leaving(&expected))
-    }
+/// Number of shares that a job holds before and after an act.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Holding {
+    /// Shares before it.
+    pub before: u64,
+    /// Shares after the next cycle.
+    pub after: u64,
+}
 
-    /// Effects of a new configuration since the view `before`, without the shares in `expected`,
-    /// which leave anyway.
-    pub fn impact_since(&self, before: &View, expected: &BTreeSet<ShareId>) -> TopologyImpact {
-        let after = self.view();
-        let known: BTreeSet<ShareId> = expected.union(&leaving(before)).copied().collect();
-        let mut impact = TopologyImpact { cycle: after.cycle, ..TopologyImpact::default() };
+impl CommandImpact {
+    /// Computes the shares that go, and the jobs that hold fewer, between two views. Shares that
+    /// leave in `expected`, the view after the same time without the act, are not its effect.
+    pub fn between(before: &View, after: &View, expected: Option<&View>) -> CommandImpact {
+        let mut known = leaving(before);
+        known.extend(expected.map(leaving).unwrap_or_default());
+        let mut impact = CommandImpact { cycle: after.cycle, ..CommandImpact::default() };
         for job in after.jobs.iter() {
             for share in job.shares.iter().filter(|share| !known.contains(&share.id)) {
                 if let Some(why) = share.removal {
@@ -53,6 +57,47 @@ impl Scheduler {
                 }
             }
         }
+        let held_before = held(before);
+        let held_anyway = expected.map(held);
+        for (job, after) in held(after) {
+            let before = held_before.get(&job).copied().unwrap_or(0);
+            let anyway =
+                held_anyway.as_ref().map_or(before, |held| held.get(&job).copied().unwrap_or(0));
+            if after < before.min(anyway) {
+                impact.below.insert(job, Holding { before, after });
+            }
+        }
+        impact
+    }
+
+    /// Number of shares that go for this reason.
+    pub fn evicted_for(&self, removal: Removal) -> u64 {
+        let some = self.evicted.iter().filter(|((_, why), _)| *why == removal);
+        some.map(|(_, count)| count).sum()
+    }
+}
+
+impl Scheduler {
+    /// Computes the effects of `command` in the next cycle, compared with that cycle without it.
+    /// The scheduler itself stays unchanged. Takes as long as two cycles.
+    ///
+    /// # Errors
+    ///
+    /// If the command would be refused.
+    pub fn try_out(&self, command: AdminCommand) -> Result<CommandImpact, CommandError> {
+        let mut changed = self.clone();
+        let outcome = changed.command(command)?;
+        let after = changed.schedule();
+        let expected = self.clone().schedule();
+        let impact = changed.impact_since(&self.view(), Some(&expected));
+        let kept = held_on(&after, &outcome.changed);
+        Ok(CommandImpact { changed: outcome.changed, kept, ..impact })
+    }
+
+    /// Effects of an act since the view `before`. Shares that leave in `expected` leave anyway.
+    pub fn impact_since(&self, before: &View, expected: Option<&View>) -> CommandImpact {
+        let after = self.view();
+        let mut impact = CommandImpact::between(before, &after, expected);
         for (job, share) in self.misplaced() {
             if share.state == SharePhase::Held {
                 *impact.parked.entry(job).or_default() += 1;
@@ -80,6 +125,24 @@ impl Scheduler {
 fn leaving(view: &View) -> BTreeSet<ShareId> {
     let shares = view.jobs.iter().flat_map(|job| &job.shares);
     shares.filter(|share| share.state == SharePhase::Leaving).map(|share| share.id).collect()
+}
+
+/// Number of shares that are held on these nodes.
+fn held_on(view: &View, nodes: &[String]) -> u64 {
+    let nodes: BTreeSet<&str> = nodes.iter().map(String::as_str).collect();
+    let shares = view.jobs.iter().flat_map(|job| &job.shares);
+    let held = shares.filter(|share| share.state == SharePhase::Held);
+    let here = held.filter(|share| nodes.contains(share.node.as_str()));
+    u64::try_from(here.count()).unwrap_or(u64::MAX)
+}
+
+/// Shares that each job holds; leaving shares do not count.
+fn held(view: &View) -> BTreeMap<JobId, u64> {
+    let held_by = |job: &JobView| {
+        let held = job.shares.iter().filter(|share| share.state == SharePhase::Held);
+        u64::try_from(held.count()).unwrap_or(u64::MAX)
+    };
+    view.jobs.iter().map(|job| (job.id, held_by(job))).collect()
 }
 
 fn refusal(job: &JobView) -> Option<String> {

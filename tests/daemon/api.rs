@@ -157,6 +157,9 @@ async fn nodes_are_varied_off_and_on() {
         .unwrap();
     assert_eq!(dry["changed"], json!(["n1", "n2"]));
     assert_eq!(dry["impact"]["shares_evicted"], 8);
+    let fewer = dry["impact"]["below"].as_array().unwrap().iter();
+    let lost = fewer.map(|job| job["holds"].as_u64().unwrap() - job["keeps"].as_u64().unwrap());
+    assert_eq!(lost.sum::<u64>(), 8, "no free space is left elsewhere");
     assert_eq!(daemon.get("/v1/nodes?state=varied-off").await["nodes"], json!([]));
 
     let done: Value = daemon
@@ -166,6 +169,7 @@ async fn nodes_are_varied_off_and_on() {
         .await
         .unwrap();
     assert_eq!((&done["changed"], &done["unchanged"]), (&json!(["n1", "n2"]), &json!([])));
+    assert_eq!(done["impact"]["shares_evicted"], 8);
     // The answer follows the commit, so the change is visible at once.
     let nodes = daemon.get("/v1/nodes?state=varied-off").await;
     assert_eq!(nodes["nodes"][0]["vary_off_reason"], "new disks");

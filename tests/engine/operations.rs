@@ -269,7 +269,8 @@ fn a_configuration_is_tried_out_without_a_trace() {
     let mut topology = Topology::clone(cluster.scheduler.topology());
     topology.classes.retain(|class| class.name != "fixed");
     let before = cluster.scheduler.view();
-    let impact = cluster.scheduler.try_out(topology.clone());
+    let reconfigure = AdminCommand::Reconfigure(Box::new(topology.clone()));
+    let impact = cluster.scheduler.try_out(reconfigure).unwrap();
     let after = cluster.scheduler.view();
     assert_eq!((&after.jobs, &after.nodes), (&before.jobs, &before.nodes));
     assert_eq!((after.cycle, after.next_share), (before.cycle, before.next_share));
@@ -281,12 +282,46 @@ fn a_configuration_is_tried_out_without_a_trace() {
     assert_eq!((impact.refused.len(), impact.blacklisted.len(), impact.moved.len()), (2, 2, 0));
 
     cluster.command(AdminCommand::Reconfigure(Box::new(topology))).cycle();
-    let come = cluster.scheduler.impact_since(&before, &std::collections::BTreeSet::new());
+    let come = cluster.scheduler.impact_since(&before, None);
     assert_eq!(
         (come.evicted, come.refused, come.blacklisted),
         (impact.evicted, impact.refused, impact.blacklisted)
     );
     assert_eq!(come.cycle, impact.cycle);
+}
+
+/// The effect of taking nodes out is computed on a copy, and equals the later real effect: processes
+/// that are evicted, and processes elsewhere that make room for a user who has none left.
+#[test]
+fn taking_nodes_out_is_tried_out_without_a_trace() {
+    let mut cluster = busy_cluster();
+    cluster.invest(4, 1_000);
+    cluster.arrive(job(5, "ann", "normal", 1)).cycles(4);
+    let books = cluster.scheduler.books();
+    let before = cluster.scheduler.view();
+    let held = |id: u64| cluster.held(id);
+    let (four, five) = (held(4), held(5));
+    let holders = cluster.nodes_of(5);
+    let node = holders.first().expect("ann has a process").to_string();
+    let command = vary_off(&[&node]);
+    let impact = cluster.scheduler.try_out(command.clone()).unwrap();
+    assert_eq!(cluster.scheduler.books(), books, "the state is as before");
+    assert_eq!(impact.changed, [node]);
+    assert!(0 < impact.evicted_for(Removal::VariedOff) && 0 < impact.work_lost, "{impact:?}");
+    assert!(!impact.below.is_empty(), "{impact:?}");
+
+    cluster.confirms_exits = false;
+    cluster.command(command).cycle();
+    let came = cluster.scheduler.impact_since(&before, None);
+    assert_eq!((came.evicted, came.work_lost), (impact.evicted, impact.work_lost));
+    assert_eq!(came.below, impact.below);
+    for (id, had) in [(4, four), (5, five)] {
+        let below = impact.below.get(&JobId(id));
+        let now = below.map_or(had, |holding| holding.after);
+        assert_eq!((below.map_or(had, |holding| holding.before), cluster.held(id)), (had, now));
+    }
+    let refused = cluster.scheduler.try_out(vary_off(&["m33"]));
+    assert!(matches!(refused, Err(CommandError::UnknownNodes(_))), "{refused:?}");
 }
 
 /// If nothing changes, shares that would go anyway are not attributed to the configuration.
@@ -295,7 +330,7 @@ fn what_goes_anyway_is_not_put_down_to_a_configuration() {
     let mut cluster = busy_cluster();
     cluster.command(vary_off(&["m1"]));
     let topology = Topology::clone(cluster.scheduler.topology());
-    let impact = cluster.scheduler.try_out(topology);
+    let impact = cluster.scheduler.try_out(AdminCommand::Reconfigure(Box::new(topology))).unwrap();
     assert!(impact.evicted.is_empty() && impact.parked.is_empty(), "{impact:?}");
     assert_eq!(cluster.cycle().held(4), 3, "it does go");
 }

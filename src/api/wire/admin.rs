@@ -69,7 +69,24 @@ pub struct Impact {
     pub jobs: Vec<u64>,
     /// Shares that stay until their processes exit.
     pub kept: u64,
-    /// The work that is lost with the evicted shares, in milliseconds of their processes.
+    /// The work that is lost with evicted and preempted shares, in milliseconds of their processes.
     #[serde(default)]
     pub work_lost_ms: u64,
+    /// Shares on other nodes that are preempted in the same cycle, to make room.
+    #[serde(default)]
+    pub preempted: u64,
+    /// Jobs that hold fewer shares after that cycle, even with new shares elsewhere.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub below: Vec<JobBelow>,
+}
+
+/// A job that an act leaves with fewer shares.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct JobBelow {
+    /// Number of the job.
+    pub job: u64,
+    /// Shares that the job holds before.
+    pub holds: u64,
+    /// Shares that the job holds afterwards.
+    pub keeps: u64,
 }

@@ -22,7 +22,7 @@ mod shape;
 mod totals;
 mod why;
 
-pub use admin::{Impact, NodesGone, VaryAnswer, VaryOff, VaryOn};
+pub use admin::{Impact, JobBelow, NodesGone, VaryAnswer, VaryOff, VaryOn};
 pub use clients::{ClientCounts, ClientInfo, ClientList};
 pub use config::{
     ConfigChange, ConfigGeneration, ConfigHistory, ConfigImpact, ConfigInfo, ConfigPlan,
