@@ -120,6 +120,29 @@ proptest! {
     }
 }
 
+/// Most places of chunks on nodes, by trying all ways. A chunk has its nodes as bits.
+fn exhaustive_places(chunks: &[u8], free: u8) -> u64 {
+    let Some((suits, rest)) = chunks.split_first() else { return 0 };
+    let nodes = (0..5).map(|ix| 1 << ix).filter(|node| suits & free & node != 0);
+    let with = nodes.map(|node| 1 + exhaustive_places(rest, free & !node));
+    with.max().unwrap_or(0).max(exhaustive_places(rest, free))
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 3000, ..ProptestConfig::default() })]
+
+    #[test]
+    fn no_matching_is_larger(chunks in prop::collection::vec((0..32_u8, 1..=2_u64), 1..=3)) {
+        let needs: Vec<u64> = chunks.iter().map(|(_, need)| *need).collect();
+        let nodes = |bits: u8| (0..5).filter(|ix| bits & (1 << ix) != 0).collect();
+        let suits: Vec<Vec<usize>> = chunks.iter().map(|(bits, _)| nodes(*bits)).collect();
+        let each = |&(bits, need): &(u8, u64)| (0..need).map(move |_| bits);
+        let single: Vec<u8> = chunks.iter().flat_map(each).collect();
+        let found = most_places(&needs, &suits, 5, &mut 100_000);
+        prop_assert_eq!(found, Ok(exhaustive_places(&single, 31)));
+    }
+}
+
 /// The first chunk takes the node that the second needs, and has to give it up.
 #[test]
 fn a_chunk_gives_its_node_up_for_another() {

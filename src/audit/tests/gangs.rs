@@ -310,6 +310,13 @@ fn a_gang_is_in_one_set_if_any_could_hold_it() {
         scene.tag(4, "rack", "r2");
         scene.node(4).state.is_dead = true;
     });
+    // Nodes without a rack are no rack that could hold the gang.
+    let (mut scene, _) = in_racks(3, &[0, 1, 2]);
+    for on in 4..7 {
+        Arc::make_mut(&mut scene.snapshot.nodes).push(node(on, 2));
+        scene.node(on).state.is_dead = true;
+    }
+    assert_eq!(scene.broken(), []);
     // Its own key replaces the configured ones.
     let (mut scene, gang) = in_racks(2, &[0, 3]);
     scene.shape(gang).group_by = Some("switch".into());

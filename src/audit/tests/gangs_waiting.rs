@@ -209,6 +209,28 @@ fn a_claim_is_within_the_set() {
     assert_eq!(claiming(0), [Rule::ClaimPassed]);
 }
 
+/// Of two racks that could hold it, the gang may wait for either.
+#[test]
+fn a_claim_may_be_in_any_of_the_sets() {
+    let claiming = |nodes: &[usize]| {
+        let mut scene = Scene::new(&[4; 6]);
+        for on in 0..6 {
+            scene.tag(on, "rack", if on < 3 { "r1" } else { "r2" });
+        }
+        let gang = scene.gang((ANN, FIXED), &[(3, 4)], Place::Scatter);
+        scene.shape(gang).group_by = Some("rack".into());
+        scene.running((BOB, FIXED), 4, 1, 2);
+        scene.running((BOB, FIXED), 4, 1, 5);
+        for &on in nodes {
+            let single = scene.job(BOB, FIXED, 4, 1);
+            scene.expand(single, on);
+        }
+        scene.broken()
+    };
+    assert_eq!(claiming(&[0]), []);
+    assert_eq!(claiming(&[0, 3]), [Rule::ClaimPassed]);
+}
+
 /// The reason of the gang, made up.
 fn saying(of: GangNodes) -> WaitReason {
     WaitReason::GangLacks(GangLack { of, chunk: None, found: 1, needed: 2 })
