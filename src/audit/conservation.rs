@@ -6,7 +6,7 @@
 use super::finding::{Finding, Rule};
 use super::ledger::Ledger;
 use super::lines::JobLine;
-use super::shapes::{is_legal, sized_shape};
+use super::shapes::{is_adapting, is_legal, sized_shape};
 use crate::model::NodeIx;
 
 /// No fair-share job below its cap fits anywhere: targets do not matter for space that no other job
@@ -17,7 +17,8 @@ pub(super) fn check_idle_room(ledger: &Ledger<'_>, findings: &mut Vec<Finding>) 
     let fair = ledger.jobs.iter().filter(|line| {
         let may_grow_by_one =
             sized_shape(line.job).map_or(!line.is_gang(), |shape| is_legal(shape, line.has() + 1));
-        line.is_fair_share() && !line.has_ended() && may_grow_by_one
+        let may_grow = may_grow_by_one && !is_adapting(line.job);
+        line.is_fair_share() && !line.has_ended() && may_grow
     });
     for line in fair.filter(|line| line.has() < line.cap) {
         if let Some(ix) = hole_for(ledger, &holes, line) {

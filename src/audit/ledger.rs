@@ -14,6 +14,7 @@ use super::gang::crew::{GangLine, gangs_of};
 use super::lines::{Entity, EntityAmounts, JobLine, NodeLedger, Prey, ReceiptedShare};
 use super::names::unknown_names;
 use super::owed::Owed;
+use super::shapes::is_adapting;
 use crate::engine::{CycleSchedule, Expansion, Job, Preemption, Promise, Snapshot};
 use crate::model::{ClassIx, ClassPolicy, JobId, JobKind, NodeIx, Order, SharePhase, UserIx};
 
@@ -204,7 +205,8 @@ impl<'a> Ledger<'a> {
                     node.leaving += order;
                 } else {
                     node.staying += order;
-                    if line.is_fair_share() && !line.is_gang() {
+                    let may_go = !line.is_gang() && !is_adapting(line.job);
+                    if line.is_fair_share() && may_go {
                         let loss =
                             share.facts.investment.saturating_add(share.facts.initialization);
                         node.prey.push(Prey { job: place, order, loss });

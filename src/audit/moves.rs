@@ -62,16 +62,30 @@ fn gains_elsewhere(ledger: &Ledger<'_>, id: JobId, ix: NodeIx) -> u64 {
     shares.chain(promises).filter(is_gain).map(|_| 1).sum()
 }
 
+/// Highest priority of the gangs that got something on each node.
+fn gangs_by_node(ledger: &Ledger<'_>) -> BTreeMap<NodeIx, u32> {
+    let shares = ledger.schedule.expansions.iter().map(|new| (new.job, new.node, new.rank));
+    let promises = ledger.schedule.promises.iter().map(|new| (new.job, new.node, new.rank));
+    let mut gangs: BTreeMap<NodeIx, u32> = BTreeMap::new();
+    for (job, node, _) in shares.chain(promises).filter(|(.., rank)| rank.is_some()) {
+        let priority = ledger.line(job).class.priority;
+        let highest = gangs.entry(node).or_insert(priority);
+        *highest = priority.min(*highest);
+    }
+    gangs
+}
+
 /// A promise is kept until the process begins. It ends only with the job's work, with its maximum,
 /// with the node, or with the space there. Slower growth is no reason: the space was made already.
 ///
-/// Nodes are left out if a job of higher priority, or a job that cannot be preempted, got something
-/// there. Another check covers gangs.
+/// Nodes are left out if a job of higher priority, a job that cannot be preempted, or a gang in its
+/// turn, got something there. Another check covers gangs.
 pub(super) fn check_promises(ledger: &Ledger<'_>, findings: &mut Vec<Finding>) {
     if ledger.snapshot.promises.is_empty() {
         return;
     }
     let (used, winners) = (used_before(ledger), winners(ledger));
+    let gangs = gangs_by_node(ledger);
     let mut before: BTreeMap<usize, u64> = BTreeMap::new();
     for promise in &ledger.snapshot.promises {
         let Some(place) = ledger.place(promise.job) else { continue };
@@ -81,7 +95,8 @@ pub(super) fn check_promises(ledger: &Ledger<'_>, findings: &mut Vec<Finding>) {
             && promise.order == line.job.order
             && ledger.would_take(line, ix).is_some();
         let has_room = used[ix.0] <= ledger.nodes[ix.0].order;
-        let is_lost = winners.get(&ix).is_some_and(|winner| *winner < Some(line.class.priority));
+        let is_lost = winners.get(&ix).is_some_and(|winner| *winner < Some(line.class.priority))
+            || gangs.get(&ix).is_some_and(|priority| *priority <= line.class.priority);
         if is_legal && has_room && !is_lost {
             *before.entry(place).or_default() += 1;
         }

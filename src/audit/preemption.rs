@@ -10,7 +10,7 @@ use std::num::NonZeroU64;
 use super::finding::{Finding, Rule};
 use super::ledger::Ledger;
 use super::lines::{Entity, ReceiptedShare};
-use super::shapes::{gang_shape, is_evolving};
+use super::shapes::{gang_shape, is_evolving, is_legal, sized_shape};
 use crate::engine::VictimRule;
 use crate::model::{NodeIx, ProcessLimit, ceil_div};
 
@@ -83,6 +83,7 @@ pub(super) fn check_limits(ledger: &Ledger<'_>, findings: &mut Vec<Finding>) {
     for (donor, (misplaced, others)) in tolls {
         let line = &ledger.jobs[donor];
         let surplus = match line.job.facts.limit {
+            _ if sized_shape(line.job).is_some() => beyond_legal(ledger, donor, misplaced, others),
             ProcessLimit::AtMost(most) if gang_shape(line.job).is_none_or(is_evolving) => {
                 (line.held - misplaced).saturating_sub(most)
             }
@@ -95,6 +96,19 @@ pub(super) fn check_limits(ledger: &Ledger<'_>, findings: &mut Vec<Finding>) {
     }
 }
 
+/// Shares of an elastic job beyond its next legal size, once its other losses are counted.
+fn beyond_legal(ledger: &Ledger<'_>, donor: usize, misplaced: u64, others: u64) -> u64 {
+    let line = &ledger.jobs[donor];
+    let left = line.held - (line.lost - others) - misplaced;
+    let most = match line.job.facts.limit {
+        ProcessLimit::AtMost(most) => left.min(most),
+        ProcessLimit::Unlimited | ProcessLimit::Frozen => left,
+    };
+    let Some(shape) = sized_shape(line.job) else { return 0 };
+    let legal = (1..=most).rev().find(|size| is_legal(shape, *size));
+    left - legal.unwrap_or(0)
+}
+
 /// The rule `Priority` is for beneficiaries of strictly higher priority, the fairness rules are for
 /// beneficiaries of equal priority. Lower priorities never preempt higher priorities (I14).
 pub(super) fn check_priorities(ledger: &Ledger<'_>, findings: &mut Vec<Finding>) {
@@ -103,7 +117,7 @@ pub(super) fn check_priorities(ledger: &Ledger<'_>, findings: &mut Vec<Finding>)
         let (donor, beneficiary) = (&ledger.jobs[victim.donor], &ledger.jobs[beneficiary]);
         let (theirs, ours) = (donor.class.priority, beneficiary.class.priority);
         let fits = match victim.receipt.rule {
-            VictimRule::Turn => true,
+            VictimRule::Turn => ours == theirs,
             VictimRule::NoLongerAllowed => true,
             VictimRule::Priority => ours < theirs,
             VictimRule::FairShare
@@ -165,6 +179,7 @@ pub(super) fn check_superfluous(ledger: &Ledger<'_>, findings: &mut Vec<Finding>
         let others = plans.iter().filter(|((node, other), _)| *node == ix && *other != beneficiary);
         let added: u64 =
             others.map(|((_, other), theirs)| overshoot(ledger, *other, ix, theirs)).sum();
+        let added = added + beyond_steps(ledger, ix);
         let left_over = ledger.nodes[ix.0].slack() - i128::from(added);
         let single = victims.iter().filter(|victim| !ledger.jobs[victim.donor].is_gang());
         let orders = single.map(|victim| victim.share.order);
@@ -180,6 +195,16 @@ pub(super) fn check_superfluous(ledger: &Ledger<'_>, findings: &mut Vec<Finding>
             findings.push(Rule::SuperfluousVictim.finding(detail));
         }
     }
+}
+
+/// Space on a node that elastic jobs gave up to come to a legal size, after all plans were made.
+fn beyond_steps(ledger: &Ledger<'_>, ix: NodeIx) -> u64 {
+    let gone = ledger.victims.iter().filter(|victim| {
+        victim.share.node == ix
+            && victim.beneficiary.is_none()
+            && sized_shape(ledger.jobs[victim.donor].job).is_some()
+    });
+    gone.map(|victim| victim.share.order.qshares().0).sum()
 }
 
 /// Between fair-share jobs of equal priority, a preempted side stays strictly better off, by
@@ -277,7 +302,8 @@ fn tolls(ledger: &Ledger<'_>, findings: &mut Vec<Finding>) -> BTreeMap<(Entity, 
             continue;
         };
         let is_equal = ledger.jobs[victim.donor].class.priority == line.class.priority;
-        if line.is_fair_share() && is_equal {
+        // A turn has a rule of its own.
+        if line.is_fair_share() && is_equal && victim.receipt.rule != VictimRule::Turn {
             let order = victim.share.order.qshares().0;
             let toll = tolls.entry(pair).or_default();
             toll.largest = toll.largest.max(order);

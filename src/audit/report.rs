@@ -66,10 +66,20 @@ pub(super) fn check_accounts(ledger: &Ledger<'_>, findings: &mut Vec<Finding>) {
     for line in &report.users {
         let user = ledger.user_in(line.class, line.user);
         if user.is_some_and(|user| !adds_up(ledger, user, &line.account)) {
-            let detail = format!("user {}", ledger.snapshot.users[line.user.0]);
+            let name = &ledger.snapshot.users[line.user.0];
+            let detail = format!("user {name}: {}", difference(ledger, user, &line.account));
             findings.push(Rule::ReportAccounts.finding(detail));
         }
     }
+}
+
+/// Amounts found and reported, in words.
+fn difference(ledger: &Ledger<'_>, entity: Option<Entity>, account: &JobAccount) -> String {
+    let found = entity.map(|entity| ledger.standing(entity)).unwrap_or_default();
+    format!(
+        "holds {}, its target is {}; the report says {} and {}",
+        found.held, found.given, account.held, account.given
+    )
 }
 
 fn adds_up(ledger: &Ledger<'_>, entity: Entity, account: &JobAccount) -> bool {

@@ -2,8 +2,8 @@
 //!
 //! A gang is a job with chunks: its processes start in the same cycle, or none does.
 
-use crate::engine::Job;
-use crate::model::{Elasticity, ProcessLimit, Shape};
+use crate::engine::{Job, Share};
+use crate::model::{Elasticity, Millis, ProcessLimit, Shape, SharePhase};
 
 /// Shape of `job`, if the job is a gang.
 pub(super) fn gang_shape(job: &Job) -> Option<&Shape> {
@@ -12,7 +12,19 @@ pub(super) fn gang_shape(job: &Job) -> Option<&Shape> {
 
 /// Shape of `job`, if its number of processes is bound to sizes while it runs.
 pub(super) fn sized_shape(job: &Job) -> Option<&Shape> {
-    job.shape.as_deref().filter(|shape| !shape.is_gang() && shape.is_sized())
+    job.shape.as_deref().filter(|shape| shape.is_elastic())
+}
+
+/// Longest initialization of a new process that keeps its job from another change of size.
+const ADAPTING: Millis = 600_000;
+
+/// True if the number of processes is bound to sizes and the last change of it is not over: a
+/// process initializes, and has for less than `ADAPTING`, or a process has yet to exit.
+pub(super) fn is_adapting(job: &Job) -> bool {
+    let is_beginning =
+        |share: &Share| !share.facts.is_initialized && share.facts.initialization < ADAPTING;
+    let is_changing = |share: &Share| share.state == SharePhase::Leaving || is_beginning(share);
+    sized_shape(job).is_some() && job.shares.iter().any(is_changing)
 }
 
 /// True if the owner of the gang may change its number of processes.

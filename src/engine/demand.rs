@@ -71,9 +71,8 @@ pub(super) fn demand(snapshot: &Snapshot, job: &Job, held: u64, promised: u64) -
     };
     if let Some(shape) = sizes_of(job) {
         // Such a job is as large as its owner says, so it does not ramp up.
-        let legal = |nshares: NShares| NShares(legal_cap(shape, nshares.0));
-        let cap = Cap { nshares: legal(base.nshares), bound: base.bound };
-        return Demand { wanted: legal(wanted), cap };
+        let wanted = NShares(legal_cap(shape, wanted.0));
+        return Demand { wanted, cap: base };
     }
     let rules = snapshot.class_of(job).cap_rules;
     let pace = GrowthLimits { held, promised, threads, base, rules };

@@ -16,7 +16,7 @@ use super::preempt::Takings;
 use super::report::{CapBound, Declined, WaitReason};
 use super::schedule::{Alternatives, Expansion, Preemption, VictimRule};
 use super::share_table::{ShareIx, ShareTable};
-use super::sizes::{is_adapting, sizes_of};
+use super::sizes::{is_adapting, legal_cap, sizes_of};
 use super::snapshot::{Job, Promise, Share, Snapshot};
 use super::target::orders_that_suit;
 use super::water_filling::{Participant, Service, Turn, WaterFill};
@@ -90,6 +90,8 @@ pub(super) struct JobDraft {
     /// True if such a job changes its size.
     pub is_adapting: bool,
     pub demand: Demand,
+    /// Largest target, at most the cap: a legal size, once a larger target turned out to be none.
+    pub most: u64,
     /// Most nshares that the job may keep. Shares beyond its declared maximum are preempted.
     pub may_keep: u64,
     /// Target computed by How Much, in nshares.
@@ -317,7 +319,13 @@ impl<'a> Draft<'a> {
 
     /// Nshares that `job` is below its cap.
     pub(super) fn below_cap(&self, job: usize) -> u64 {
-        self.below(job, self.jobs[job].demand.cap.nshares.0)
+        self.below(job, self.jobs[job].most)
+    }
+
+    /// True if `job` could have another nshare, be it after it has changed its size.
+    pub(super) fn could_have_more(&self, job: usize) -> bool {
+        let JobDraft { is_adapting, most, .. } = self.jobs[job];
+        0 < self.below_cap(job) || (is_adapting && self.has(job) < most)
     }
 
     /// True if some job is below its target or its cap. Otherwise no space needs to be made.
@@ -501,6 +509,7 @@ impl JobDraft {
     /// Builds the state of `job`, which holds `held` nshares while `promised` more are promised to
     /// it.
     fn new(snapshot: &Snapshot, job: &Job, held: u64, promised: u64) -> JobDraft {
+        let demand = demand::demand(snapshot, job, held, promised);
         JobDraft {
             id: job.id,
             order: job.order,
@@ -509,7 +518,8 @@ impl JobDraft {
             is_gang: gang_shape(job).is_some(),
             is_elastic: sizes_of(job).is_some(),
             is_adapting: sizes_of(job).is_some() && is_adapting(job),
-            demand: demand::demand(snapshot, job, held, promised),
+            most: most_of(job, demand.cap.nshares.0),
+            demand,
             may_keep: demand::maximum(job).unwrap_or(u64::MAX),
             given: 0,
             held,
@@ -521,6 +531,11 @@ impl JobDraft {
             held_back: None,
         }
     }
+}
+
+/// The largest target of `job` within its cap.
+fn most_of(job: &Job, cap: u64) -> u64 {
+    sizes_of(job).map_or(cap, |shape| legal_cap(shape, cap))
 }
 
 /// Index in `jobs` of the job with that number. `by_number` lists the indices sorted by job number.

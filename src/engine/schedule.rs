@@ -99,7 +99,8 @@ pub enum VictimRule {
     /// its side keep their whole targets. If no arrangement gives every job a process, targets thus
     /// decide which jobs go without.
     FirstShare,
-    /// A gang of a peer saved up its turn, and the share's job holds more than its target.
+    /// A gang of a peer saved up its turn, and the share's job holds more than its target. Or the
+    /// share belongs to a gang that did not pay for its turn, and a peer is below its target.
     Turn,
     /// In an idle cluster: the share's side is still better off after giving an nshare of the
     /// larger of the two orders. Targets do not matter.

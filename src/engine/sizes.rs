@@ -7,12 +7,14 @@
 //!
 //! Design: requests and time, section 3.7 "Legal sizes" and "Adapting"; seed 002.
 
+use std::collections::BTreeMap;
+
 use super::draft::Draft;
 use super::preempt::EvictionRank;
 use super::schedule::VictimRule;
 use super::share_table::ShareIx;
-use super::snapshot::{Job, Promise};
-use crate::model::{Shape, SharePhase};
+use super::snapshot::{Job, Promise, Share};
+use crate::model::{Millis, NodeIx, QShares, Shape, SharePhase};
 
 /// The shape of `job`, if its number of processes is bound to legal sizes.
 pub(super) fn sizes_of(job: &Job) -> Option<&Shape> {
@@ -39,10 +41,16 @@ pub(super) fn legal_cap(shape: &Shape, most: u64) -> u64 {
     }
 }
 
+/// Longest initialization of a new process that keeps its job from another change of size. An
+/// orchestrator that never confirms must not make a job immune.
+const ADAPTING: Millis = 600_000;
+
 /// True while the job changes its size: new processes have not initialized, or old ones have not
 /// exited. Until then it gets no other size, except for work of higher priority.
 pub(super) fn is_adapting(job: &Job) -> bool {
-    job.shares.iter().any(|share| share.state == SharePhase::Leaving || !share.facts.is_initialized)
+    let is_beginning =
+        |share: &Share| !share.facts.is_initialized && share.facts.initialization < ADAPTING;
+    job.shares.iter().any(|share| share.state == SharePhase::Leaving || is_beginning(share))
 }
 
 /// Completes the steps of all jobs with legal sizes.
@@ -71,41 +79,36 @@ fn shrink(draft: &mut Draft<'_>, job: usize, shape: &Shape) {
     }
 }
 
-/// Turns promises into shares, as far as they make a legal size and their space is free. The rest is
-/// kept if it may complete a further step.
+/// Turns promises into shares, once the space of all of them is free, as far as they make a legal
+/// size. What is left over goes back.
 fn grow(draft: &mut Draft<'_>, job: usize, shape: &Shape) {
     let id = draft.jobs[job].id;
     let own = draft.promises.iter().filter(|promise| promise.job == id);
     let own: Vec<Promise> = own.copied().collect();
-    if own.is_empty() {
+    if own.is_empty() || draft.jobs[job].is_adapting {
         return;
     }
+    let mut amounts: BTreeMap<NodeIx, QShares> = BTreeMap::new();
     for promise in &own {
         draft.withdraw(job, *promise);
+        *amounts.entry(promise.node).or_default() += promise.order.qshares();
     }
-    let held = draft.jobs[job].held;
-    let (mut free, mut later) = (Vec::new(), Vec::new());
-    for promise in own {
-        if promise.order.qshares() <= draft.spaces.usable(promise.node) {
-            free.push(promise);
-        } else {
-            later.push(promise);
-        }
+    let is_free = |(node, amount): (&NodeIx, &QShares)| *amount <= draft.spaces.usable(*node);
+    let are_free = amounts.iter().all(is_free);
+    for promise in &own {
         draft.promise(job, promise.node, promise.order);
     }
-    let most = held + crate::model::count(&free);
-    let legal = legal_at_most(shape, most).max(held);
-    let rest = free.split_off(usize::try_from(legal - held).unwrap_or(usize::MAX).min(free.len()));
-    for promise in free {
-        draft.withdraw(job, promise);
-        draft.expand_now(job, promise.node, promise.order, None);
+    if !are_free {
+        return;
     }
-    // Space for a part of a step is kept only if the target allows the whole step.
-    let given = draft.jobs[job].given;
-    let kept =
-        legal_at_least(shape, legal + 1).filter(|next| *next <= given).map_or(0, |_| given - legal);
-    let kept = usize::try_from(kept).unwrap_or(usize::MAX);
-    for promise in later.into_iter().chain(rest).skip(kept) {
+    let held = draft.jobs[job].held;
+    let legal = legal_at_most(shape, held + crate::model::count(&own)).max(held);
+    let mut begins = legal - held;
+    for promise in own {
         draft.withdraw(job, promise);
+        if 0 < begins {
+            begins -= 1;
+            draft.expand_now(job, promise.node, promise.order, None);
+        }
     }
 }

@@ -5,6 +5,7 @@ mod book_and_scheduler;
 mod cases;
 mod explained;
 mod fairness;
+mod gangs;
 mod growth;
 mod histories;
 mod history_of_bugs;

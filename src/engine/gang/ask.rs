@@ -94,7 +94,8 @@ impl GangPlanner {
         let mut names: Vec<_> = groups.map(|group| supply.nodes_of(stock, group, bounds)).collect();
         let mut of_chunk: Vec<Vec<(NodeIx, u64)>> = vec![Vec::new(); asking.pieces.len()];
         for load in loads {
-            for node in names[load.group].by_ref().zip(0..load.nodes).map(|(node, _)| node) {
+            let nodes = usize::try_from(load.nodes).unwrap_or(usize::MAX);
+            for node in names[load.group].by_ref().take(nodes) {
                 for &(chunk, processes) in &load.processes {
                     of_chunk[chunk].push((node, processes));
                 }

@@ -5,17 +5,19 @@
 //!
 //! Design: requests and time, section 3.4.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::num::NonZeroU64;
 
 use super::Claim;
 use super::ask::Asking;
+use super::decide::amounts_by_node;
+use super::fit::{Fitting, Piece};
 use super::planner::GangPlanner;
 use super::supply::{Ground, PlacementSet, Supply};
 use crate::engine::capacity::EmptyCluster;
 use crate::engine::draft::Draft;
 use crate::engine::target::NodeListCapacity;
-use crate::model::{JobId, NodeIx, floor_div};
+use crate::model::{JobId, PoolIx, floor_div};
 
 /// Most waiting gangs of a priority that claim nodes.
 const CLAIMS_MAX: usize = 100;
@@ -37,10 +39,12 @@ impl GangPlanner {
         if CLAIMS_MAX <= claimants.len() || !may_start_by_itself || !holds_now(draft, asking.job) {
             return;
         }
-        let supply = &self.supply[&asking.pool];
+        // What older gangs leave of their nodes is claimed, too: work that stays there would be in
+        // the way later.
+        let supply = self.unclaimed(draft, asking.pool);
         let mut best: Option<(u64, Vec<Claim>)> = None;
         for set in asking.domains() {
-            let claims = self.partial_claims(supply, asking, set);
+            let claims = self.partial_claims(&supply, asking, set);
             let amount = claims.iter().map(|claim| claim.amount).sum();
             if best.as_ref().is_none_or(|(most, _)| *most < amount) {
                 best = Some((amount, claims));
@@ -63,14 +67,17 @@ impl GangPlanner {
         let bounds = asking.bounds(set);
         let stock =
             supply.stock(&self.kinds, asking.shape, &asking.pieces, bounds, Ground::Available);
-        let loads = asking.fitting(&stock).as_many_as_fit();
+        let counts = asking.fitting(&stock).as_many_as_fit();
+        let pieces = asking.pieces.iter().zip(counts);
+        let pieces: Vec<Piece> = pieces.map(|(piece, count)| Piece { count, ..*piece }).collect();
+        let fitting = Fitting { pieces: &pieces, ..asking.fitting(&stock) };
+        let loads = fitting.assign().unwrap_or_default();
         let slots = self.name(supply, asking, bounds, &stock, &loads);
-        let mut amounts: BTreeMap<NodeIx, u64> = BTreeMap::new();
-        for slot in slots {
-            *amounts.entry(slot.node).or_default() += slot.order.qshares().0;
-        }
-        let claims = amounts.into_iter();
-        claims.map(|(node, amount)| Claim { job: asking.job, node, amount }).collect()
+        let claims = amounts_by_node(&slots).into_iter().map(|(node, amount)| {
+            let amount = amount.min(self.supply[&asking.pool].space(node).available);
+            Claim { job: asking.job, node, amount }
+        });
+        claims.filter(|claim| 0 < claim.amount).collect()
     }
 
     /// Takes the space of a claim from everything that younger work that stays is counted on.
@@ -91,16 +98,20 @@ impl GangPlanner {
         listed.take(claim.node, claim.amount);
     }
 
+    /// The supply of a pool as if no gang had claimed anything.
+    fn unclaimed(&self, draft: &Draft<'_>, pool: PoolIx) -> Supply {
+        let mut supply = self.supply[&pool].clone();
+        for claim in self.claims.iter().filter(|claim| draft.spaces.pool(claim.node) == pool) {
+            supply.give_back(&self.kinds, claim.node, claim.amount, 0);
+        }
+        supply
+    }
+
     /// The oldest gang without whose claims this gang could start.
     pub(super) fn older_claimant(&self, draft: &Draft<'_>, asking: &Asking<'_>) -> Option<JobId> {
         let is_here = |claim: &&Claim| draft.spaces.pool(claim.node) == asking.pool;
-        let mut supply = self.supply[&asking.pool].clone();
-        let mut first: Option<usize> = None;
-        for claim in self.claims.iter().filter(is_here) {
-            supply.give_back(&self.kinds, claim.node, claim.amount, 0);
-            first = Some(first.map_or(claim.job, |first| first.min(claim.job)));
-        }
-        let first = first?;
+        let first = self.claims.iter().filter(is_here).map(|claim| claim.job).min()?;
+        let supply = self.unclaimed(draft, asking.pool);
         let mut domains = asking.domains();
         let would_fit = domains.any(|set| self.test(&supply, asking, set, false).is_ok());
         would_fit.then(|| draft.jobs[first].id)

@@ -7,7 +7,7 @@ use super::ask::{Asking, asking};
 use super::fit::Lack;
 use super::planner::GangPlanner;
 use super::supply::{Ground, PlacementSet};
-use super::{GangPlan, Slot, gang_shape, least_start, wanted};
+use super::{GangPlan, Slot, gang_shape, least_start};
 use crate::engine::capacity::EmptyCluster;
 use crate::engine::draft::Draft;
 use crate::engine::report::{GangLack, GangNodes, WaitReason};
@@ -32,14 +32,14 @@ impl GangPlanner {
         let held = draft.jobs[job].held;
         let holds: u64 = draft.shares.held_by(job).map(|(_, share)| share.order.qshares().0).sum();
         let entities = Arc::clone(&draft.entities);
-        let goal = if draft.jobs[job].demand.cap.nshares.0 <= held || gang.is_spent {
-            held
-        } else {
-            wanted(gang, shape)
-        };
+        let goal = draft.jobs[job].demand.cap.nshares.0;
         draft.jobs[job].given = held.min(goal);
         if goal <= held {
-            entities.add(&mut draft.given, job, holds);
+            let held = gang.held().map(|share| (share.rank, share.order.qshares().0));
+            let mut ranked: Vec<(Option<u32>, u64)> = held.collect();
+            ranked.sort_unstable();
+            let stays = ranked.into_iter().zip(0..goal).map(|((_, amount), _)| amount).sum();
+            entities.add(&mut draft.given, job, stays);
             return;
         }
         let promised = self.promises.remove(&gang.id).unwrap_or_default();
@@ -48,6 +48,12 @@ impl GangPlanner {
             self.release(draft, &asking, promise);
         }
         match self.outcome(draft, &mut asking, &promised) {
+            Ok((slots, _)) if !has_cells(draft, space, listed, &slots) => {
+                entities.add(&mut draft.given, job, holds);
+                let (found, needed) = (0, crate::model::count(&slots));
+                let lack = GangLack { of: GangNodes::Available, chunk: None, found, needed };
+                draft.gang_reasons.insert(job, WaitReason::GangLacks(lack));
+            }
             Ok((slots, is_promised)) => {
                 let amount: u64 = slots.iter().map(|slot| slot.order.qshares().0).sum();
                 if let Err(refusal) = ledger.grant(draft, job, QShares(amount)) {
@@ -101,7 +107,7 @@ impl GangPlanner {
             asking.pieces[0].count = asking.shape.min_processes.clamp(1, most);
             self.choose_sets(draft, asking)?;
             asking.pieces[0].count = most;
-            self.mold(draft, asking);
+            self.mold(draft, asking)?;
         } else {
             self.choose_sets(draft, asking)?;
         }
@@ -167,15 +173,16 @@ impl GangPlanner {
             WaitReason::GangLacks(GangLack { of, chunk, found, needed })
         };
         if !sets.is_empty() {
+            let may_span =
+                asking.shape.may_span.unwrap_or(draft.snapshot.topology.tagging.may_span);
             let mut best: Option<Lack> = None;
             for set in sets {
-                match self.test(&grounds.configured, asking, Some(&set), true) {
+                // Where the gang may span, a set counts only if its chunks are known to fit there.
+                match self.test(&grounds.configured, asking, Some(&set), !may_span) {
                     Ok(()) => asking.sets.push(set),
                     Err(lack) => best = better(best, lack),
                 }
             }
-            let may_span =
-                asking.shape.may_span.unwrap_or(draft.snapshot.topology.tagging.may_span);
             if let Some(lack) = best.filter(|_| asking.sets.is_empty() && !may_span) {
                 return Err(lack_of(GangNodes::OfOneSet, lack));
             }
@@ -218,7 +225,7 @@ impl GangPlanner {
 
     /// Sets the size at which a moldable gang starts: the largest legal size that fits now, and at
     /// least what its patience asks for.
-    fn mold(&self, draft: &mut Draft<'_>, asking: &mut Asking<'_>) {
+    fn mold(&self, draft: &mut Draft<'_>, asking: &mut Asking<'_>) -> Result<(), WaitReason> {
         let rules = &draft.class_of(asking.job).gangs;
         let gang = &draft.snapshot.jobs[asking.job].gang;
         let failures =
@@ -229,6 +236,10 @@ impl GangPlanner {
         if asking.shape.min_processes.max(1) < least {
             draft.change_expected_in(draft.snapshot.cycle + 1);
         }
+        // The smallest size at which it starts now decides which sets could ever hold it.
+        asking.pieces[0].count = least.min(most);
+        asking.sets.clear();
+        self.choose_sets(draft, asking)?;
         let mut fits = |size: u64| {
             asking.pieces[0].count = size;
             self.slots(asking, Ground::Available).is_some()
@@ -245,6 +256,7 @@ impl GangPlanner {
         }
         let size = sizes.at_most(low).filter(|size| least <= *size);
         asking.pieces[0].count = size.unwrap_or(least.min(most));
+        Ok(())
     }
 
     /// The reason why a gang that could be held by the nodes that are up waits.
@@ -264,6 +276,40 @@ impl GangPlanner {
         let Lack { chunk, found, needed, .. } = lack;
         WaitReason::GangLacks(GangLack { of: GangNodes::Available, chunk, found, needed })
     }
+}
+
+/// True if the ideal cluster has the space of all slots left: work of higher priority may have been
+/// counted on it.
+pub(super) fn has_cells(
+    draft: &Draft<'_>,
+    space: &EmptyCluster,
+    listed: &NodeListCapacity,
+    slots: &[Slot],
+) -> bool {
+    has_cells_for(draft, space, listed, &amounts_by_node(slots))
+}
+
+/// True if the ideal cluster has these amounts left, each on a node of its own.
+pub(super) fn has_cells_for(
+    draft: &Draft<'_>,
+    space: &EmptyCluster,
+    listed: &NodeListCapacity,
+    amounts: &BTreeMap<NodeIx, u64>,
+) -> bool {
+    let mut space = space.clone();
+    amounts.iter().all(|(&node, &amount)| {
+        let pool = draft.spaces.pool(node);
+        space.take_like(pool, listed.cell(node), amount).is_some()
+    })
+}
+
+/// Space of slots on each node.
+pub(super) fn amounts_by_node(slots: &[Slot]) -> BTreeMap<NodeIx, u64> {
+    let mut amounts: BTreeMap<NodeIx, u64> = BTreeMap::new();
+    for slot in slots {
+        *amounts.entry(slot.node).or_default() += slot.order.qshares().0;
+    }
+    amounts
 }
 
 /// The lack that leaves less to be found.

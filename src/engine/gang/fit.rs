@@ -138,26 +138,22 @@ impl Fitting<'_> {
         }
     }
 
-    /// Assigns nodes chunk by chunk, from groups in their order, to as many processes as find one.
-    pub(super) fn as_many_as_fit(&self) -> Vec<Load> {
-        let mut stock: Vec<u64> = self.groups.iter().map(|group| group.nodes).collect();
-        let mut loads = Vec::new();
+    /// The most processes of each chunk, in the order of the chunks, that fit together.
+    pub(super) fn as_many_as_fit(&self) -> Vec<u64> {
+        let mut counts = vec![0; self.pieces.len()];
         if self.place == Place::Pack {
-            return loads;
+            return counts;
         }
+        let stock: Vec<u64> = self.groups.iter().map(|group| group.nodes).collect();
         for (chunk, piece) in self.pieces.iter().enumerate() {
-            let mut left = piece.count;
-            for group in 0..self.groups.len() {
-                let each = self.per_node(chunk, group).min(left);
-                if 0 < each && 0 < stock[group] {
-                    let nodes = left.checked_div(each).unwrap_or(0).min(stock[group]);
-                    stock[group] -= nodes;
-                    left -= nodes * each;
-                    loads.push(Load { group, nodes, processes: vec![(chunk, each)] });
-                }
-            }
+            let fits = |count: u64| {
+                let mut counts = counts.clone();
+                counts[chunk] = count;
+                self.test(&counts, &stock).is_ok()
+            };
+            counts[chunk] = largest(piece.count, fits);
         }
-        loads
+        counts
     }
 
     /// Tests if `left` processes of each chunk fit on `stock` nodes of each group.
@@ -288,24 +284,33 @@ impl Fitting<'_> {
         sizes.fold(0, u64::saturating_add)
     }
 
-    /// Packs processes of several chunks on common nodes, the largest first.
+    /// Packs processes of several chunks on common nodes.
     fn mix(&self) -> Option<Vec<Load>> {
         let nodes = self.groups.iter().map(|group| group.nodes).fold(0, u64::saturating_add);
         if self.place != Place::Free || PACKED_NODES_MAX < nodes {
             return None;
         }
-        let mut bins: Vec<(usize, u64, Vec<(usize, u64)>)> = Vec::new();
-        for (place, group) in self.groups.iter().enumerate() {
-            bins.extend((0..group.nodes).map(|_| (place, group.free, Vec::new())));
-        }
-        let mut chunks: Vec<usize> = (0..self.pieces.len()).collect();
-        // A chunk with few nodes to go to comes before one of the same size with many.
+        // A chunk with few nodes to go to, or a large one: either may have to come first.
         let choices = |chunk: usize| {
             let groups = self.groups.iter().filter(|group| group.suits[chunk]);
             groups.map(|group| group.nodes).fold(0, u64::saturating_add)
         };
-        chunks.sort_by_key(|&chunk| (Reverse(self.pieces[chunk].size), choices(chunk)));
-        for chunk in chunks {
+        let size = |chunk: usize| Reverse(self.pieces[chunk].size);
+        let mut chunks: Vec<usize> = (0..self.pieces.len()).collect();
+        chunks.sort_by_key(|&chunk| (size(chunk), choices(chunk)));
+        self.mix_in(&chunks).or_else(|| {
+            chunks.sort_by_key(|&chunk| (choices(chunk), size(chunk)));
+            self.mix_in(&chunks)
+        })
+    }
+
+    /// Packs processes on common nodes, chunk by chunk in this order.
+    fn mix_in(&self, chunks: &[usize]) -> Option<Vec<Load>> {
+        let mut bins: Vec<(usize, u64, Vec<(usize, u64)>)> = Vec::new();
+        for (place, group) in self.groups.iter().enumerate() {
+            bins.extend((0..group.nodes).map(|_| (place, group.free, Vec::new())));
+        }
+        for &chunk in chunks {
             let Piece { count, size } = self.pieces[chunk];
             let mut left = count;
             for (group, free, processes) in &mut bins {

@@ -44,7 +44,7 @@ pub(in crate::engine) fn cheapest_gang_for(draft: &Draft<'_>, job: usize) -> Opt
         }
         let Some((node, order)) = room_after(draft, job, gang) else { continue };
         let victims = draft.shares.held_by(gang).map(|(victim, _)| victim).collect();
-        let rule = if is_lower { VictimRule::Priority } else { VictimRule::FairShare };
+        let rule = if is_lower { VictimRule::Priority } else { VictimRule::Turn };
         cheapest = Some((loss, WholeGang { node, order, victims, rule }));
     }
     cheapest.map(|(_, gang)| gang)

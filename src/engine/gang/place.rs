@@ -2,6 +2,7 @@
 //! is promised.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use super::{GangPlan, Slot, Taker};
 use crate::engine::draft::{Draft, JobDraft};
@@ -152,6 +153,9 @@ impl Clearance {
 
 /// Leaves a gang waiting whose nodes another job got in this cycle.
 fn give_up(draft: &mut Draft<'_>, plan: &GangPlan, nodes: u64) {
+    let amount = plan.slots.iter().map(|slot| slot.order.qshares().0).sum();
+    let entities = Arc::clone(&draft.entities);
+    entities.remove(&mut draft.given, plan.job, amount);
     draft.jobs[plan.job].given = draft.jobs[plan.job].held;
     let lack = GangLack { of: GangNodes::Available, chunk: None, found: 0, needed: nodes };
     draft.gang_reasons.insert(plan.job, WaitReason::GangLacks(lack));

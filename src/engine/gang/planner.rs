@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::ask::Asking;
+use super::decide::amounts_by_node;
 use super::grounds::{Grounds, endless_space, supplies};
 use super::kinds::{Kinds, UNKNOWN_SIZE};
 use super::supply::{Space, Supply};
@@ -162,11 +163,7 @@ impl GangPlanner {
         pool: PoolIx,
         slots: &[Slot],
     ) {
-        let mut amounts: BTreeMap<NodeIx, u64> = BTreeMap::new();
-        for slot in slots {
-            *amounts.entry(slot.node).or_default() += slot.order.qshares().0;
-        }
-        for (node, amount) in amounts {
+        for (node, amount) in amounts_by_node(slots) {
             draft.effort.step();
             let cell = listed.cell(node);
             let amount = amount.min(cell.order);

@@ -15,12 +15,13 @@ use std::sync::Arc;
 
 use super::GangPlan;
 use super::ask::asking;
+use super::decide::{has_cells, has_cells_for};
 use super::planner::GangPlanner;
 use super::supply::Ground;
 use super::{Slot, Taker, gang_shape};
 use crate::engine::capacity::EmptyCluster;
 use crate::engine::draft::Draft;
-use crate::engine::report::WaitReason;
+use crate::engine::report::{GangLack, GangNodes, WaitReason};
 use crate::engine::snapshot::{GangProgress, Job, PaidTurn, Snapshot, TurnAccount};
 use crate::engine::target::NodeListCapacity;
 use crate::model::{ClassIx, JobId, Millis, NodeIx, QShares, Shape, UserIx, ceil_div, count};
@@ -113,15 +114,18 @@ impl GangPlanner {
         let entities = Arc::clone(&draft.entities);
         for &job in gangs {
             if 0 < draft.jobs[job].held && is_paid(draft.snapshot, &draft.job(job).gang) {
+                let mut amounts: BTreeMap<NodeIx, u64> = BTreeMap::new();
+                for (_, share) in draft.shares.held_by(job) {
+                    *amounts.entry(share.node()).or_default() += share.order.qshares().0;
+                }
+                // Work of higher priority may have been counted on its nodes.
+                if !has_cells_for(draft, space, listed, &amounts) {
+                    continue;
+                }
                 draft.jobs[job].given = draft.jobs[job].held;
-                let held = draft.shares.held_by(job);
-                let slots: Vec<(NodeIx, u64)> =
-                    held.map(|(_, share)| (share.node(), share.order.qshares().0)).collect();
-                let amount = slots.iter().map(|(_, amount)| amount).sum();
-                entities.add(&mut draft.given, job, amount);
-                for (node, amount) in slots {
-                    let pool = draft.spaces.pool(node);
-                    space.take_like(pool, listed.cell(node), amount);
+                entities.add(&mut draft.given, job, amounts.values().sum());
+                for (node, amount) in amounts {
+                    space.take_like(draft.spaces.pool(node), listed.cell(node), amount);
                     listed.take(node, amount);
                 }
             }
@@ -163,6 +167,12 @@ impl GangPlanner {
         let class = draft.entities.class_of(job);
         let is_within_share = asks <= price.deserves;
         let (slots, is_promised) = match outcome {
+            Ok((slots, _)) if !has_cells(draft, space, listed, &slots) => {
+                let (found, needed) = (0, count(&slots));
+                let lack = GangLack { of: GangNodes::Available, chunk: None, found, needed };
+                draft.gang_reasons.insert(job, WaitReason::GangLacks(lack));
+                return;
+            }
             Ok(plan) if plan.1 || (price.missing() == Some(0)) => plan,
             Ok(_) => {
                 self.save(draft, job, &price);

@@ -126,7 +126,7 @@ fn beneficiary(draft: &Draft<'_>, promise: Promise) -> Option<usize> {
     let job = draft.place_of(promise.job)?;
     let work = draft.job(job);
     let is_wanted = match draft.snapshot.class_of(work).policy {
-        ClassPolicy::FairShare { .. } => draft.below_cap(job) > 0,
+        ClassPolicy::FairShare { .. } => draft.could_have_more(job),
         ClassPolicy::FixedShare => draft.shortfall(job) > 0,
         // A reservation takes whole nodes, and this node may have another size now.
         ClassPolicy::Reserve => {

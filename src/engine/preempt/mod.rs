@@ -60,7 +60,7 @@ pub(super) fn shed_beyond_maximum(draft: &mut Draft<'_>) {
             continue;
         }
         if is_gang {
-            shed_ranks_from(draft, ix, may_keep);
+            shed_highest_ranks(draft, ix, excess);
             continue;
         }
         let shares = draft.shares.held_by(ix);
@@ -73,12 +73,13 @@ pub(super) fn shed_beyond_maximum(draft: &mut Draft<'_>) {
     }
 }
 
-/// Preempts the processes of a gang from rank `first` on.
-fn shed_ranks_from(draft: &mut Draft<'_>, ix: usize, first: u64) {
-    let is_above =
-        |holding: &ShareIx| draft.share(*holding).rank.is_some_and(|rank| first <= u64::from(rank));
-    let above = draft.shares.held_by(ix).map(|(holding, _)| holding).filter(is_above);
-    for victim in above.collect::<Vec<_>>() {
+/// Preempts so many processes of a gang, the highest ranks first.
+fn shed_highest_ranks(draft: &mut Draft<'_>, ix: usize, excess: u64) {
+    let held = draft.shares.held_by(ix).map(|(holding, _)| holding);
+    let mut ranked: Vec<(Option<u32>, ShareIx)> =
+        held.map(|holding| (draft.share(holding).rank, holding)).collect();
+    ranked.sort_unstable();
+    for (_, victim) in ranked.into_iter().rev().zip(0..excess).map(|(ranked, _)| ranked) {
         draft.preempt(victim, VictimRule::NoLongerAllowed, None);
     }
 }

@@ -128,7 +128,7 @@ fn enter(draft: &mut Draft<'_>, counted: impl Iterator<Item = (Participant, u64)
 /// Limit of a job's target: its cap, and the space on the nodes that it lists.
 fn seat(draft: &Draft<'_>, listed: &NodeListCapacity, job: usize) -> Participant {
     let order = draft.jobs[job].order;
-    let below_cap = draft.jobs[job].demand.cap.nshares.0.saturating_sub(draft.jobs[job].given);
+    let below_cap = draft.jobs[job].most.saturating_sub(draft.jobs[job].given);
     let room_to_grow = listed.most(job, order).map_or(below_cap, |most| most.min(below_cap));
     Participant { job, order, room_to_grow }
 }

@@ -42,7 +42,7 @@ pub(super) fn count(
         for (job, counted) in illegal.into_iter().zip(counted) {
             let shape = sizes_of(draft.job(job));
             let legal = shape.map_or(counted, |shape| legal_at_most(shape, counted));
-            draft.jobs[job].demand.cap.nshares.0 = legal;
+            draft.jobs[job].most = legal;
             draft.illegal_targets.insert(job, counted);
             if round + 1 == ROUNDS {
                 draft.lower_target(job, legal);

@@ -1,0 +1,412 @@
+//! Random histories with gangs among other work: every cycle is sound, and a client that only
+//! remembers what it submitted finds each gang whole or not there at all.
+
+#![expect(clippy::unwrap_used, reason = "a test's panic is its failure")]
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use crate::support::cluster::{Cluster, UNPACED, class, job, single, topology};
+use crate::support::diary::Diary;
+use apportion::engine::plan;
+use apportion::model::{
+    Chunk, ClassPolicy, Elasticity, GangRules, JobId, JobKind, LegalSizes, Mebibytes, Name,
+    NodeTagging, Place, ProcessLimit, Shape, SharePhase, TagRule, Tags, Topology,
+};
+use apportion::scheduler::{AdminCommand, SchedulerEvent};
+use proptest::prelude::*;
+use proptest::test_runner::RngSeed;
+
+/// Nodes with their size in GB, rack and colour.
+const NODES: [(&str, u64, &str, &str); 9] = [
+    ("a1", 4, "a", "red"),
+    ("a2", 4, "a", "red"),
+    ("a3", 4, "a", "blue"),
+    ("b1", 4, "b", "red"),
+    ("b2", 4, "b", "blue"),
+    ("b3", 8, "b", "blue"),
+    ("c1", 8, "c", "red"),
+    ("c2", 8, "c", "blue"),
+    ("x1", 6, "", ""),
+];
+
+const USERS: [&str; 3] = ["ann", "bob", "cid"];
+const CLASSES: [&str; 4] = ["tight", "normal", "low", "plain"];
+
+fn world(has_sets: bool) -> Topology {
+    let tag = |key: &str, pick: fn(&(&str, u64, &'static str, &'static str)) -> &'static str| {
+        let mut rules: BTreeMap<&str, Vec<Name>> = BTreeMap::new();
+        for node in NODES.iter().filter(|node| !pick(node).is_empty()) {
+            rules.entry(pick(node)).or_default().push(node.0.into());
+        }
+        let rule = |(value, nodes): (&str, Vec<Name>)| TagRule {
+            nodes,
+            set: Tags::of([(key, value)]),
+            preference: None,
+        };
+        rules.into_iter().map(rule).collect::<Vec<_>>()
+    };
+    let gangs = GangRules {
+        are_allowed: true,
+        hold_limit: 80_000,
+        default_duration: Some(60_000),
+        ..GangRules::default()
+    };
+    let mut tight = class("tight", ClassPolicy::FixedShare, 5, UNPACED);
+    let mut normal = class("normal", ClassPolicy::FairShare { weight: 100 }, 10, UNPACED);
+    let mut low = class("low", ClassPolicy::FairShare { weight: 100 }, 20, UNPACED);
+    (tight.gangs, normal.gangs, low.gangs) = (gangs, gangs, gangs);
+    let mut topology = Topology {
+        classes: vec![tight, normal, low, class("plain", ClassPolicy::FixedShare, 5, UNPACED)],
+        ..topology()
+    };
+    let rules = [tag("rack", |node| node.2), tag("color", |node| node.3)].concat();
+    let sets = if has_sets { vec!["rack".into()] } else { Vec::new() };
+    topology.tagging = NodeTagging { rules, sets, ..NodeTagging::default() };
+    topology.settings.allotment = Some(Mebibytes::from_gib(30));
+    topology
+}
+
+#[derive(Clone, Debug)]
+enum Step {
+    Gang { user: usize, class: usize, shape: Shape },
+    Elastic { user: usize, class: usize, least: u64, sizes: usize },
+    Plain { user: usize, class: usize, order: u64 },
+    Complete(usize),
+    Exit(usize),
+    Initialize(usize),
+    Wish { job: usize, wish: u64 },
+    Die(usize),
+    Return(usize),
+    VaryOff(usize),
+    VaryOn(usize),
+    Confirm(bool),
+    Resume,
+    Cycle,
+}
+
+fn shape() -> impl Strategy<Value = Shape> {
+    let color = prop_oneof![Just(""), Just("red"), Just("blue")];
+    let chunk = (1..4_u64, 1..5_u64, color).prop_map(|(count, gib, color)| Chunk {
+        count,
+        memory: Mebibytes::from_gib(gib),
+        tags: if color.is_empty() { Tags::default() } else { Tags::of([("color", color)]) },
+    });
+    let place = prop_oneof![
+        3 => Just(Place::Scatter),
+        3 => Just(Place::Free),
+        1 => Just(Place::Pack),
+    ];
+    let elasticity = prop_oneof![
+        4 => Just(None),
+        1 => Just(Some(Elasticity::Moldable)),
+        1 => Just(Some(Elasticity::Evolving)),
+    ];
+    (
+        prop::collection::vec(chunk, 1..4),
+        place,
+        any::<bool>(),
+        any::<bool>(),
+        prop::option::of(any::<bool>()),
+        elasticity,
+    )
+        .prop_map(|(mut chunks, place, is_exclusive, is_grouped, may_span, elasticity)| {
+            if elasticity.is_some() {
+                chunks.truncate(1);
+            }
+            // A packed gang has no further room on its node.
+            let is_packed = place == Place::Pack;
+            Shape {
+                chunks,
+                place,
+                is_exclusive,
+                group_by: is_grouped.then(|| "rack".into()),
+                may_span,
+                elasticity: elasticity.filter(|_| !is_packed),
+                min_processes: 1,
+                ..Shape::default()
+            }
+        })
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let (user, class) = (0..USERS.len(), 0..3_usize);
+    let node = 0..NODES.len();
+    prop_oneof![
+        6 => (user.clone(), class.clone(), shape())
+            .prop_map(|(user, class, shape)| Step::Gang { user, class, shape }),
+        2 => (user.clone(), 1..3_usize, 1..3_u64, 0..4_usize)
+            .prop_map(|(user, class, least, sizes)| Step::Elastic { user, class, least, sizes }),
+        5 => (user, 0..CLASSES.len(), 1..5_u64)
+            .prop_map(|(user, class, order)| Step::Plain { user, class, order }),
+        4 => any::<usize>().prop_map(Step::Complete),
+        1 => any::<usize>().prop_map(Step::Exit),
+        3 => any::<usize>().prop_map(Step::Initialize),
+        1 => (any::<usize>(), 1..5_u64).prop_map(|(job, wish)| Step::Wish { job, wish }),
+        1 => node.clone().prop_map(Step::Die),
+        1 => node.clone().prop_map(Step::Return),
+        1 => node.clone().prop_map(Step::VaryOff),
+        1 => node.prop_map(Step::VaryOn),
+        1 => any::<bool>().prop_map(Step::Confirm),
+        1 => Just(Step::Resume),
+        9 => Just(Step::Cycle),
+    ]
+}
+
+/// A gang as its owner remembers it.
+struct Owned {
+    shape: Shape,
+    /// Number of processes it may have; more than one only while it changes.
+    sizes: BTreeSet<u64>,
+    /// True once a process exited, or was lost: from then on fewer are right.
+    is_reduced: bool,
+}
+
+struct History {
+    cluster: Cluster,
+    jobs: Vec<JobId>,
+    gangs: BTreeMap<JobId, Owned>,
+    next: u64,
+}
+
+impl History {
+    fn new(has_sets: bool) -> History {
+        let mut cluster = Cluster::new(world(has_sets));
+        cluster.diary = Some(Diary::of(&cluster.scheduler));
+        for (name, gib, ..) in NODES {
+            cluster.nodes(&format!("{name}={gib}"));
+        }
+        History { cluster, jobs: Vec::new(), gangs: BTreeMap::new(), next: 1 }
+    }
+
+    fn apply(&mut self, step: &Step) {
+        match step {
+            Step::Gang { user, class, shape } => self.gang(*user, *class, shape.clone()),
+            Step::Elastic { user, class, least, sizes } => {
+                let legal = [
+                    LegalSizes::PowerOfTwo,
+                    LegalSizes::Even,
+                    LegalSizes::MultipleOf(3),
+                    LegalSizes::Listed(vec![2, 5]),
+                ];
+                let shape = Shape {
+                    elasticity: Some(Elasticity::Malleable),
+                    min_processes: *least,
+                    legal_sizes: legal[*sizes].clone(),
+                    ..Shape::default()
+                };
+                let mut spec = job(self.number(), USERS[*user], CLASSES[*class], 1);
+                spec.shape = Some(Arc::new(shape));
+                spec.facts.limit = ProcessLimit::AtMost(8);
+                self.jobs.push(spec.id);
+                self.cluster.arrive(spec);
+            }
+            Step::Plain { user, class, order } => {
+                let id = self.number();
+                let (user, class) = (USERS[*user], CLASSES[*class]);
+                let spec = if matches!(class, "tight" | "plain") {
+                    single(id, user, class, *order, JobKind::Service)
+                } else {
+                    job(id, user, class, *order)
+                };
+                self.jobs.push(spec.id);
+                self.cluster.arrive(spec);
+            }
+            Step::Complete(job) => {
+                if let Some(ix) = job.checked_rem(self.jobs.len()) {
+                    let job = self.jobs.remove(ix);
+                    self.gangs.remove(&job);
+                    self.cluster.complete(job.0);
+                }
+            }
+            Step::Exit(job) => self.exit(*job),
+            Step::Initialize(job) => {
+                if let Some(job) = self.pick(*job) {
+                    self.cluster.invest(job.0, 1000);
+                }
+            }
+            Step::Wish { job, wish } => self.wish(*job, *wish),
+            Step::Die(node) => {
+                self.note_loss(NODES[*node].0);
+                self.cluster.die(NODES[*node].0);
+            }
+            Step::Return(node) => {
+                self.cluster.nodes(&format!("{}={}", NODES[*node].0, NODES[*node].1));
+            }
+            Step::VaryOff(node) => {
+                let nodes = vec![NODES[*node].0.to_owned()];
+                self.cluster.command(AdminCommand::VaryOff { nodes, reason: "a test".to_owned() });
+            }
+            Step::VaryOn(node) => {
+                let nodes = vec![NODES[*node].0.to_owned()];
+                self.cluster.command(AdminCommand::VaryOn { nodes });
+            }
+            Step::Confirm(confirms) => self.cluster.confirms_exits = *confirms,
+            Step::Resume => self.cluster.resume(),
+            Step::Cycle => self.cycle(),
+        }
+    }
+
+    fn number(&mut self) -> u64 {
+        self.next += 1;
+        self.next
+    }
+
+    fn pick(&self, job: usize) -> Option<JobId> {
+        job.checked_rem(self.jobs.len()).map(|ix| self.jobs[ix])
+    }
+
+    fn gang(&mut self, user: usize, class: usize, shape: Shape) {
+        let gib = shape.chunks.iter().map(|chunk| chunk.memory.0 >> 10).max().unwrap();
+        let mut spec = job(self.number(), USERS[user], CLASSES[class], gib);
+        spec.facts.remaining = shape.processes();
+        spec.facts.limit = ProcessLimit::AtMost(shape.processes());
+        spec.shape = Some(Arc::new(shape.clone()));
+        let most = shape.processes();
+        let sizes = match shape.elasticity {
+            Some(Elasticity::Moldable) => (1..=most).collect(),
+            _ => BTreeSet::from([most]),
+        };
+        self.gangs.insert(spec.id, Owned { shape, sizes, is_reduced: false });
+        self.jobs.push(spec.id);
+        self.cluster.arrive(spec);
+    }
+
+    /// A process of a job ends by itself.
+    fn exit(&mut self, job: usize) {
+        let Some(id) = self.pick(job) else { return };
+        let view = self.cluster.scheduler.view();
+        let Some(job) = view.jobs.iter().find(|job| job.id == id) else { return };
+        if let Some(share) = job.shares.iter().next() {
+            let share = share.id;
+            if let Some(owned) = self.gangs.get_mut(&id) {
+                owned.is_reduced = true;
+            }
+            self.cluster.record(SchedulerEvent::ShareExited { job: id, share });
+        }
+    }
+
+    fn wish(&mut self, job: usize, wish: u64) {
+        let Some(id) = self.pick(job) else { return };
+        let Some(owned) = self.gangs.get_mut(&id) else { return };
+        if owned.shape.elasticity == Some(Elasticity::Evolving) {
+            owned.sizes.insert(wish);
+            let view = self.cluster.scheduler.view();
+            let mut facts = view.jobs.iter().find(|job| job.id == id).unwrap().facts;
+            facts.limit = ProcessLimit::AtMost(wish);
+            self.cluster.record(SchedulerEvent::JobChanged { job: id, facts });
+        }
+    }
+
+    fn note_loss(&mut self, node: &str) {
+        let view = self.cluster.scheduler.view();
+        for job in view.jobs.iter() {
+            let is_hit = job.shares.iter().any(|share| share.node == node);
+            if let Some(owned) = self.gangs.get_mut(&job.id).filter(|_| is_hit) {
+                owned.is_reduced = true;
+            }
+        }
+    }
+
+    fn cycle(&mut self) {
+        self.cluster.cycle();
+        let planned = self.cluster.view.planned.as_deref().unwrap();
+        assert_eq!(plan(&planned.snapshot), *planned.schedule, "planning twice differs");
+        for (id, owned) in &self.gangs {
+            self.check(*id, owned);
+        }
+    }
+
+    /// Checks a gang from what its owner sees: its processes, their nodes and ranks.
+    fn check(&self, id: JobId, owned: &Owned) {
+        let job = self.cluster.job(id.0);
+        let held = || job.shares.iter().filter(|share| share.state == SharePhase::Held);
+        let count = u64::try_from(held().count()).unwrap();
+        let picture = || format!("gang {id}: {:?}\n{}", owned.shape, self.cluster.picture());
+        if count == 0 || owned.is_reduced {
+            return;
+        }
+        assert!(owned.sizes.contains(&count), "{count} processes: {}", picture());
+        let ranks: BTreeSet<Option<u32>> = held().map(|share| share.rank).collect();
+        let expected: BTreeSet<Option<u32>> = (0..).map(Some).take(ranks.len()).collect();
+        assert_eq!(ranks, expected, "{}", picture());
+        let nodes: BTreeSet<&str> = held().map(|share| share.node.as_str()).collect();
+        match owned.shape.place {
+            Place::Scatter => {
+                assert_eq!(u64::try_from(nodes.len()).unwrap(), count, "{}", picture())
+            }
+            Place::Pack => assert_eq!(nodes.len(), 1, "{}", picture()),
+            Place::Free => {}
+        }
+        for share in held() {
+            let rank = u64::from(share.rank.unwrap());
+            let chunk = &owned.shape.chunks[owned.shape.chunk_of(rank).unwrap_or(0)];
+            let (.., color) = NODES.iter().find(|node| node.0 == share.node.as_str()).unwrap();
+            let asked = chunk.tags.iter().all(|(_, value)| value == *color);
+            assert!(asked, "rank {rank} on {}: {}", share.node, picture());
+        }
+        if owned.shape.is_exclusive {
+            for other in self.cluster.view.jobs.iter().filter(|other| other.id != id) {
+                let mut there = other.shares.iter();
+                let is_apart = there.all(|share| !nodes.contains(share.node.as_str()));
+                assert!(is_apart, "job {} is on its nodes: {}", other.id, picture());
+            }
+        }
+    }
+}
+
+/// The same 300 histories every time, or as many others as `PROPTEST_CASES` asks for.
+fn config() -> ProptestConfig {
+    let default = ProptestConfig { failure_persistence: None, ..ProptestConfig::default() };
+    if std::env::var_os("PROPTEST_CASES").is_some() {
+        return default;
+    }
+    ProptestConfig { cases: 300, rng_seed: RngSeed::Fixed(42), ..default }
+}
+
+proptest! {
+    #![proptest_config(config())]
+
+    #[test]
+    fn a_gang_is_whole_or_not_there(
+        has_sets in any::<bool>(),
+        steps in prop::collection::vec(step(), 1..50),
+    ) {
+        let mut history = History::new(has_sets);
+        for step in &steps {
+            history.apply(step);
+        }
+        history.cycle();
+    }
+
+    /// In a closed system of fixed gangs that each could start alone, and that end, every gang
+    /// starts.
+    #[test]
+    fn in_a_closed_system_every_gang_starts(shapes in prop::collection::vec(shape(), 1..10)) {
+        let mut history = History::new(false);
+        history.cluster.command(AdminCommand::Reconfigure(Box::new({
+            let mut topology = world(false);
+            topology.settings.allotment = None;
+            topology
+        })));
+        for shape in shapes {
+            history.gang(0, 0, shape);
+        }
+        let mut left: BTreeSet<JobId> = history.gangs.keys().copied().collect();
+        for _ in 0..40 {
+            history.cycle();
+            let started: Vec<JobId> =
+                left.iter().copied().filter(|id| 0 < history.cluster.held(id.0)).collect();
+            let never = |id: &JobId| {
+                matches!(history.cluster.reason(id.0), "gang_impossible" | "cannot_span")
+            };
+            let impossible: Vec<JobId> = left.iter().copied().filter(never).collect();
+            for id in started.iter().chain(&impossible) {
+                left.remove(id);
+                history.gangs.remove(id);
+                history.cluster.complete(id.0);
+            }
+        }
+        prop_assert!(left.is_empty(), "{:?} wait: {}", left, history.cluster.picture());
+    }
+}
