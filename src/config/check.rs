@@ -10,6 +10,7 @@ use super::file::{File, TagEntry, UserEntry};
 use super::listed;
 use super::listing::Listing;
 use super::problem::Problems;
+use super::setting::{Located, Setting};
 use super::{DaemonSettings, classes, pools};
 use crate::model::{Mebibytes, Name, NodeTagging, TagRule, Tags, Topology};
 
@@ -22,16 +23,20 @@ pub(super) fn check(
     let pools = pools::check(&file.pools, file.quantum, file.daemon.limits.max_nodes, problems);
     let classes = classes::check(&file.classes, &file.growth, &pools, problems);
     let allotments = allotments(&file.users, problems);
-    let reported = file.reported_tags.given().into_iter().flat_map(|keys| &keys.value);
     let tagging = NodeTagging {
-        may_span: true,
-        sets: Vec::new(),
+        may_span: file.tag_keys.may_span,
+        sets: names(&file.tag_keys.sets),
         rules: file.tags.iter().map(tag_rule).collect(),
-        reported: reported.map(|key| Name::from(&key.value)).collect(),
+        reported: names(&file.tag_keys.reported),
     };
     listed::extend(listing, &file, &pools, &classes);
     let classes = classes.into_iter().map(|resolved| resolved.class).collect();
     (file.daemon, Topology { tagging, settings: file.settings, pools, classes, allotments })
+}
+
+fn names(keys: &Setting<Vec<Located<String>>>) -> Vec<Name> {
+    let keys = keys.given().into_iter().flat_map(|keys| &keys.value);
+    keys.map(|key| Name::from(&key.value)).collect()
 }
 
 /// Tags that an entry gives to its nodes.
@@ -39,7 +44,7 @@ fn tag_rule(entry: &TagEntry) -> TagRule {
     let nodes = entry.nodes.given().into_iter().flat_map(|lists| &lists.value);
     let set = entry.set.given().into_iter().flat_map(|tags| &tags.value);
     TagRule {
-        preference: None,
+        preference: entry.preference.clone().into_value(),
         nodes: nodes.flat_map(|list| &list.value).map(Name::from).collect(),
         set: Tags::of(set.map(|tag| (&tag.value.0, &tag.value.1))),
     }

@@ -9,7 +9,7 @@ use super::descent::{ancestors_of, cycle_text, index_by_name, inheritance_cycles
 use super::file::{ClassEntry, Growth};
 use super::problem::{Code, ConfigProblem, Problems, ValuePlace, suggest};
 use super::value::PolicyName;
-use crate::model::{CapRules, ClassPolicy, GangRules, Nodepool, PoolIx, ResourceClass};
+use crate::model::{CapRules, ClassPolicy, Nodepool, PoolIx, ResourceClass};
 
 /// A class that is not abstract, with its inherited settings.
 #[derive(Debug)]
@@ -237,10 +237,11 @@ fn class(
     if !policy.is_preemptable() {
         only_fair_share_grows(entry, policy_name, problems);
     }
+    entry.gangs.check(&entry.path, &entry.name.value, policy_name, problems);
     let users =
         entry.users.given().map(|list| list.value.iter().map(|user| user.value.clone()).collect());
     Some(ResourceClass {
-        gangs: GangRules::default(),
+        gangs: entry.gangs.rules(),
         name: entry.name.value.as_str().into(),
         policy,
         priority: priority(entry, policy_name),

@@ -8,6 +8,7 @@ use std::time::Duration;
 use toml::de::DeTable;
 
 use super::access::{check_listen, read_access};
+use super::gangs::GangEntry;
 use super::orchestrator::{OrchestratorSettings, read_orchestrator};
 use super::problem::{Code, ConfigProblem, ValuePlace};
 use super::section::{Reading, Section};
@@ -17,7 +18,7 @@ use super::value::{
     tag_key,
 };
 use super::{DaemonSettings, Journal, Limits};
-use crate::model::{CapRules, Mebibytes, Quantum, Settings};
+use crate::model::{CapRules, Mebibytes, NodeTagging, Quantum, Settings};
 
 const HOUR: Duration = Duration::from_hours(1);
 /// The shortest interval between anything: demonstrations run fast, nothing runs busy.
@@ -26,6 +27,8 @@ const SHORTEST: Duration = Duration::from_millis(10);
 pub(super) const LARGEST: Mebibytes = Mebibytes(1 << 30);
 /// Upper bound of counts that have no natural bound.
 const MILLION: i64 = 1_000_000;
+/// The highest preference of nodes.
+const PREFERENCE: i64 = 1000;
 
 /// The whole file.
 #[derive(Debug)]
@@ -41,8 +44,18 @@ pub(super) struct File {
     pub classes: Vec<ClassEntry>,
     pub users: Vec<UserEntry>,
     pub tags: Vec<TagEntry>,
+    pub tag_keys: TagKeys,
+}
+
+/// Settings of `[scheduler]` on keys of tags.
+#[derive(Debug)]
+pub(super) struct TagKeys {
     /// Keys of tags that agents may report.
-    pub reported_tags: Setting<Vec<Located<String>>>,
+    pub reported: Setting<Vec<Located<String>>>,
+    /// Keys whose values are placement sets.
+    pub sets: Setting<Vec<Located<String>>>,
+    /// True if a gang that no set could ever hold may use several.
+    pub may_span: bool,
 }
 
 /// A `[[nodepool]]` of the file.
@@ -70,6 +83,7 @@ pub(super) struct ClassEntry {
     pub default: Setting<bool>,
     pub users: Setting<Vec<Located<String>>>,
     pub growth: Growth,
+    pub gangs: GangEntry,
 }
 
 /// A `[[user]]` of the file.
@@ -84,6 +98,7 @@ pub(super) struct UserEntry {
 pub(super) struct TagEntry {
     pub nodes: Setting<Vec<Located<Vec<String>>>>,
     pub set: Setting<Vec<Located<(String, String)>>>,
+    pub preference: Setting<i32>,
 }
 
 /// Growth settings of a class or of the scheduler, as far as they are set.
@@ -124,6 +139,7 @@ impl ClassEntry {
             weight: self.weight.over(&parent.weight),
             users: self.users.over(&parent.users),
             growth: self.growth.over(&parent.growth),
+            gangs: self.gangs.over(&parent.gangs),
             ..self.clone()
         }
     }
@@ -183,7 +199,7 @@ pub(super) fn read(document: &DeTable<'_>, reading: &mut Reading) -> File {
     let mut root = Section::root(document, reading);
     let daemon = read_daemon(root.section("daemon"));
     let orchestrator = read_orchestrator(root.section("orchestrator"));
-    let (settings, quantum, growth, reported_tags) = read_scheduler(root.section("scheduler"));
+    let (settings, quantum, growth, tag_keys) = read_scheduler(root.section("scheduler"));
     let pools = root.entries("nodepool", read_pool);
     let classes = root.entries("class", read_class);
     let users = root.entries("user", read_user);
@@ -216,7 +232,7 @@ pub(super) fn read(document: &DeTable<'_>, reading: &mut Reading) -> File {
         classes: classes.unwrap_or_default(),
         users: users.unwrap_or_default(),
         tags: tags.unwrap_or_default(),
-        reported_tags,
+        tag_keys,
     }
 }
 
@@ -293,9 +309,7 @@ fn read_limits(mut section: Section<'_>, defaults: Limits) -> Limits {
     limits
 }
 
-fn read_scheduler(
-    mut section: Section<'_>,
-) -> (Settings, Quantum, Growth, Setting<Vec<Located<String>>>) {
+fn read_scheduler(mut section: Section<'_>) -> (Settings, Quantum, Growth, TagKeys) {
     let any_size = || size(Mebibytes(0)..=LARGEST);
     let quantum = size(Mebibytes(1)..=LARGEST).coded(Code::Quantum);
     let quantum = Quantum::new(section.or("quantum", &quantum, Mebibytes::from_gib(15)))
@@ -333,9 +347,13 @@ fn read_scheduler(
         .filter(|cycles| 0 < *cycles),
     };
     let growth = read_growth(&mut section, Some(Growth::defaults()));
-    let reported_tags = section.list("reported_tags", &tag_key());
+    let tag_keys = TagKeys {
+        reported: section.list("reported_tags", &tag_key()),
+        sets: section.list("placement_sets", &tag_key()),
+        may_span: section.or("span_sets", &flag(), NodeTagging::default().may_span),
+    };
     section.finish();
-    (settings, quantum, growth, reported_tags)
+    (settings, quantum, growth, tag_keys)
 }
 
 /// Reads the growth settings. `defaults` is given for the scheduler, where no further section can
@@ -400,6 +418,7 @@ fn read_class(section: &mut Section<'_>) -> ClassEntry {
         default: section.default_to("default", &flag(), &false),
         users: section.list("users", &name()),
         growth: read_growth(section, None),
+        gangs: GangEntry::read(section),
     }
 }
 
@@ -412,6 +431,7 @@ fn read_tags(section: &mut Section<'_>) -> TagEntry {
     TagEntry {
         nodes: section.list("nodes", &hosts().coded(Code::Nodes)),
         set: section.list("set", &tag()),
+        preference: section.setting("preference", &number(-PREFERENCE..=PREFERENCE)),
     }
 }
 

@@ -1,7 +1,7 @@
 //! Pools, classes and users for the listing of settings in effect.
 
 use super::classes::Resolved;
-use super::file::{File, Growth, PoolEntry, TagEntry, UserEntry};
+use super::file::{File, Growth, PoolEntry, TagEntry, TagKeys, UserEntry};
 use super::listing::Listing;
 use super::setting::Located;
 use super::value::{
@@ -14,20 +14,23 @@ pub(super) fn extend(listing: &mut Listing, file: &File, pools: &[Nodepool], cla
     let keys =
         |keys: &Vec<Located<String>>| toml_list(keys.iter().map(|key| toml_text(&key.value)));
     let none = || Some("[]".to_owned());
-    listing.push("scheduler.reported_tags".to_owned(), &file.reported_tags, none(), keys);
+    let TagKeys { reported, sets, may_span: _ } = &file.tag_keys;
+    listing.push("scheduler.reported_tags".to_owned(), reported, none(), keys);
+    listing.push("scheduler.placement_sets".to_owned(), sets, none(), keys);
     for entry in &file.pools {
         pool(listing, entry, pools);
     }
     for resolved in classes {
         class(listing, resolved, &file.growth);
     }
-    for (number, TagEntry { nodes, set }) in (1..).zip(&file.tags) {
+    for (number, TagEntry { nodes, set, preference }) in (1..).zip(&file.tags) {
         let key = |key: &str| format!("tags.{number}.{key}");
         listing.push(key("nodes"), nodes, none(), host_lists);
         let tags = |tags: &Vec<Located<(String, String)>>| {
             toml_list(tags.iter().map(|pair| tag().show(&pair.value)))
         };
         listing.push(key("set"), set, none(), tags);
+        listing.push(key("preference"), preference, None, i32::to_string);
     }
     for UserEntry { name, allotment } in &file.users {
         let path = format!("user.{}.allotment", name.value);
@@ -67,6 +70,9 @@ fn class(listing: &mut Listing, resolved: &Resolved, growth: &Growth) {
     let users =
         |users: &Vec<Located<String>>| toml_list(users.iter().map(|user| toml_text(&user.value)));
     listing.push(entry.key("users"), &entry.users, None, users);
+    if !matches!(class.policy, ClassPolicy::Reserve) {
+        entry.gangs.list(listing, &entry.path);
+    }
     if class.policy.is_preemptable() {
         growth_rows(listing, &entry.path, &entry.growth.over(growth), &class.cap_rules);
     }

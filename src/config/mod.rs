@@ -20,6 +20,7 @@ mod descent;
 pub mod ducc;
 mod environment;
 mod file;
+mod gangs;
 mod listed;
 mod listing;
 mod orchestrator;

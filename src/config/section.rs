@@ -14,7 +14,7 @@ use super::environment::Overrides;
 use super::listing::Listing;
 use super::problem::{Code, ConfigProblem, Problems, ValuePlace};
 use super::setting::{Located, Setting};
-use super::shape::Shape;
+use super::shape::ValueShape;
 use super::value::{Fault, ValueKind, ValueResult, Written, name};
 use crate::model::nearest;
 
@@ -24,7 +24,7 @@ pub(super) struct Asked {
     /// Section of the setting, "daemon.limits"; "class" for the settings of any class.
     pub section: &'static str,
     pub key: &'static str,
-    pub shape: Shape,
+    pub shape: ValueShape,
     /// Value of an absent setting, in the notation of the file.
     pub default: Option<String>,
     pub is_required: bool,
@@ -222,7 +222,7 @@ impl<'r> Section<'r> {
         key: &'static str,
         kind: &ValueKind<T>,
     ) -> Setting<Vec<Located<T>>> {
-        self.note(key, Shape::List(Box::new(kind.shape.clone())), None, false);
+        self.note(key, ValueShape::List(Box::new(kind.shape.clone())), None, false);
         let Some(value) = self.find(key) else { return Setting::Absent };
         let (path, place) = (self.path_of(key), ValuePlace::File(value.span()));
         let Some(list) = value.get_ref().as_array() else {
@@ -264,7 +264,7 @@ impl<'r> Section<'r> {
     fn note(
         &mut self,
         key: &'static str,
-        shape: Shape,
+        shape: ValueShape,
         default: Option<String>,
         is_required: bool,
     ) {

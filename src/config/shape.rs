@@ -7,7 +7,7 @@ pub(super) const MAX_NAME: usize = 255;
 
 /// Shape of a value. Less strict than the loader in places: the loader alone decides.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Shape {
+pub(super) enum ValueShape {
     /// True or false.
     Flag,
     /// A whole number.
@@ -36,37 +36,37 @@ pub(super) enum Shape {
     /// A host list.
     Hosts,
     /// Any number of these.
-    List(Box<Shape>),
+    List(Box<ValueShape>),
 }
 
-impl Shape {
+impl ValueShape {
     /// Returns the shape as JSON schema.
     pub(super) fn schema(&self) -> Value {
         match self {
-            Shape::Flag => json!({ "type": "boolean" }),
-            Shape::Integer { least, most } => {
+            ValueShape::Flag => json!({ "type": "boolean" }),
+            ValueShape::Integer { least, most } => {
                 json!({ "type": "integer", "minimum": least, "maximum": most })
             }
-            Shape::Size => json!({
+            ValueShape::Size => json!({
                 "type": "string",
                 "pattern": "^\\s*[0-9]+\\s*[mMgGtTpP][iI]?[bB]?\\s*$",
                 "examples": ["15GB", "1536MB"],
             }),
-            Shape::Span => json!({ "type": "string", "examples": ["30s", "2m", "500ms"] }),
-            Shape::Name => json!({
+            ValueShape::Span => json!({ "type": "string", "examples": ["30s", "2m", "500ms"] }),
+            ValueShape::Name => json!({
                 "type": "string", "minLength": 1, "maxLength": MAX_NAME, "pattern": "^\\S+$",
             }),
-            Shape::Path => json!({ "type": "string", "minLength": 1 }),
-            Shape::OptionalPath => json!({ "type": "string" }),
-            Shape::Ids => json!({
+            ValueShape::Path => json!({ "type": "string", "minLength": 1 }),
+            ValueShape::OptionalPath => json!({ "type": "string" }),
+            ValueShape::Ids => json!({
                 "type": "string", "pattern": "^[0-9, ]*$", "examples": ["1000, 1001"],
             }),
-            Shape::Address => json!({ "type": "string", "examples": ["127.0.0.1:7070"] }),
-            Shape::Word(words) => json!({ "type": "string", "enum": words }),
-            Shape::Hosts => {
+            ValueShape::Address => json!({ "type": "string", "examples": ["127.0.0.1:7070"] }),
+            ValueShape::Word(words) => json!({ "type": "string", "enum": words }),
+            ValueShape::Hosts => {
                 json!({ "type": "string", "minLength": 1, "examples": ["node[01-20]", "a[1-3,7]"] })
             }
-            Shape::List(item) => json!({ "type": "array", "items": item.schema() }),
+            ValueShape::List(item) => json!({ "type": "array", "items": item.schema() }),
         }
     }
 }

@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::section::Asked;
 use super::*;
-use crate::model::{ClassPolicy, Mebibytes, Millis, PoolIx, Quantum};
+use crate::model::{ClassPolicy, GangRules, Mebibytes, Millis, PoolIx, Quantum};
 
 const SAMPLE: &str = include_str!("../../config/apportion.toml");
 
@@ -37,7 +37,18 @@ fn the_sample_loads() {
     assert_eq!(topology.pools[0].nodes.len(), 24);
     assert_eq!(topology.pools_by_node()["gpu03"], PoolIx(1));
     let names: Vec<_> = topology.classes.iter().map(|class| class.name.as_str()).collect();
-    assert_eq!(names, ["normal", "weekly", "fixed", "reserve"]);
+    assert_eq!(names, ["normal", "weekly", "fixed", "wide", "reserve"]);
+    let wide = GangRules {
+        are_allowed: true,
+        default_duration: Some(3_600_000),
+        max_duration: Some(24 * 3_600_000),
+        ..GangRules::default()
+    };
+    assert_eq!(topology.classes[3].gangs, wide);
+    assert_eq!(topology.classes[2].gangs, GangRules::default());
+    assert_eq!(topology.tagging.sets, ["rack"]);
+    assert!(topology.tagging.may_span);
+    assert_eq!(topology.tagging.preferences()["node07"], 0);
     assert_eq!(topology.classes[1].policy, ClassPolicy::FairShare { weight: 50 });
     assert_eq!(topology.classes[1].cap_rules.prediction_fudge, 30_000);
     assert!(!topology.classes[1].is_default && topology.classes[0].is_default);
@@ -210,6 +221,11 @@ fn every_setting_in_effect_is_listed_with_who_set_it() {
             "class.c.weight = 7 < line 15",
             "class.c.default = false < default",
             "class.c.users = not set < default",
+            "class.c.gangs = false < default",
+            "class.c.patience = 5 < default",
+            "class.c.hold_limit = \"1h\" < default",
+            "class.c.default_duration = not set < default",
+            "class.c.max_duration = not set < default",
             "class.c.initialization_cap = 1 < default",
             "class.c.expand_by_doubling = true < default",
             "class.c.prediction = false < line 16",
@@ -365,6 +381,38 @@ fn classes_inherit_what_they_do_not_set() {
     assert!(!classes[0].admits("ann") && classes[1].admits("ann"));
 }
 
+#[test]
+fn classes_inherit_the_settings_for_gangs() {
+    let text = "[[nodepool]]\nname = 'p'\n\
+        [[class]]\nname = 'base'\nabstract = true\npolicy = 'fixed-share'\nnodepool = 'p'\n\
+        gangs = true\npatience = 0\nhold_limit = '2m'\nmax_duration = '3s'\n\
+        [[class]]\nname = 'heir'\ninherit = 'base'\npatience = 7\ndefault_duration = '1s'\n\
+        [[class]]\nname = 'other'\ninherit = 'base'\ngangs = false\n";
+    let classes = parse("test.toml", text).unwrap().topology.classes;
+    let heir = GangRules {
+        are_allowed: true,
+        patience: 7,
+        hold_limit: 120_000,
+        default_duration: Some(1_000),
+        max_duration: Some(3_000),
+    };
+    assert_eq!(classes[0].gangs, heir);
+    let other = GangRules { are_allowed: false, patience: 0, default_duration: None, ..heir };
+    assert_eq!(classes[1].gangs, other);
+    let reserve = parse("t", &format!("{SMALL}gangs = false\nmax_duration = '1h'")).unwrap();
+    assert_eq!(reserve.topology.classes[0].gangs.max_duration, Some(3_600_000));
+}
+
+#[test]
+fn later_tags_replace_the_preference() {
+    let tags = "[[tags]]\nnodes = ['n[1-3]']\npreference = -5\n[[tags]]\nnodes = ['n2']\n\
+        set = ['a=b']\n[[tags]]\nnodes = ['n3']\npreference = 9\n";
+    let config = parse("test.toml", &format!("{SMALL}{tags}")).unwrap();
+    let preferences = config.topology.tagging.preferences();
+    let preferences: Vec<i32> = preferences.into_values().collect();
+    assert_eq!(preferences, [-5, -5, 9]);
+}
+
 /// Additions to a small valid file, and the problems that each causes. The rows are the rows of the
 /// list of bad inputs; the addition begins at line 7.
 const MISTAKES: &[(&str, &[&str])] = &[
@@ -508,6 +556,24 @@ const MISTAKES: &[(&str, &[&str])] = &[
     ("[scheduler]\nprediction = 1", &["C022 8:14 scheduler.prediction"]),
     ("[scheduler]\nnode_stability = 1.5", &["C022 8:18 scheduler.node_stability"]),
     ("[user]\nname = 'u'", &["C022 7:1 user"]),
+    // Gangs.
+    (
+        "[[class]]\nname='d'\npolicy='reserve'\nnodepool='p'\ngangs=true\npatience=3\nhold_limit='2h'",
+        &[
+            "C025 11:7 class.d.gangs",
+            "C025 12:10 class.d.patience",
+            "C025 13:12 class.d.hold_limit",
+        ],
+    ),
+    ("patience = 1001", &["C019 7:12 class.c.patience"]),
+    ("hold_limit = '1001h'", &["C019 7:14 class.c.hold_limit"]),
+    ("max_duration = '0s'", &["C019 7:16 class.c.max_duration"]),
+    ("default_duration = '87601h'", &["C019 7:20 class.c.default_duration"]),
+    ("default_duration = '2h'\nmax_duration = '1h'", &["C019 7:20 class.c.default_duration"]),
+    ("[[tags]]\npreference = 1001", &["C019 8:14 tags[0].preference"]),
+    ("[[tags]]\npreference = -1001", &["C019 8:14 tags[0].preference"]),
+    ("[scheduler]\nplacement_sets = ['Rack']", &["C019 8:19 scheduler.placement_sets"]),
+    ("[scheduler]\nspan_sets = 'no'", &["C022 8:13 scheduler.span_sets"]),
     // Required settings.
     ("[[nodepool]]", &["C023 7:1 nodepool[1].name"]),
     ("[[class]]\nname='d'", &["C023 8:6 class.d.policy", "C023 8:6 class.d.nodepool"]),

@@ -1,6 +1,6 @@
 //! The kinds of value that a setting can have, each with the words to use when it has not.
 //!
-//! A kind reads a written value, writes it in the notation of the file, and has a [`Shape`] for
+//! A kind reads a written value, writes it in the notation of the file, and has a [`ValueShape`] for
 //! editors. No kind depends on the setting that it reads; limits come as arguments.
 
 use std::fmt;
@@ -15,7 +15,7 @@ use jiff::SignedDuration;
 use toml::de::DeValue;
 
 use super::problem::{Code, quoted};
-use super::shape::{MAX_NAME, Shape};
+use super::shape::{MAX_NAME, ValueShape};
 use crate::model::{
     HostListError, MAX_HOSTS, Mebibytes, Millis, expand_hostlist, floor_div, fold_hostlist,
     is_hidden, is_tag_key, is_tag_value, nearest,
@@ -95,7 +95,7 @@ type Show<T> = fn(&T) -> String;
 /// A kind of value.
 pub(super) struct ValueKind<T> {
     /// Shape of accepted values, as far as a JSON schema can express it.
-    pub shape: Shape,
+    pub shape: ValueShape,
     code: Option<Code>,
     read: Box<dyn Fn(Written<'_>) -> ValueResult<T>>,
     show: Show<T>,
@@ -103,7 +103,7 @@ pub(super) struct ValueKind<T> {
 
 impl<T> ValueKind<T> {
     fn new(
-        shape: Shape,
+        shape: ValueShape,
         read: impl Fn(Written<'_>) -> ValueResult<T> + 'static,
         show: Show<T>,
     ) -> ValueKind<T> {
@@ -134,7 +134,7 @@ impl<T> fmt::Debug for ValueKind<T> {
 
 /// True or false.
 pub(super) fn flag() -> ValueKind<bool> {
-    ValueKind::new(Shape::Flag, read_flag, bool::to_string)
+    ValueKind::new(ValueShape::Flag, read_flag, bool::to_string)
 }
 
 fn read_flag(written: Written<'_>) -> ValueResult<bool> {
@@ -156,7 +156,7 @@ pub(super) fn number<T>(range: RangeInclusive<i64>) -> ValueKind<T>
 where
     T: TryFrom<i64> + fmt::Display,
 {
-    let shape = Shape::Integer { least: *range.start(), most: *range.end() };
+    let shape = ValueShape::Integer { least: *range.start(), most: *range.end() };
     let read = move |written: Written<'_>| {
         let bounds = || format!("allowed are {} to {}", range.start(), range.end());
         let digits = match written {
@@ -203,7 +203,7 @@ pub(super) fn size(range: RangeInclusive<Mebibytes>) -> ValueKind<Mebibytes> {
         let amount = digits.parse::<u64>().ok().and_then(|count| count.checked_mul(mebibytes));
         amount.map(Mebibytes).filter(|amount| range.contains(amount)).ok_or_else(outside)
     };
-    ValueKind::new(Shape::Size, read, |size| toml_size(*size))
+    ValueKind::new(ValueShape::Size, read, |size| toml_size(*size))
 }
 
 /// "15GB", and megabytes where they are not whole gigabytes.
@@ -237,7 +237,7 @@ pub(super) fn duration(range: RangeInclusive<Duration>) -> ValueKind<Duration> {
         })
     };
     let shown = |duration: &Duration| toml_span(millis(*duration));
-    ValueKind::new(Shape::Span, read, shown)
+    ValueKind::new(ValueShape::Span, read, shown)
 }
 
 /// In milliseconds.
@@ -270,7 +270,7 @@ pub(super) fn toml_list(items: impl IntoIterator<Item = String>) -> String {
 
 /// The name of a pool, class or user.
 pub(super) fn name() -> ValueKind<String> {
-    ValueKind::new(Shape::Name, read_name, |name| toml_text(name))
+    ValueKind::new(ValueShape::Name, read_name, |name| toml_text(name))
 }
 
 fn read_name(written: Written<'_>) -> ValueResult<String> {
@@ -288,7 +288,7 @@ fn read_name(written: Written<'_>) -> ValueResult<String> {
 
 /// A path in the file system.
 pub(super) fn path() -> ValueKind<PathBuf> {
-    ValueKind::new(Shape::Path, read_path, |path| toml_text(&path.to_string_lossy()))
+    ValueKind::new(ValueShape::Path, read_path, |path| toml_text(&path.to_string_lossy()))
 }
 
 fn read_path(written: Written<'_>) -> ValueResult<PathBuf> {
@@ -307,7 +307,7 @@ pub(super) fn optional_path() -> ValueKind<Option<PathBuf>> {
     let show = |path: &Option<PathBuf>| {
         toml_text(&path.as_ref().map(|path| path.to_string_lossy()).unwrap_or_default())
     };
-    ValueKind::new(Shape::OptionalPath, read, show)
+    ValueKind::new(ValueShape::OptionalPath, read, show)
 }
 
 /// Users or groups by their numbers, separated by commas: "1000, 1001".
@@ -323,12 +323,12 @@ pub(super) fn ids() -> ValueKind<Vec<u32>> {
     };
     let show =
         |ids: &Vec<u32>| toml_text(&ids.iter().map(u32::to_string).collect::<Vec<_>>().join(", "));
-    ValueKind::new(Shape::Ids, read, show)
+    ValueKind::new(ValueShape::Ids, read, show)
 }
 
 /// An address and a port.
 pub(super) fn address() -> ValueKind<SocketAddr> {
-    ValueKind::new(Shape::Address, read_address, |address| format!("\"{address}\""))
+    ValueKind::new(ValueShape::Address, read_address, |address| format!("\"{address}\""))
 }
 
 fn read_address(written: Written<'_>) -> ValueResult<SocketAddr> {
@@ -341,7 +341,7 @@ fn read_address(written: Written<'_>) -> ValueResult<SocketAddr> {
 /// A policy by name.
 pub(super) fn policy() -> ValueKind<PolicyName> {
     let words = PolicyName::ALL.map(PolicyName::as_str).to_vec();
-    ValueKind::new(Shape::Word(words), read_policy, |policy| toml_text(policy.as_str()))
+    ValueKind::new(ValueShape::Word(words), read_policy, |policy| toml_text(policy.as_str()))
 }
 
 fn read_policy(written: Written<'_>) -> ValueResult<PolicyName> {
@@ -357,7 +357,7 @@ fn read_policy(written: Written<'_>) -> ValueResult<PolicyName> {
 
 /// A tag: `key=value`.
 pub(super) fn tag() -> ValueKind<(String, String)> {
-    ValueKind::new(Shape::Name, read_tag, |(key, value)| toml_text(&format!("{key}={value}")))
+    ValueKind::new(ValueShape::Name, read_tag, |(key, value)| toml_text(&format!("{key}={value}")))
 }
 
 fn read_tag(written: Written<'_>) -> ValueResult<(String, String)> {
@@ -370,7 +370,7 @@ fn read_tag(written: Written<'_>) -> ValueResult<(String, String)> {
 
 /// A key of a tag.
 pub(super) fn tag_key() -> ValueKind<String> {
-    ValueKind::new(Shape::Name, read_tag_key, |key| toml_text(key))
+    ValueKind::new(ValueShape::Name, read_tag_key, |key| toml_text(key))
 }
 
 fn read_tag_key(written: Written<'_>) -> ValueResult<String> {
@@ -386,7 +386,7 @@ fn read_tag_key(written: Written<'_>) -> ValueResult<String> {
 /// A host list.
 pub(super) fn hosts() -> ValueKind<Vec<String>> {
     let shown = |hosts: &Vec<String>| toml_text(&fold_hostlist(hosts.iter().map(String::as_str)));
-    ValueKind::new(Shape::Hosts, read_hosts, shown)
+    ValueKind::new(ValueShape::Hosts, read_hosts, shown)
 }
 
 fn read_hosts(written: Written<'_>) -> ValueResult<Vec<String>> {
