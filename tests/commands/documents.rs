@@ -22,7 +22,7 @@ const PLACEHOLDERS: &[(&str, &str)] = &[
 ];
 
 /// The documents that users read.
-fn documents() -> Vec<PathBuf> {
+pub fn documents() -> Vec<PathBuf> {
     let mut files = vec![PathBuf::from("README.md")];
     let pages = fs::read_dir("docs").unwrap().map(|entry| entry.unwrap().path());
     files.extend(pages.filter(|path| path.extension().is_some_and(|end| end == "md")));
@@ -31,7 +31,7 @@ fn documents() -> Vec<PathBuf> {
 }
 
 /// The words of a command line up to a comment or the next command, as a shell takes them apart.
-fn words(line: &str) -> Vec<String> {
+pub fn words(line: &str) -> Vec<String> {
     let (mut words, mut word, mut quote) = (Vec::new(), None::<String>, None);
     for sign in line.chars() {
         match (quote, sign) {

@@ -8,5 +8,6 @@ mod demo;
 mod documents;
 mod ducc;
 mod habits;
+mod shown;
 #[path = "../support/mod.rs"]
 mod support;
