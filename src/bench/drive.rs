@@ -154,7 +154,9 @@ fn confirm_job(scheduler: &mut Scheduler, view: &JobView) {
     for share in &view.shares {
         let (id, node) = (share.id, share.node.clone());
         match share.state {
-            SharePhase::Leaving => scheduler.record(SchedulerEvent::ShareExited { job, share: id }),
+            SharePhase::Leaving => {
+                scheduler.record(SchedulerEvent::ShareExited { job, share: id });
+            }
             SharePhase::Held if !share.is_seen => {
                 let facts = facts_of(id);
                 scheduler.record(SchedulerEvent::ShareSeen { job, share: id, node, facts });

@@ -27,7 +27,7 @@ use crate::engine::Effort;
 use crate::journal::{JournalingScheduler, open};
 use crate::model::{Name, ShareId, Steps, count};
 use crate::scheduler::{
-    AdminCommand, CommandError, CommandOutcome, Scheduler, SchedulerEvent, View,
+    AdminCommand, Change, CommandError, CommandOutcome, Scheduler, SchedulerEvent, View,
 };
 use crate::store::{
     AdminRow, AuditRow, BatchRow, CycleRecord, PublisherRow, ShareRow, StartupPeek, Store,
@@ -313,7 +313,7 @@ impl SchedulerTask {
     fn record_all(&mut self, events: impl IntoIterator<Item = SchedulerEvent>) {
         for event in events {
             self.steps.take();
-            self.needs_cycle |= self.clerk.record(&mut self.scheduler, event);
+            self.needs_cycle |= self.clerk.record(&mut self.scheduler, event) == Change::News;
         }
     }
 

@@ -22,17 +22,13 @@ pub enum JournalEntry {
 }
 
 impl JournalEntry {
-    /// Returns the entry for `event`, which the caller is about to record in `scheduler`. `None` if
-    /// the event changes nothing.
-    pub fn of(scheduler: &Scheduler, event: &SchedulerEvent) -> Option<JournalEntry> {
-        if scheduler.is_no_change(event) {
-            return None;
-        }
-        Some(if *event == SchedulerEvent::HeartbeatIntervalPassed {
+    /// Returns the entry for `event`, which is news to `scheduler` and not applied yet.
+    pub fn of(scheduler: &Scheduler, event: &SchedulerEvent) -> JournalEntry {
+        if *event == SchedulerEvent::HeartbeatIntervalPassed {
             JournalEntry::IntervalPassed(scheduler.hearing())
         } else {
             JournalEntry::Event(event.clone())
-        })
+        }
     }
 
     /// Does it again.
@@ -43,7 +39,9 @@ impl JournalEntry {
     /// from the recorded state.
     pub fn redo(self, scheduler: &mut Scheduler) -> Result<(), CommandError> {
         match self {
-            JournalEntry::Event(event) => scheduler.record(event),
+            JournalEntry::Event(event) => {
+                scheduler.record(event);
+            }
             JournalEntry::IntervalPassed(hearing) => {
                 scheduler.enter_hearing(&hearing);
                 scheduler.record(SchedulerEvent::HeartbeatIntervalPassed);

@@ -2,7 +2,9 @@
 
 use super::entry::JournalEntry;
 use super::seal::Batch;
-use crate::scheduler::{AdminCommand, CommandError, CommandOutcome, Scheduler, SchedulerEvent};
+use crate::scheduler::{
+    AdminCommand, Change, CommandError, CommandOutcome, Scheduler, SchedulerEvent,
+};
 
 /// Inputs recorded since the last cycle.
 #[derive(Debug, Default)]
@@ -11,19 +13,11 @@ pub struct JournalingScheduler {
 }
 
 impl JournalingScheduler {
-    /// Applies `event` to `scheduler` and records it. Returns true if it was news.
-    pub fn record(&mut self, scheduler: &mut Scheduler, event: SchedulerEvent) -> bool {
-        if let SchedulerEvent::NodeReported(report) = &event
-            && scheduler.hear(report)
-        {
-            return false;
-        }
-        let entry = JournalEntry::of(scheduler, &event);
-        if let Some(entry) = &entry {
-            self.batch.push(entry);
-        }
-        scheduler.record(event);
-        entry.is_some()
+    /// Applies `event` to `scheduler`, and records it if it is news.
+    pub fn record(&mut self, scheduler: &mut Scheduler, event: SchedulerEvent) -> Change {
+        scheduler.record_with(event, |scheduler, event| {
+            self.batch.push(&JournalEntry::of(scheduler, event));
+        })
     }
 
     /// Has `scheduler` carry out `command`.

@@ -71,3 +71,13 @@ pub enum SchedulerEvent {
         share: ShareId,
     },
 }
+
+/// Verdict on a recorded event.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Change {
+    /// Changes nothing but the set of nodes heard: a heartbeat that repeats what is known of a live
+    /// node, or the end of an interval in which all nodes reported.
+    Routine,
+    /// May change decisions; a replay needs it.
+    News,
+}

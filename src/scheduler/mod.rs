@@ -26,7 +26,7 @@ mod users;
 mod view;
 
 pub use command::{AdminCommand, CommandError, CommandOutcome, UnknownNode};
-pub use event::SchedulerEvent;
+pub use event::{Change, SchedulerEvent};
 pub use jobs::{Admission, admit};
 pub use shared_list::SharedList;
 pub use trial::{CommandImpact, Holding};
@@ -43,8 +43,8 @@ use std::sync::Arc;
 
 use crate::engine::{self, Effort, Snapshot};
 use crate::model::{
-    ClassPolicy, JobId, JobKind, Mebibytes, Name, NodeIx, NodeReport, Order, QShares, ShareFacts,
-    ShareId, SharePhase, Tags, Topology,
+    ClassPolicy, JobId, JobKind, Mebibytes, Name, NodeIx, Order, QShares, ShareFacts, ShareId,
+    SharePhase, Tags, Topology,
 };
 use freeze::{BookedPromise, CachedNodes};
 pub use gangs::TurnSavings;
@@ -147,9 +147,48 @@ impl Scheduler {
 
     /// Records an event. Never plans: cycles have a pace of their own, independent of the
     /// network's.
-    pub fn record(&mut self, event: SchedulerEvent) {
-        self.is_changed |= !self.is_no_change(&event);
+    pub fn record(&mut self, event: SchedulerEvent) -> Change {
+        self.record_with(event, |_, _| ())
+    }
+
+    /// Records an event like [`Scheduler::record`]. News are handed to `enter` before they are
+    /// applied, with the state before them.
+    pub fn record_with(
+        &mut self,
+        event: SchedulerEvent,
+        enter: impl FnOnce(&Scheduler, &SchedulerEvent),
+    ) -> Change {
+        let change = match &event {
+            // Most heartbeats of ten thousand nodes are routine: they need no more than this mark.
+            SchedulerEvent::NodeReported(report) if self.nodes.note_routine_heartbeat(report) => {
+                return Change::Routine;
+            }
+            SchedulerEvent::HeartbeatIntervalPassed if self.nodes.were_all_heard() => {
+                Change::Routine
+            }
+            SchedulerEvent::NodeReported(_)
+            | SchedulerEvent::HeartbeatIntervalPassed
+            | SchedulerEvent::NodeMissedHeartbeats { .. }
+            | SchedulerEvent::NodeDied { .. }
+            | SchedulerEvent::JobArrived(_)
+            | SchedulerEvent::JobChanged { .. }
+            | SchedulerEvent::JobCompleted { .. }
+            | SchedulerEvent::ShareSeen { .. }
+            | SchedulerEvent::LimboShareSeen { .. }
+            | SchedulerEvent::LimboShareGone { .. }
+            | SchedulerEvent::ShareExited { .. } => Change::News,
+        };
+        if change == Change::News {
+            enter(self, &event);
+            self.is_changed = true;
+        }
         self.notice(&event);
+        self.apply_event(event);
+        change
+    }
+
+    /// Enters an event into the state.
+    fn apply_event(&mut self, event: SchedulerEvent) {
         let stability = self.topology.settings.node_stability;
         match event {
             SchedulerEvent::NodeReported(report) => {
@@ -207,13 +246,6 @@ impl Scheduler {
                 }
             }
         }
-    }
-
-    /// Records a routine heartbeat like [`Scheduler::record`], with less work: most heartbeats of
-    /// ten thousand nodes are routine. Returns `false`, and does nothing, if the report contains
-    /// news.
-    pub fn hear(&mut self, report: &NodeReport) -> bool {
-        self.nodes.note_routine_heartbeat(report)
     }
 
     /// Carries out an administrative act.
@@ -296,24 +328,6 @@ impl Scheduler {
         self.planned = Some(planned);
         self.last_view = Some(view.clone());
         Some(view)
-    }
-
-    /// True if `event` changes nothing but the set of nodes heard: the routine heartbeat of a live
-    /// node, and the end of an interval in which all nodes reported.
-    pub fn is_no_change(&self, event: &SchedulerEvent) -> bool {
-        match event {
-            SchedulerEvent::NodeReported(report) => self.nodes.is_routine(report),
-            SchedulerEvent::HeartbeatIntervalPassed => self.nodes.were_all_heard(),
-            SchedulerEvent::NodeMissedHeartbeats { .. }
-            | SchedulerEvent::NodeDied { .. }
-            | SchedulerEvent::JobArrived(_)
-            | SchedulerEvent::JobChanged { .. }
-            | SchedulerEvent::JobCompleted { .. }
-            | SchedulerEvent::ShareSeen { .. }
-            | SchedulerEvent::LimboShareSeen { .. }
-            | SchedulerEvent::LimboShareGone { .. }
-            | SchedulerEvent::ShareExited { .. } => false,
-        }
     }
 
     /// The last cycle that was planned; 0 before the first.

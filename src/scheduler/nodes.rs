@@ -209,13 +209,8 @@ impl NodeTable {
         std::mem::take(&mut book.is_dead).then_some(node)
     }
 
-    /// True if `report` repeats what is known of a node that is alive and has missed no heartbeat.
-    pub(super) fn is_routine(&self, report: &NodeReport) -> bool {
-        self.find(&report.name).is_some_and(|node| self.is_known(node, report))
-    }
-
-    /// Fast path for a routine heartbeat: marks the node as heard and returns true if nothing else
-    /// changed.
+    /// Marks the node of a routine heartbeat as heard. Returns false, and does nothing, if the
+    /// report has news.
     pub(super) fn note_routine_heartbeat(&mut self, report: &NodeReport) -> bool {
         let node = self.find(&report.name).filter(|&node| self.is_known(node, report));
         if let Some(node) = node {
@@ -224,6 +219,7 @@ impl NodeTable {
         node.is_some()
     }
 
+    /// True if `report` repeats what is known of a node that is alive and has missed no heartbeat.
     fn is_known(&self, node: NodeKey, report: &NodeReport) -> bool {
         let known = &self[node];
         known.report == *report

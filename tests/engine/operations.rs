@@ -9,7 +9,7 @@ use apportion::model::{
     SharePhase, Tags, Topology,
 };
 use apportion::scheduler::{
-    AdminCommand, CommandError, JobDisposition, Refusal, Removal, SchedulerEvent, Waiting,
+    AdminCommand, Change, CommandError, JobDisposition, Refusal, Removal, SchedulerEvent, Waiting,
 };
 
 fn busy_cluster() -> Cluster {
@@ -322,6 +322,28 @@ fn taking_nodes_out_is_tried_out_without_a_trace() {
     }
     let refused = cluster.scheduler.try_out(vary_off(&["m33"]));
     assert!(matches!(refused, Err(CommandError::UnknownNodes(_))), "{refused:?}");
+}
+
+/// A heartbeat is judged once, by the scheduler that records it.
+#[test]
+fn a_heartbeat_that_repeats_what_is_known_is_routine() {
+    let mut cluster = busy_cluster();
+    let report = |gib| NodeReport {
+        name: "m1".into(),
+        memory: Mebibytes::from_gib(gib),
+        is_quiesced: false,
+        tags: Tags::default(),
+    };
+    let mut record = |event| cluster.scheduler.record(event);
+    assert_eq!(record(SchedulerEvent::NodeReported(report(5))), Change::News);
+    assert_eq!(record(SchedulerEvent::NodeReported(report(5))), Change::Routine);
+    assert_eq!(
+        record(SchedulerEvent::HeartbeatIntervalPassed),
+        Change::News,
+        "m1 alone is not new"
+    );
+    assert_eq!(record(SchedulerEvent::NodeDied { node: "m1".into() }), Change::News);
+    assert_eq!(record(SchedulerEvent::NodeReported(report(5))), Change::News, "it is back");
 }
 
 /// If nothing changes, shares that would go anyway are not attributed to the configuration.

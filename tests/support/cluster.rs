@@ -148,9 +148,9 @@ impl Cluster {
     /// Tells the scheduler of `event`, and the diary.
     pub fn tell(&mut self, event: SchedulerEvent) {
         match &mut self.diary {
-            Some(diary) => _ = diary.clerk.record(&mut self.scheduler, event),
+            Some(diary) => diary.clerk.record(&mut self.scheduler, event),
             None => self.scheduler.record(event),
-        }
+        };
     }
 
     /// Carries out a command, and journals it.
