@@ -7,7 +7,7 @@ use super::finding::{Finding, Rule};
 use super::ledger::Ledger;
 use super::lines::JobLine;
 use super::shapes::{is_adapting, is_legal, sized_shape};
-use crate::model::NodeIx;
+use crate::model::{NodeIx, Shape};
 
 /// No fair-share job below its cap fits anywhere: targets do not matter for space that no other job
 /// can use. Jobs that lost shares in this cycle are not exempt. Another rule covers gangs; a job
@@ -16,7 +16,7 @@ pub(super) fn check_idle_room(ledger: &Ledger<'_>, findings: &mut Vec<Finding>) 
     let holes = holes(ledger);
     let fair = ledger.jobs.iter().filter(|line| {
         let may_grow_by_one =
-            sized_shape(line.job).map_or(!line.is_gang(), |shape| is_legal(shape, line.has() + 1));
+            sized_shape(line.job).map_or(!line.is_gang(), |shape| may_step(ledger, line, shape));
         let may_grow = may_grow_by_one && !is_adapting(line.job);
         line.is_fair_share() && !line.has_ended() && may_grow
     });
@@ -27,6 +27,14 @@ pub(super) fn check_idle_room(ledger: &Ledger<'_>, findings: &mut Vec<Finding>) 
             findings.push(Rule::IdleRoom.finding(detail));
         }
     }
+}
+
+/// True if one process more makes a legal size of a job, and no other such job left space over in
+/// this cycle: that space goes to jobs of any size first.
+fn may_step(ledger: &Ledger<'_>, line: &JobLine<'_>, shape: &Shape) -> bool {
+    let sized = ledger.jobs.iter().filter(|other| sized_shape(other.job).is_some());
+    let mut others = sized.filter(|other| other.job.id != line.job.id);
+    is_legal(shape, line.has() + 1) && !others.any(|other| 0 < other.expanded + other.lost)
 }
 
 /// No other job below its target waits beside free space that it fits in. A job at its target is

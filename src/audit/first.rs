@@ -11,6 +11,7 @@ use super::finding::{Finding, Rule};
 use super::ledger::Ledger;
 use super::lines::{Entity, ReceiptedShare};
 use super::owed::{Group, group_of, groups};
+use super::shapes::{is_adapting, is_legal, sized_shape};
 use crate::engine::{Declined, VictimRule};
 
 /// No job that is owed a process ends the cycle with neither a process nor a promise. The rule
@@ -86,9 +87,13 @@ fn is_starving(ledger: &Ledger<'_>, place: usize) -> bool {
     let line = &ledger.jobs[place];
     let is_put_off = line.report.held_back == Some(Declined::NextCycle)
         || ledger.schedule.put_off.contains(&line.job.id);
+    // A job that adapts gets nothing until that is over, and some jobs cannot use one process.
+    let may_start =
+        sized_shape(line.job).is_none_or(|shape| is_legal(shape, 1) && !is_adapting(line.job));
     let calm = &ledger.snapshot.calm;
     let waited = ledger.snapshot.behind_cycles(line.job).max(calm.quiet_cycles);
-    ledger.owed.is_startable[place] && line.has() == 0 && !is_put_off && PATIENCE <= waited
+    let has_nothing = ledger.owed.is_startable[place] && line.has() == 0;
+    has_nothing && may_start && !is_put_off && PATIENCE <= waited
 }
 
 /// Unless the cluster is idle, no peer takes the last process of a job or user that is owed a

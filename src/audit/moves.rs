@@ -7,6 +7,7 @@ use super::finding::{Finding, Rule};
 use super::first::is_taken_by_peer;
 use super::ledger::Ledger;
 use super::preemption::takings;
+use super::shapes::sized_shape;
 use crate::engine::{Promise, VictimRule};
 use crate::model::{JobId, NodeIx, count};
 
@@ -15,7 +16,9 @@ pub(super) fn check_passes(ledger: &Ledger<'_>, findings: &mut Vec<Finding>) {
     let robbed = ledger.victims.iter().filter(|victim| is_taken_by_peer(ledger, victim));
     let robbed: BTreeSet<usize> = robbed.map(|victim| victim.donor).collect();
     let takers: BTreeSet<usize> = takings(ledger)
-        .filter(|(victim, _)| victim.receipt.rule != VictimRule::Priority)
+        .filter(|(victim, _)| {
+            !matches!(victim.receipt.rule, VictimRule::Priority | VictimRule::Turn)
+        })
         .map(|(_, taker)| taker)
         .collect();
     for &place in robbed.intersection(&takers) {
@@ -105,7 +108,9 @@ pub(super) fn check_promises(ledger: &Ledger<'_>, findings: &mut Vec<Finding>) {
         let line = &ledger.jobs[place];
         let useful = useful(line.job).saturating_sub(line.held);
         let kept = line.expanded + line.promised;
-        if !line.has_ended() && kept < before.min(useful) {
+        // A job with legal sizes begins a whole step, and gives back what is left over.
+        let begins_step = sized_shape(line.job).is_some() && 0 < line.expanded;
+        if !line.has_ended() && !begins_step && kept < before.min(useful) {
             let id = line.job.id;
             let detail =
                 format!("job {id} was promised {before} processes; of these it has {kept}");

@@ -197,12 +197,13 @@ pub(super) fn check_superfluous(ledger: &Ledger<'_>, findings: &mut Vec<Finding>
     }
 }
 
-/// Space on a node that elastic jobs gave up to come to a legal size, after all plans were made.
+/// Space on a node that elastic jobs gave up to come to a legal size, and that gangs gave up as a
+/// whole. Either may come after other victims on the node.
 fn beyond_steps(ledger: &Ledger<'_>, ix: NodeIx) -> u64 {
     let gone = ledger.victims.iter().filter(|victim| {
-        victim.share.node == ix
-            && victim.beneficiary.is_none()
-            && sized_shape(ledger.jobs[victim.donor].job).is_some()
+        let donor = &ledger.jobs[victim.donor];
+        let is_step = victim.beneficiary.is_none() && sized_shape(donor.job).is_some();
+        victim.share.node == ix && (is_step || donor.is_gang())
     });
     gone.map(|victim| victim.share.order.qshares().0).sum()
 }

@@ -5,7 +5,7 @@ use super::capacity::{DemandByOrder, EmptyCluster};
 use super::draft::Draft;
 use super::effort::Effort;
 use super::gang::{GangPlanner, accounts};
-use super::place::{fill, place_shares};
+use super::place::{fill, fill_rest, place_shares};
 use super::preempt::{make_room, shed_beyond_maximum};
 use super::reasons;
 use super::schedule::CycleSchedule;
@@ -59,6 +59,7 @@ impl<'a> Planning<'a> {
             fill(draft);
         }
         settle(draft);
+        fill_rest(draft);
         GangPlanner::start_unpaid(draft);
     }
 

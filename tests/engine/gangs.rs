@@ -1,4 +1,4 @@
-//! Random histories with gangs among other work: every cycle is sound, and a client that only
+//! Random histories with gangs of fixed-share work among other work: every cycle is sound, and a client that only
 //! remembers what it submitted finds each gang whole or not there at all.
 
 #![expect(clippy::unwrap_used, reason = "a test's panic is its failure")]
@@ -10,8 +10,8 @@ use crate::support::cluster::{Cluster, UNPACED, class, job, single, topology};
 use crate::support::diary::Diary;
 use apportion::engine::plan;
 use apportion::model::{
-    Chunk, ClassPolicy, Elasticity, GangRules, JobId, JobKind, LegalSizes, Mebibytes, Name,
-    NodeTagging, Place, ProcessLimit, Shape, SharePhase, TagRule, Tags, Topology,
+    Chunk, ClassPolicy, Elasticity, GangRules, JobId, JobKind, Mebibytes, Name, NodeTagging, Place,
+    ProcessLimit, Shape, SharePhase, TagRule, Tags, Topology,
 };
 use apportion::scheduler::{AdminCommand, SchedulerEvent};
 use proptest::prelude::*;
@@ -53,9 +53,9 @@ fn world(has_sets: bool) -> Topology {
         ..GangRules::default()
     };
     let mut tight = class("tight", ClassPolicy::FixedShare, 5, UNPACED);
-    let mut normal = class("normal", ClassPolicy::FairShare { weight: 100 }, 10, UNPACED);
-    let mut low = class("low", ClassPolicy::FairShare { weight: 100 }, 20, UNPACED);
-    (tight.gangs, normal.gangs, low.gangs) = (gangs, gangs, gangs);
+    let normal = class("normal", ClassPolicy::FairShare { weight: 100 }, 10, UNPACED);
+    let low = class("low", ClassPolicy::FairShare { weight: 100 }, 20, UNPACED);
+    tight.gangs = gangs;
     let mut topology = Topology {
         classes: vec![tight, normal, low, class("plain", ClassPolicy::FixedShare, 5, UNPACED)],
         ..topology()
@@ -69,8 +69,7 @@ fn world(has_sets: bool) -> Topology {
 
 #[derive(Clone, Debug)]
 enum Step {
-    Gang { user: usize, class: usize, shape: Shape },
-    Elastic { user: usize, class: usize, least: u64, sizes: usize },
+    Gang { user: usize, shape: Shape },
     Plain { user: usize, class: usize, order: u64 },
     Complete(usize),
     Exit(usize),
@@ -130,13 +129,10 @@ fn shape() -> impl Strategy<Value = Shape> {
 }
 
 fn step() -> impl Strategy<Value = Step> {
-    let (user, class) = (0..USERS.len(), 0..3_usize);
+    let user = 0..USERS.len();
     let node = 0..NODES.len();
     prop_oneof![
-        6 => (user.clone(), class.clone(), shape())
-            .prop_map(|(user, class, shape)| Step::Gang { user, class, shape }),
-        2 => (user.clone(), 1..3_usize, 1..3_u64, 0..4_usize)
-            .prop_map(|(user, class, least, sizes)| Step::Elastic { user, class, least, sizes }),
+        6 => (user.clone(), shape()).prop_map(|(user, shape)| Step::Gang { user, shape }),
         5 => (user, 0..CLASSES.len(), 1..5_u64)
             .prop_map(|(user, class, order)| Step::Plain { user, class, order }),
         4 => any::<usize>().prop_map(Step::Complete),
@@ -181,26 +177,7 @@ impl History {
 
     fn apply(&mut self, step: &Step) {
         match step {
-            Step::Gang { user, class, shape } => self.gang(*user, *class, shape.clone()),
-            Step::Elastic { user, class, least, sizes } => {
-                let legal = [
-                    LegalSizes::PowerOfTwo,
-                    LegalSizes::Even,
-                    LegalSizes::MultipleOf(3),
-                    LegalSizes::Listed(vec![2, 5]),
-                ];
-                let shape = Shape {
-                    elasticity: Some(Elasticity::Malleable),
-                    min_processes: *least,
-                    legal_sizes: legal[*sizes].clone(),
-                    ..Shape::default()
-                };
-                let mut spec = job(self.number(), USERS[*user], CLASSES[*class], 1);
-                spec.shape = Some(Arc::new(shape));
-                spec.facts.limit = ProcessLimit::AtMost(8);
-                self.jobs.push(spec.id);
-                self.cluster.arrive(spec);
-            }
+            Step::Gang { user, shape } => self.gang(*user, shape.clone()),
             Step::Plain { user, class, order } => {
                 let id = self.number();
                 let (user, class) = (USERS[*user], CLASSES[*class]);
@@ -256,9 +233,9 @@ impl History {
         job.checked_rem(self.jobs.len()).map(|ix| self.jobs[ix])
     }
 
-    fn gang(&mut self, user: usize, class: usize, shape: Shape) {
+    fn gang(&mut self, user: usize, shape: Shape) {
         let gib = shape.chunks.iter().map(|chunk| chunk.memory.0 >> 10).max().unwrap();
-        let mut spec = job(self.number(), USERS[user], CLASSES[class], gib);
+        let mut spec = job(self.number(), USERS[user], "tight", gib);
         spec.facts.remaining = shape.processes();
         spec.facts.limit = ProcessLimit::AtMost(shape.processes());
         spec.shape = Some(Arc::new(shape.clone()));
@@ -390,7 +367,7 @@ proptest! {
             topology
         })));
         for shape in shapes {
-            history.gang(0, 0, shape);
+            history.gang(0, shape);
         }
         let mut left: BTreeSet<JobId> = history.gangs.keys().copied().collect();
         for _ in 0..40 {

@@ -28,6 +28,8 @@ pub(in crate::audit) struct GangLine {
     pub(super) orders: Option<Vec<u64>>,
     /// Processes that the gang held before, and still holds.
     pub(super) stayed: Vec<GangProcess>,
+    /// Quanta of the processes that are told to go in this cycle.
+    pub(super) lost: Vec<u64>,
     /// Processes that begin in this cycle, in the order of the schedule.
     pub(super) begun: Vec<GangProcess>,
     /// Rooms that are promised after the cycle, in the order of the schedule.
@@ -57,10 +59,13 @@ impl GangLine {
     }
 
     /// Converts a target of `nshares` to qshares. Processes and promised rooms count by their
-    /// sizes, the smallest first; the rest counts by the smallest chunk.
+    /// sizes, the smallest first; then processes that go; the rest counts by the smallest chunk.
     pub(in crate::audit) fn counted(&self, nshares: u64) -> u64 {
         let mut sizes: Vec<u64> = self.all().map(|member| member.order).collect();
         sizes.sort_unstable();
+        let mut lost = self.lost.clone();
+        lost.sort_unstable();
+        sizes.extend(lost);
         let all = count(&sizes);
         let counted = usize::try_from(nshares.min(all)).unwrap_or(sizes.len());
         let smallest = self.orders.iter().flatten().min().copied().unwrap_or(0);
@@ -99,6 +104,7 @@ pub(in crate::audit) fn gangs_of(
         let quantum = snapshot.topology.pools[pool.0].quantum;
         let orders = shape.chunks.iter().map(|chunk| quantum.order_of_work(chunk.memory));
         let stayed = job.held().filter(|share| !lost.contains(&share.id));
+        let gone = job.held().filter(|share| lost.contains(&share.id));
         let stayed = stayed.map(|share| GangProcess {
             rank: share.rank,
             node: share.node,
@@ -110,6 +116,7 @@ pub(in crate::audit) fn gangs_of(
             shape: Arc::clone(shape),
             orders: orders.map(|order| order.map(|order| order.qshares().0)).collect(),
             stayed: stayed.collect(),
+            lost: gone.map(|share| share.order.qshares().0).collect(),
             begun: Vec::new(),
             promised: Vec::new(),
         });

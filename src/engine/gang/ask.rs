@@ -55,14 +55,14 @@ pub(super) fn asking<'d>(draft: &Draft<'d>, job: usize, shape: &'d Shape, new: u
     if let [only] = &mut pieces[..] {
         only.count = new;
     }
-    let held: BTreeSet<NodeIx> = draft.job(job).shares.iter().map(|share| share.node).collect();
+    let held: BTreeSet<NodeIx> = draft.job(job).held().map(|share| share.node).collect();
     let without = if shape.place == Place::Scatter { held } else { BTreeSet::new() };
     Asking {
         job,
         pool: class.pool,
         shape,
         pieces,
-        first_rank: draft.jobs[job].held,
+        first_rank: draft.job(job).held().filter_map(|share| share.rank).max().map_or(0, next),
         list: draft.job(job).nodes.as_deref(),
         without,
         sets: Vec::new(),
@@ -143,6 +143,10 @@ impl GangPlanner {
             Ok(()) | Err(_) => Ok(()),
         }
     }
+}
+
+fn next(rank: u32) -> u64 {
+    u64::from(rank) + 1
 }
 
 fn small(rank: u64) -> u32 {

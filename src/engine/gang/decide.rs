@@ -98,7 +98,8 @@ impl GangPlanner {
         let kept = self.kept_promises(draft, asking, promised);
         if let Some(kept) = kept {
             // As much may be free elsewhere, while the promised nodes are still in use.
-            let elsewhere = self.slots(asking, Ground::Usable);
+            let has_sets = self.choose_sets(draft, asking).is_ok();
+            let elsewhere = self.slots(asking, Ground::Usable).filter(|_| has_sets);
             return Ok(elsewhere.map_or((kept, true), |slots| (slots, false)));
         }
         if asking.shape.elasticity == Some(Elasticity::Moldable) {
@@ -239,7 +240,15 @@ impl GangPlanner {
         // The smallest size at which it starts now decides which sets could ever hold it.
         asking.pieces[0].count = least.min(most);
         asking.sets.clear();
-        self.choose_sets(draft, asking)?;
+        if let Err(reason) = self.choose_sets(draft, asking) {
+            // At its minimum it could start, so it waits until it accepts less.
+            return Err(match reason {
+                WaitReason::GangLacks(lack) => {
+                    WaitReason::GangLacks(GangLack { of: GangNodes::Available, ..lack })
+                }
+                other => other,
+            });
+        }
         let mut fits = |size: u64| {
             asking.pieces[0].count = size;
             self.slots(asking, Ground::Available).is_some()

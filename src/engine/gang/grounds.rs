@@ -61,7 +61,8 @@ pub(super) fn supplies(
         let job = draft.place_of(promise.job);
         let on_node = &mut promised[promise.node.0];
         on_node.1 += amount;
-        if job.is_some_and(|job| !gives(job)) {
+        let is_kept = promise.rank.is_some() || job.is_some_and(|job| !gives(job));
+        if is_kept {
             on_node.0 += amount;
         }
     }

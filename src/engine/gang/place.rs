@@ -1,9 +1,10 @@
 //! Carries out the plans of gangs: all processes of a gang start in this cycle, or all their space
 //! is promised.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use super::decide::amounts_by_node;
+use super::turns::choose_again;
 use super::{GangPlan, Slot, Taker};
 use crate::engine::draft::{Draft, JobDraft};
 use crate::engine::preempt::{EvictionRank, spare_superfluous};
@@ -23,13 +24,23 @@ struct Clearance {
 
 /// Starts the gangs that were decided on, or promises them space.
 pub(in crate::engine) fn place_gangs(draft: &mut Draft<'_>) {
-    for plan in std::mem::take(&mut draft.gang_plans) {
-        let mut amounts: BTreeMap<NodeIx, QShares> = BTreeMap::new();
-        for slot in &plan.slots {
-            *amounts.entry(slot.node).or_default() += slot.order.qshares();
+    for mut plan in std::mem::take(&mut draft.gang_plans) {
+        let is_turn = Taker::of(draft, plan.job).is_among_peers && !plan.is_promised;
+        if is_turn
+            && !is_free(draft, &plan.slots)
+            && let Some(slots) = choose_again(draft, plan.job, count(&plan.slots))
+        {
+            let amount = |slots: &[Slot]| slots.iter().map(|slot| slot.order.qshares().0).sum();
+            let (before, now): (u64, u64) = (amount(&plan.slots), amount(&slots));
+            // Its target was counted, and no more.
+            if now <= before {
+                let entities = Arc::clone(&draft.entities);
+                entities.remove(&mut draft.given, plan.job, before - now);
+                plan.slots = slots;
+            }
         }
-        let is_free = |(node, amount): (&NodeIx, &QShares)| *amount <= draft.spaces.usable(*node);
-        if amounts.iter().all(is_free) {
+        let amounts = amounts_by_node(&plan.slots);
+        if is_free(draft, &plan.slots) {
             for Slot { rank, node, order } in plan.slots {
                 draft.expand_rank(plan.job, node, order, Some(rank));
             }
@@ -38,13 +49,19 @@ pub(in crate::engine) fn place_gangs(draft: &mut Draft<'_>) {
         let mut clearance = Clearance::default();
         let mut cleared = amounts
             .iter()
-            .map(|(node, amount)| clear(draft, plan.job, &mut clearance, *node, *amount));
+            .map(|(node, amount)| clear(draft, plan.job, &mut clearance, *node, QShares(*amount)));
         if cleared.all(|is_clear| is_clear) {
             promise_all(draft, plan, clearance);
         } else {
             give_up(draft, &plan, count(&amounts));
         }
     }
+}
+
+/// True if all slots have their space now.
+fn is_free(draft: &Draft<'_>, slots: &[Slot]) -> bool {
+    let amounts = amounts_by_node(slots);
+    amounts.into_iter().all(|(node, amount)| QShares(amount) <= draft.spaces.usable(node))
 }
 
 /// Takes back the space, and promises it.
@@ -80,7 +97,9 @@ fn clear(
             missing = missing.saturating_sub(victim.order.qshares());
         }
     }
-    for promise in draft.promises.iter().filter(|promise| promise.node == node) {
+    // Space that is promised to a gang stays promised.
+    let single = draft.promises.iter().filter(|promise| promise.rank.is_none());
+    for promise in single.filter(|promise| promise.node == node) {
         if missing == QShares(0) {
             break;
         }

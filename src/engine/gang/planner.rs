@@ -11,6 +11,7 @@ use super::{Claim, Slot, Taker, gang_shape};
 use crate::engine::capacity::{Cell, EmptyCluster};
 use crate::engine::draft::{CountRefusal, Draft, JobDraft};
 use crate::engine::report::WaitReason;
+use crate::engine::share_table::ShareIx;
 use crate::engine::snapshot::Promise;
 use crate::engine::target::NodeListCapacity;
 use crate::model::{ClassPolicy, JobId, NodeIx, PoolIx};
@@ -96,6 +97,26 @@ impl GangPlanner {
         for (&node, &amount) in &self.used {
             if let Some(supply) = self.supply.get_mut(&draft.spaces.pool(node)) {
                 supply.take(&self.kinds, node, amount);
+            }
+        }
+    }
+
+    /// Finds the space that is free now, and the space that these shares give up.
+    pub(super) fn find_supply_of(&mut self, draft: &Draft<'_>, gives: &BTreeSet<ShareIx>) {
+        let mut freed: BTreeMap<NodeIx, u64> = BTreeMap::new();
+        for &holding in gives {
+            let share = draft.shares.at(holding);
+            *freed.entry(share.node()).or_default() += share.order.qshares().0;
+        }
+        let pools: Vec<PoolIx> = self.grounds.keys().copied().collect();
+        for pool in pools {
+            let supply = self.supply.entry(pool).or_default();
+            for node in draft.spaces.schedulable(pool) {
+                let usable = draft.spaces.usable(node).0;
+                let short = draft.spaces.missing_for(node, draft.spaces.order(node)).0;
+                let left = draft.spaces.order(node).0.saturating_sub(short);
+                let available = left + freed.get(&node).copied().unwrap_or(0);
+                supply.set(&self.kinds, node, Space { available, usable });
             }
         }
     }

@@ -20,8 +20,10 @@ use super::planner::GangPlanner;
 use super::supply::Ground;
 use super::{Slot, Taker, gang_shape};
 use crate::engine::capacity::EmptyCluster;
-use crate::engine::draft::Draft;
+use crate::engine::draft::{Draft, JobDraft};
+use crate::engine::preempt::EvictionRank;
 use crate::engine::report::{GangLack, GangNodes, WaitReason};
+use crate::engine::share_table::ShareIx;
 use crate::engine::snapshot::{GangProgress, Job, PaidTurn, Snapshot, TurnAccount};
 use crate::engine::target::NodeListCapacity;
 use crate::model::{ClassIx, JobId, Millis, NodeIx, QShares, Shape, UserIx, ceil_div, count};
@@ -154,7 +156,7 @@ impl GangPlanner {
     ) {
         let id = draft.jobs[job].id;
         let promised = self.promises.remove(&id).unwrap_or_default();
-        let mut asking = asking(draft, job, shape, shape.processes());
+        let mut asking = asking(draft, job, shape, draft.jobs[job].demand.cap.nshares.0);
         for promise in &promised {
             self.release(draft, &asking, promise);
         }
@@ -173,7 +175,8 @@ impl GangPlanner {
                 draft.gang_reasons.insert(job, WaitReason::GangLacks(lack));
                 return;
             }
-            Ok(plan) if plan.1 || (price.missing() == Some(0)) => plan,
+            // A turn that was promised has come, even if its user now deserves less.
+            Ok(plan) if !promised.is_empty() || price.missing() == Some(0) => plan,
             Ok(_) => {
                 self.save(draft, job, &price);
                 return;
@@ -221,7 +224,7 @@ impl GangPlanner {
             let Some(shape) = gang_shape(draft.job(job)) else { continue };
             let Some(mut planner) = GangPlanner::new(draft) else { return };
             planner.set_usable(draft);
-            let mut asking = asking(draft, job, shape, shape.processes());
+            let mut asking = asking(draft, job, shape, draft.jobs[job].demand.cap.nshares.0);
             if planner.choose_sets(draft, &mut asking).is_err() {
                 continue;
             }
@@ -232,6 +235,39 @@ impl GangPlanner {
             draft.gang_reasons.remove(&job);
         }
     }
+}
+
+/// Chooses nodes for a gang in its turn, once all targets are known: peers give only what they hold
+/// beyond their targets.
+pub(super) fn choose_again(draft: &mut Draft<'_>, job: usize, new: u64) -> Option<Vec<Slot>> {
+    let shape = gang_shape(draft.job(job))?;
+    let mut planner = GangPlanner::new(draft)?;
+    planner.find_supply_of(draft, &surplus(draft, Taker::of(draft, job)));
+    let mut asking = asking(draft, job, shape, new);
+    planner.choose_sets(draft, &mut asking).ok()?;
+    let free = planner.slots(&asking, Ground::Usable);
+    free.or_else(|| planner.slots(&asking, Ground::Available))
+}
+
+/// Shares that a gang may take: all of lower priorities and of unpaid gangs, and of peers those
+/// beyond their targets.
+fn surplus(draft: &Draft<'_>, taker: Taker) -> BTreeSet<ShareIx> {
+    let mut gives = BTreeSet::new();
+    for job in (0..draft.jobs.len()).filter(|&job| taker.may_take_from(draft, job)) {
+        let JobDraft { held, given, is_gang, is_adapting, .. } = draft.jobs[job];
+        let is_peer = draft.class_of(job).priority == taker.priority && !is_gang;
+        let most = match (is_peer, is_adapting) {
+            (false, _) => held,
+            (true, false) => held.saturating_sub(given),
+            (true, true) => 0,
+        };
+        let held = draft.shares.held_by(job);
+        let mut ranked: Vec<(EvictionRank, ShareIx)> =
+            held.map(|(holding, share)| (EvictionRank::of(draft, share), holding)).collect();
+        ranked.sort_unstable();
+        gives.extend(ranked.into_iter().zip(0..most).map(|((_, holding), _)| holding));
+    }
+    gives
 }
 
 /// Bills of the gangs that started in this cycle, and incomes of all users with gangs.

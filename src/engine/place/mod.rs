@@ -35,8 +35,21 @@ pub(super) fn place_shares(draft: &mut Draft<'_>) {
 /// usable memory stays idle. Shares beyond a target are the first to be preempted when a job below
 /// its target needs the space.
 pub(super) fn fill(draft: &mut Draft<'_>) {
+    fill_for(draft, |_, _| true);
+}
+
+/// Gives the space that jobs with legal sizes left over to other jobs.
+pub(super) fn fill_rest(draft: &mut Draft<'_>) {
+    if !draft.elastic.is_empty() {
+        fill_for(draft, |draft, job| !draft.jobs[job].is_elastic);
+    }
+}
+
+/// Gives free space to the jobs for which `is_meant` is true.
+fn fill_for(draft: &mut Draft<'_>, is_meant: impl Fn(&Draft<'_>, usize) -> bool) {
     for priority in draft.priorities() {
-        let jobs = draft.jobs_of(priority, ClassPolicy::is_preemptable);
+        let mut jobs = draft.jobs_of(priority, ClassPolicy::is_preemptable);
+        jobs.retain(|&job| is_meant(draft, job));
         if has_room_for_any(draft, &jobs) {
             draft.water_fill_by_holdings(&jobs, Turn::ByFinish, Draft::below_cap, serve);
         }
@@ -99,7 +112,11 @@ fn enter_promises(draft: &mut Draft<'_>) -> Vec<(usize, Promise)> {
 /// Turns `open` promises into shares, if the promised space is free now or there is other free
 /// space. Promises that must wait are kept. A gang may have withdrawn some.
 fn redeem_promises(draft: &mut Draft<'_>, mut open: Vec<(usize, Promise)>) {
-    open.retain(|(_, promise)| draft.promises.contains(promise));
+    let mut kept = draft.promises.clone();
+    open.retain(|(_, promise)| {
+        let place = kept.iter().position(|other| other == promise);
+        place.map(|place| kept.swap_remove(place)).is_some()
+    });
     // Promises whose space is free come first, so that no job is sent elsewhere while its own space
     // is free.
     open.retain(|&(job, promise)| {
