@@ -209,6 +209,9 @@ fn card(node: &NodeInfo, look: TextStyle) -> String {
             node.tags.iter().map(|(key, value)| format!("{key}={value}")).collect();
         lines.push(format!("tags:     {}", plain(&tags.join(", "))));
     }
+    if node.preference != 0 {
+        lines.push(format!("gangs:    preference {}", node.preference));
+    }
     let note = plain(&notes(node));
     if !note.is_empty() {
         lines.push(format!("note:     {note}"));

@@ -160,13 +160,18 @@ fn render_wide(page: &JobPage, now_ms: u64, look: TextStyle) -> String {
     headed(columns, rows, look)
 }
 
+/// Memory of a process, or the chunks of a gang.
+fn asked_memory(job: &JobInfo) -> String {
+    if job.chunks.is_empty() { memory(job.memory_mb) } else { job.shape().chunk_words() }
+}
+
 fn row(job: &JobInfo, now_ms: u64) -> [String; 10] {
     [
         job.id.to_string(),
         job.user.clone(),
         job.class.clone(),
         job.kind.word().to_owned(),
-        memory(job.memory_mb),
+        asked_memory(job),
         job.sums.wanted.to_string(),
         job.sums.held.to_string(),
         job.state().to_owned(),
@@ -180,7 +185,7 @@ mod tests {
     use insta::assert_snapshot;
 
     use super::*;
-    use crate::api::wire::{Disposition, JobSums, Reason, WorkKind};
+    use crate::api::wire::{ChunkRequest, Disposition, JobSums, Reason, WorkKind};
 
     fn job(id: u64, user: &str, wanted: u64, held: u64) -> JobInfo {
         let disposition = if held == 0 { Disposition::Dormant } else { Disposition::Stable };
@@ -235,6 +240,16 @@ mod tests {
             job(1001, "alice", 8, 8),
             JobInfo { reason: Some(reason), ..job(1007, "carol", 4, 0) },
             JobInfo { completing: true, kind: WorkKind::Service, ..job(1011, "bob", 1, 1) },
+            JobInfo {
+                chunks: [4, 2]
+                    .map(|count| ChunkRequest {
+                        count,
+                        memory_mb: 8192,
+                        tags: std::collections::BTreeMap::new(),
+                    })
+                    .to_vec(),
+                ..job(1012, "dan", 6, 0)
+            },
         ];
         let page = JobPage { cycle: 3, jobs, next: None };
         assert_snapshot!(render(&page, 7_501_000, false, TextStyle::default()));

@@ -48,6 +48,7 @@ struct AccountLine {
 
 struct JobShareLine {
     share: u64,
+    rank: String,
     node: String,
     memory: String,
     state: String,
@@ -192,7 +193,8 @@ fn facts(info: &JobInfo) -> Vec<(&'static str, String)> {
     let order = info
         .order
         .map_or_else(String::new, |order| format!(" ({})", words::counted(order, "qshare")));
-    vec![
+    let shape = Some(info.shape().words()).filter(|words| !words.is_empty());
+    let facts = vec![
         ("Kind", info.kind.word().to_owned()),
         ("State", info.state().to_owned()),
         ("Memory of a process", format!("{}{order}", memory(info.memory_mb))),
@@ -201,7 +203,8 @@ fn facts(info: &JobInfo) -> Vec<(&'static str, String)> {
         ("At most now", cap),
         ("Room promised for", words::counted(info.sums.promised, "process")),
         ("Behind what was counted", words::counted(info.sums.behind_cycles, "cycle")),
-    ]
+    ];
+    shape.map(|shape| ("Asks for", shape)).into_iter().chain(facts).collect()
 }
 
 /// The arithmetic from the class down. Classes and users count in qshares, the job in processes.
@@ -276,6 +279,7 @@ fn share_line(share: &ShareInfo) -> JobShareLine {
     };
     JobShareLine {
         share: share.share,
+        rank: share.rank.map(|rank| rank.to_string()).unwrap_or_default(),
         node: share.node.clone(),
         memory: memory(share.memory_mb),
         state,

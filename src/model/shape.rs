@@ -3,7 +3,7 @@
 //! Design: seed 003 (node buckets) for chunks, places and sets; seed 002 (negotiated malleable
 //! work) for elasticity and legal sizes.
 
-use super::{Mebibytes, Millis, Name, Tags};
+use super::{Mebibytes, Millis, Name, Tags, counted, span};
 
 /// Most chunks of a request.
 pub const MAX_CHUNKS: usize = 64;
@@ -103,6 +103,21 @@ impl LegalSizes {
         ("even", LegalSizes::Even),
         ("odd", LegalSizes::Odd),
     ];
+
+    /// The sizes in words; empty for any.
+    fn words(&self) -> String {
+        match self {
+            LegalSizes::Any => String::new(),
+            LegalSizes::PowerOfTwo => "powers of two".to_owned(),
+            LegalSizes::Even => "even numbers".to_owned(),
+            LegalSizes::Odd => "odd numbers".to_owned(),
+            LegalSizes::MultipleOf(step) => format!("multiples of {step}"),
+            LegalSizes::Listed(sizes) => {
+                let sizes: Vec<String> = sizes.iter().map(u64::to_string).collect();
+                format!("sizes {}", sizes.join(", "))
+            }
+        }
+    }
 
     /// True if a job may have this number of processes.
     pub fn allow(&self, size: u64) -> bool {
@@ -242,6 +257,52 @@ impl Shape {
         }
         let is_legal = self.legal_sizes.at_least(min).is_some_and(|size| size <= most);
         (!is_legal && 0 < most).then_some(ShapeProblem::NoLegalSize { min, most })
+    }
+
+    /// The first chunks alone: "4 × 8 GB, 2 × 1 GB and 3 more". Empty without chunks.
+    pub fn chunk_words(&self) -> String {
+        const SHOWN: usize = 2;
+        let words = self.chunks.iter().map(|chunk| format!("{} × {}", chunk.count, chunk.memory));
+        let shown = words.take(SHOWN).collect::<Vec<_>>().join(", ");
+        match self.chunks.len().saturating_sub(SHOWN) {
+            0 => shown,
+            more => format!("{shown} and {more} more"),
+        }
+    }
+
+    /// The request in words: "4 × 8 GB on color=yellow; one a node; exclusive". Empty for
+    /// independent processes.
+    pub fn words(&self) -> String {
+        let chunk = |chunk: &Chunk| {
+            let on = if chunk.tags.is_empty() { "" } else { " on " };
+            format!("{} × {}{on}{}", chunk.count, chunk.memory, chunk.tags)
+        };
+        let chunks: Vec<String> = self.chunks.iter().map(chunk).collect();
+        let place = match self.place {
+            Place::Free => "",
+            Place::Scatter => "one a node",
+            Place::Pack => "all on one node",
+        };
+        let group = self.group_by.as_ref().map(|key| {
+            let at_best = if self.may_span == Some(true) { ", if that could ever be" } else { "" };
+            format!("the same {key} on all nodes{at_best}")
+        });
+        let elasticity = self.elasticity.filter(|elasticity| *elasticity != Elasticity::Rigid);
+        let parts = [
+            chunks.join(", "),
+            place.to_owned(),
+            if self.is_exclusive { "exclusive".to_owned() } else { String::new() },
+            group.unwrap_or_default(),
+            elasticity.map_or("", Elasticity::word).to_owned(),
+            if 1 < self.min_processes {
+                format!("at least {}", counted(self.min_processes, "process"))
+            } else {
+                String::new()
+            },
+            self.legal_sizes.words(),
+            self.duration.map(|most| format!("for at most {}", span(most))).unwrap_or_default(),
+        ];
+        parts.into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join("; ")
     }
 
     /// Place of the chunk of the process with that rank; ranks count from 0.
@@ -413,6 +474,49 @@ mod tests {
         assert_eq!(free.problem(None), None);
         let above = ShapeProblem::MinimumAboveMaximum { min: 5, most: 4 };
         assert_eq!(free.problem(Some(4)), Some(above));
+    }
+
+    #[test]
+    fn a_shape_is_told_in_words() {
+        let chunk = |count, gb, tags: &[(&str, &str)]| Chunk {
+            count,
+            memory: Mebibytes::from_gib(gb),
+            tags: Tags::of(tags.iter().copied()),
+        };
+        let two = Shape {
+            chunks: vec![chunk(4, 8, &[("color", "yellow")]), chunk(4, 8, &[("color", "blue")])],
+            place: Place::Scatter,
+            is_exclusive: true,
+            ..Shape::default()
+        };
+        let words = "4 × 8 GB on color=yellow, 4 × 8 GB on color=blue; one a node; exclusive";
+        assert_eq!(two.words(), words);
+        assert_eq!(two.chunk_words(), "4 × 8 GB, 4 × 8 GB");
+        let many = Shape { chunks: vec![chunk(1, 2, &[]); 5], ..Shape::default() };
+        assert_eq!(many.chunk_words(), "1 × 2 GB, 1 × 2 GB and 3 more");
+        let packed = Shape {
+            chunks: vec![chunk(1, 2, &[])],
+            place: Place::Pack,
+            group_by: Some("rack".into()),
+            may_span: Some(true),
+            duration: Some(3_600_000),
+            ..Shape::default()
+        };
+        let words = "1 × 2 GB; all on one node; the same rack on all nodes, if that could ever be; \
+                     for at most 1h";
+        assert_eq!(packed.words(), words);
+        let sized = |legal_sizes| Shape {
+            elasticity: Some(Elasticity::Malleable),
+            min_processes: 2,
+            legal_sizes,
+            ..Shape::default()
+        };
+        let words = |sizes| sized(sizes).words();
+        assert_eq!(words(LegalSizes::Any), "malleable; at least 2 processes");
+        assert!(words(LegalSizes::PowerOfTwo).ends_with("; powers of two"));
+        assert!(words(LegalSizes::MultipleOf(3)).ends_with("; multiples of 3"));
+        assert!(words(LegalSizes::Listed(vec![2, 5])).ends_with("; sizes 2, 5"));
+        assert_eq!(Shape::default().words(), "");
     }
 
     #[test]

@@ -68,7 +68,8 @@ fn sentence(view: &View, job: &JobView, sums: &JobSums, reason: Option<&Reason>)
     };
     let processes = |count| plural(count, "process");
     let silent = SilentNodes::of(view, job).map(|silent| silent.sentence());
-    let notes = tags_note(view, job).into_iter().chain(silent.clone());
+    let shape = job.shape.as_ref().map(|shape| format!("it asks for {}", shape.words()));
+    let notes = shape.into_iter().chain(tags_note(view, job)).chain(silent.clone());
     let mut also = String::new();
     for note in notes {
         also += "; ";

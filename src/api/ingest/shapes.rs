@@ -7,9 +7,7 @@ use crate::api::ingest::names::tags_problem;
 use crate::api::limits::Limits;
 use crate::api::wire;
 use crate::converter::PublishedJob;
-use crate::model::{
-    Chunk, Elasticity, LegalSizes, Mebibytes, Millis, Place, Shape, ShapeProblem, Tags, is_tag_key,
-};
+use crate::model::{Elasticity, LegalSizes, Millis, Place, Shape, ShapeProblem, is_tag_key};
 
 /// No job may declare a longer duration: ten years, in milliseconds.
 const DURATION_MAX: Millis = 10 * 365 * 24 * 3_600_000;
@@ -27,7 +25,7 @@ pub fn shape_of(work: &wire::Work, limits: &Limits) -> Result<Option<Shape>, Req
     let duration = duration_of(work).map_err(fault)?;
     let chunks = work.chunks.as_deref().unwrap_or_default();
     let shape = Shape {
-        chunks: chunks.iter().map(chunk_of).collect(),
+        chunks: chunks.iter().map(Into::into).collect(),
         place: work.place.map_or(Place::Free, Into::into),
         is_exclusive: work.exclusive,
         group_by: work.group_by.as_deref().map(Into::into),
@@ -116,10 +114,6 @@ fn duration_of(work: &wire::Work) -> Result<Option<Millis>, FieldProblem> {
             format!("a duration of {declared} ms cannot be; allowed: 1 to {DURATION_MAX}");
         (Code::BadTime, "/duration_ms".to_owned(), problem)
     })
-}
-
-fn chunk_of(chunk: &wire::ChunkRequest) -> Chunk {
-    Chunk { count: chunk.count, memory: Mebibytes(chunk.memory_mb), tags: Tags::of(&chunk.tags) }
 }
 
 /// Finds the field that a contradiction is about.

@@ -9,6 +9,7 @@ use super::{
     ChunkPlace, ChunkRequest, ElasticityWord, HeldBack, Reason, RemovalReason, SizeRule, WorkKind,
     is_false, is_zero,
 };
+use crate::model::{LegalSizes, Place, Shape};
 
 /// Result of the last cycle for a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, ToSchema)]
@@ -116,6 +117,22 @@ impl JobInfo {
     /// Every word of [`Self::state`].
     pub const STATES: [&'static str; 7] =
         ["expanding", "shrinking", "running", "waiting", "reserved", "refused", "ending"];
+
+    /// Returns the chunks, sizes and duration that the job asked for; all absent for independent
+    /// processes.
+    pub fn shape(&self) -> Shape {
+        Shape {
+            chunks: self.chunks.iter().map(Into::into).collect(),
+            place: self.place.map_or(Place::Free, Into::into),
+            is_exclusive: self.exclusive,
+            group_by: self.group_by.as_deref().map(Into::into),
+            may_span: self.span,
+            elasticity: self.elasticity.map(Into::into),
+            min_processes: self.min_processes,
+            legal_sizes: self.legal_sizes.as_ref().map_or(LegalSizes::Any, Into::into),
+            duration: self.duration_ms,
+        }
+    }
 
     /// Returns the state after the last cycle as a word for people.
     pub fn state(&self) -> &'static str {

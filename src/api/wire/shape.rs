@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use crate::model::{Chunk, Elasticity, LegalSizes, Place};
+use crate::model::{Chunk, Elasticity, LegalSizes, Mebibytes, Place, Tags};
 
 /// Equal processes of a request.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
@@ -160,5 +160,12 @@ impl From<&Chunk> for ChunkRequest {
     fn from(chunk: &Chunk) -> ChunkRequest {
         let tags = chunk.tags.iter().map(|(key, value)| (key.to_string(), value.to_string()));
         ChunkRequest { count: chunk.count, memory_mb: chunk.memory.0, tags: tags.collect() }
+    }
+}
+
+impl From<&ChunkRequest> for Chunk {
+    fn from(chunk: &ChunkRequest) -> Chunk {
+        let ChunkRequest { count, memory_mb, tags } = chunk;
+        Chunk { count: *count, memory: Mebibytes(*memory_mb), tags: Tags::of(tags) }
     }
 }

@@ -8,8 +8,8 @@ use serde_json::{Value, json};
 use super::*;
 use crate::api::ingest::validate::check_work;
 use crate::model::{
-    CapRules, ClassPolicy, GangRules, NodeTagging, Nodepool, PoolIx, ProcessLimit, Quantum,
-    ResourceClass, Settings, Topology,
+    CapRules, Chunk, ClassPolicy, GangRules, Mebibytes, NodeTagging, Nodepool, PoolIx,
+    ProcessLimit, Quantum, ResourceClass, Settings, Tags, Topology,
 };
 use crate::scheduler::{Refusal, admit};
 
