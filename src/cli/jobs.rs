@@ -167,7 +167,7 @@ mod tests {
 
     use super::*;
 
-    fn job(more: serde_json::Value) -> JobInfo {
+    fn job(more: &serde_json::Value) -> JobInfo {
         let mut job = json!({
             "id": 7, "user": "ann", "class": "wide", "kind": "job", "memory_mb": 8192, "threads": 1,
             "submitted_ms": 1, "remaining": 2, "running": true, "completing": false,
@@ -191,7 +191,7 @@ mod tests {
                 "investment_ms": 0
             })
         };
-        let gang = job(json!({
+        let gang = job(&json!({
             "chunks": [{"count": 2, "memory_mb": 8192, "tags": {"color": "blue"}}],
             "place": "scatter", "exclusive": true,
             "shares": [share(4, 1, "n1"), share(5, 0, "n2")]
@@ -207,10 +207,10 @@ mod tests {
 
     #[test]
     fn other_work_shows_no_rank_and_its_sizes() {
-        let plain = job(json!({})).render(TextStyle::default());
+        let plain = job(&json!({})).render(TextStyle::default());
         assert!(plain.contains("8 GB a process, which works on 1 item at a time\n"), "{plain}");
         let sized = json!({"elasticity": "malleable", "min_processes": 2, "legal_sizes": "even"});
-        let sized = job(sized).render(TextStyle::default());
+        let sized = job(&sized).render(TextStyle::default());
         let asks = "at a time; malleable; at least 2 processes; even numbers\nitems:";
         assert!(sized.contains(asks) && !sized.contains("RANK"), "{sized}");
     }

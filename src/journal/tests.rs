@@ -336,7 +336,7 @@ fn sizes_and_places_are_read_as_they_were_written() {
         for place in places {
             for elasticity in elasticities {
                 let legal_sizes = legal_sizes.clone();
-                let shape = Shape { legal_sizes, place, elasticity, ..Shape::default() };
+                let shape = Shape { place, elasticity, legal_sizes, ..Shape::default() };
                 let arrived = JobSpec { shape: Some(Arc::new(shape)), ..spec(7, JobKind::Job) };
                 let entry = JournalEntry::Event(SchedulerEvent::JobArrived(arrived));
                 let mut batch = Batch::default();

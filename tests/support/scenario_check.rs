@@ -218,15 +218,15 @@ impl<'a> PlayedEnd<'a> {
         let listed = |list: &String| -> BTreeSet<String> {
             expand_hostlist(list).expect("a host list is well-formed").into_iter().collect()
         };
-        if let Some(list) = expected.exactly.as_ref().map(listed) {
-            if !nodes.iter().copied().eq(list.iter()) {
-                unmet.push(format!("is on {nodes:?}, not exactly {list:?}"));
-            }
+        if let Some(list) = expected.exactly.as_ref().map(listed)
+            && !nodes.iter().copied().eq(list.iter())
+        {
+            unmet.push(format!("is on {nodes:?}, not exactly {list:?}"));
         }
-        if let Some(list) = expected.within.as_ref().map(listed) {
-            if nodes.iter().any(|node| !list.contains(*node)) {
-                unmet.push(format!("is on {nodes:?}, not within {list:?}"));
-            }
+        if let Some(list) = expected.within.as_ref().map(listed)
+            && nodes.iter().any(|node| !list.contains(*node))
+        {
+            unmet.push(format!("is on {nodes:?}, not within {list:?}"));
         }
         let mut ranks = places.iter();
         for (tag, processes) in &expected.ranks {

@@ -170,38 +170,33 @@ fn bound(job: &JobView, class: Option<&Account>, user: Option<&Account>) -> Boun
         Cause::NoNodeUp { suitable, .. } => {
             told(BoundBy::Nodes, format!("{suitable} nodes would do, and none of them is up"))
         }
-        Cause::OverAllotment { allotment, held, asks } => told(
-            BoundBy::Allotment,
-            format!(
-                "{} held and {} asked for are more than the {} allotted",
-                text(*held),
-                text(*asks),
-                text(*allotment)
-            ),
-        ),
+        Cause::OverAllotment { allotment, held, asks } => {
+            told(BoundBy::Allotment, too_much(&text(*held), &text(*asks), &text(*allotment)))
+        }
         Cause::Capped { bound, cap } => told(BoundBy::Cap, capped(*bound, cap.0)),
         Cause::NothingLeft { left, asks } => {
             let (left, asks) = (text(*left), text(asks.qshares()));
             told(BoundBy::Priority, format!("{left} is left, a process needs {asks}"))
         }
         Cause::FairShareUsed { .. } => share(job, class, user),
-        Cause::GangLacks(_)
-        | Cause::BehindOlderGang { .. }
-        | Cause::Earning { .. }
-        | Cause::NoLegalSize { .. }
-        | Cause::Adapting => bound_of_shape(job, cause),
+        Cause::GangLacks(lack) => told(BoundBy::Nodes, lack.to_string()),
+        Cause::BehindOlderGang { job } => {
+            told(BoundBy::Room, format!("the free nodes are kept for job {job}, which is older"))
+        }
+        Cause::Earning { deserves, asks } => {
+            told(BoundBy::JobShare, saving_up(&text(*deserves), &text(*asks)))
+        }
+        Cause::NoLegalSize { given, next } => {
+            told(BoundBy::JobShare, format!("its target is {given}, its next legal size {next}"))
+        }
+        Cause::Adapting => told(BoundBy::Room, "its last change of size goes on".to_owned()),
         Cause::HeldBack(held_back) => told(BoundBy::Price, bound_of_price(*held_back)),
         Cause::WaitingForExits { promised } => {
             told(BoundBy::Room, format!("room for {promised} is being made"))
         }
         Cause::Fragmented { free, largest_hole, asks, .. } => told(
             BoundBy::Room,
-            format!(
-                "{} is free, {} in one piece, and a process needs {}",
-                text(*free),
-                text(*largest_hole),
-                text(asks.qshares())
-            ),
+            in_pieces(&text(*free), &text(*largest_hole), &text(asks.qshares())),
         ),
     }
 }
@@ -217,24 +212,16 @@ fn bound_of_price(held_back: Declined) -> String {
     format!("{what} ({})", held_back.code())
 }
 
-/// Returns the limit of a job that is bound to chunks or sizes.
-fn bound_of_shape(job: &JobView, cause: &Cause) -> Bound {
-    let text = |amount: QShares| amount_text(job.quantum, amount);
-    let (by, sentence) = match cause {
-        Cause::BehindOlderGang { job } => {
-            (BoundBy::Room, format!("the free nodes are kept for job {job}, which is older"))
-        }
-        Cause::Earning { deserves, asks } => (
-            BoundBy::JobShare,
-            format!("it needs {} at once, and its fair share is {}", text(*asks), text(*deserves)),
-        ),
-        Cause::NoLegalSize { given, next } => {
-            (BoundBy::JobShare, format!("its target is {given}, its next legal size {next}"))
-        }
-        Cause::GangLacks(lack) => (BoundBy::Nodes, lack.to_string()),
-        _ => (BoundBy::Room, "its last change of size goes on".to_owned()),
-    };
-    Bound { by, sentence }
+fn saving_up(deserves: &str, asks: &str) -> String {
+    format!("it needs {asks} at once, and its fair share is {deserves}")
+}
+
+fn in_pieces(free: &str, largest: &str, asks: &str) -> String {
+    format!("{free} is free, {largest} in one piece, and a process needs {asks}")
+}
+
+fn too_much(held: &str, asks: &str, allotment: &str) -> String {
+    format!("{held} held and {asks} asked for are more than the {allotment} allotted")
 }
 
 fn capped(bound: CapBound, cap: u64) -> String {

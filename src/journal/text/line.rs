@@ -27,7 +27,7 @@ pub enum Line {
     Died {
         node: Name,
     },
-    Arrived(Spec),
+    Arrived(Box<Spec>),
     Changed {
         job: u64,
         facts: Facts,
@@ -112,7 +112,7 @@ impl From<&SchedulerEvent> for Line {
                 Line::Missed { node: node.clone(), missed: *missed }
             }
             SchedulerEvent::NodeDied { node } => Line::Died { node: node.clone() },
-            SchedulerEvent::JobArrived(spec) => Line::Arrived(spec.into()),
+            SchedulerEvent::JobArrived(spec) => Line::Arrived(Box::new(spec.into())),
             SchedulerEvent::JobChanged { job, facts } => {
                 Line::Changed { job: job.0, facts: facts.into() }
             }
@@ -158,7 +158,7 @@ impl From<Line> for JournalEntry {
             Line::Node(report) => SchedulerEvent::NodeReported(report.into()),
             Line::Missed { node, missed } => SchedulerEvent::NodeMissedHeartbeats { node, missed },
             Line::Died { node } => SchedulerEvent::NodeDied { node },
-            Line::Arrived(spec) => SchedulerEvent::JobArrived(spec.into()),
+            Line::Arrived(spec) => SchedulerEvent::JobArrived((*spec).into()),
             Line::Changed { job, facts } => {
                 SchedulerEvent::JobChanged { job: JobId(job), facts: facts.into() }
             }

@@ -51,6 +51,7 @@ struct Pool {
 }
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
+#[expect(clippy::struct_excessive_bools, reason = "as the configuration has it")]
 struct ClassText {
     name: Name,
     policy: PolicyText,

@@ -161,6 +161,7 @@ pub struct UserInput {
 /// Events that happen without an entry in the scenario.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase", default)]
+#[expect(clippy::struct_field_names, reason = "the names of the format")]
 pub struct PlayOptions {
     /// True if preempted shares are gone in the next cycle.
     pub auto_confirm: bool,
@@ -221,7 +222,7 @@ pub enum EventInput {
     VaryOn {
         names: Vec<String>,
     },
-    Job(JobInput),
+    Job(Box<JobInput>),
     Update(UpdateInput),
     Run(RunInput),
     Proc(ProcInput),

@@ -44,7 +44,7 @@ pub(super) fn scenario(seed: u64, index: u64) -> Scenario {
     let mut cycles = vec![CycleInput::default(); usize::try_from(CYCLES).expect("it is small")];
     cycles[0].events.push(EventInput::Nodes(NodesInput { list, ..NodesInput::default() }));
     for (arrival, job) in jobs {
-        cycles[arrival].events.push(EventInput::Job(job));
+        cycles[arrival].events.push(EventInput::Job(Box::new(job)));
     }
     Scenario {
         name: format!("survey-{seed}-{index:03}"),

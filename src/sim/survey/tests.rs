@@ -49,7 +49,7 @@ fn table(classes: &str, nodes: &str, jobs: &str) -> (Scenario, PlayedDocument) {
         let [class, user, order, cap, places @ ..] = &words[..] else { panic!("{text}") };
         let text =
             format!(r#"{{"id": {id}, "user": "{user}", "class": "{class}", "memGB": {order}}}"#);
-        events.push(EventInput::Job(serde_json::from_str::<JobInput>(&text).unwrap()));
+        events.push(EventInput::Job(serde_json::from_str(&text).unwrap()));
         lines.push(line(id, order, cap, places));
     }
     let scenario = Scenario {
@@ -399,7 +399,7 @@ fn contents(scenario: &Scenario) -> Contents {
             if let EventInput::Nodes(nodes_input) = event {
                 nodes.extend(nodes_input.list.iter().cloned());
             } else if let EventInput::Job(job) = event {
-                jobs.push((cycle, job.clone()));
+                jobs.push((cycle, JobInput::clone(job)));
             } else {
                 panic!("{event:?}");
             }

@@ -152,10 +152,10 @@ pub fn keep_known(work: &mut PublishedJob, standing: &PublishedJob) -> Vec<Reque
     };
     let mut kept = Shape::clone(new);
     let is_elastic = |elasticity| known.elasticity == Some(elasticity);
-    if let ([new], [known]) = (&mut kept.chunks[..], &known.chunks[..]) {
-        if is_elastic(Elasticity::Evolving) {
-            new.count = known.count;
-        }
+    if let ([new], [known]) = (&mut kept.chunks[..], &known.chunks[..])
+        && is_elastic(Elasticity::Evolving)
+    {
+        new.count = known.count;
     }
     let mut warn = |code: Code, field: &str, known: String| {
         let detail = format!("job {id}: `{field}` stays {known}, as it was published before");
