@@ -30,13 +30,13 @@ pub async fn get_metrics(
 }
 
 fn open_metrics(state: &ApiState) -> Result<String, fmt::Error> {
-    let mut picture = Registry::with_prefix(PREFIX);
-    picture.register_collector(Box::new(Cluster {
+    let mut registry = Registry::with_prefix(PREFIX);
+    registry.register_collector(Box::new(Cluster {
         published: state.latest(),
         heard: state.hearing.log().heard_ago(Instant::now()),
     }));
     let mut text = String::new();
-    encode_registry(&mut text, &picture)?;
+    encode_registry(&mut text, &registry)?;
     state.board.meters().encode(&mut text)?;
     encode_eof(&mut text)?;
     Ok(text)

@@ -1,6 +1,6 @@
-//! Screen of `top` as lines of painted text. The text follows from the picture and the view alone.
+//! Screen of `top` as lines of painted text. The text follows from the data and the view alone.
 
-use super::picture::Picture;
+use super::data::ClusterData;
 use super::stand::{PANES, Pane, UiState};
 use crate::api::wire::{Account, ClassLoad, NodeState, UserInfo};
 use crate::cli::accounts::MemoryAccount;
@@ -29,21 +29,21 @@ pub(super) enum Ink {
 
 /// The screenful for a terminal of `width` by `height`.
 pub(super) fn frame(
-    picture: &Picture,
+    data: &ClusterData,
     stand: &mut UiState,
     (width, height): (usize, usize),
 ) -> Vec<PaintedLine> {
-    let mut lines = head(picture, width);
+    let mut lines = head(data, width);
     // A third of what is left is for events, and the last line for keys.
     let left = height.saturating_sub(lines.len() + 2);
     let tail = if left < 9 { 0 } else { floor_div(u64::try_from(left).unwrap_or(0), THIRD) };
     let tail = usize::try_from(tail).unwrap_or(0);
     let room = left.saturating_sub(tail);
-    let (heading, rows) = pane(picture, stand, width);
+    let (heading, rows) = pane(data, stand, width);
     let page = room.saturating_sub(1);
     stand.page = page.max(1);
     stand.scroll = stand.scroll.min(rows.len().saturating_sub(page));
-    let mut tabs = tabs(picture, stand);
+    let mut tabs = tabs(data, stand);
     if page < rows.len() {
         let (first, last) = (stand.scroll + 1, stand.scroll + page);
         tabs.push((Ink::Faint, format!(" lines {first}-{last} of {}", rows.len())));
@@ -52,7 +52,7 @@ pub(super) fn frame(
     let mut shown: Vec<PaintedLine> = rows.into_iter().skip(stand.scroll).take(page).collect();
     shown.resize(page, PaintedLine::new());
     lines.extend(shown);
-    lines.extend(happened(picture, tail));
+    lines.extend(happened(data, tail));
     lines.push(vec![(
         Ink::Faint,
         " q quit  1-4 or Tab what to see  arrows, PgUp, PgDn scroll  w only what waits".to_owned(),
@@ -62,15 +62,15 @@ pub(super) fn frame(
 
 const THIRD: std::num::NonZeroU64 = std::num::NonZeroU64::new(3).expect("not zero");
 
-fn head(picture: &Picture, width: usize) -> Vec<PaintedLine> {
-    let status = &picture.status;
+fn head(data: &ClusterData, width: usize) -> Vec<PaintedLine> {
+    let status = &data.status;
     let (nodes, jobs, shares) = (&status.nodes, &status.jobs, &status.shares);
-    let readiness = match (&picture.trouble, status.ready) {
+    let readiness = match (&data.trouble, status.ready) {
         (Some(trouble), _) => (Ink::Bad, format!("not now: {}", plain(trouble))),
         (None, true) => (Ink::Good, "ready".to_owned()),
         (None, false) => (Ink::Notable, "not ready".to_owned()),
     };
-    let time = jiff::Timestamp::from_millisecond(i64::try_from(picture.now_ms).unwrap_or(0));
+    let time = jiff::Timestamp::from_millisecond(i64::try_from(data.now_ms).unwrap_or(0));
     let time = time.map(|time| format!("{time:.0}")).unwrap_or_default();
     let mut out = Vec::new();
     for (count, what) in [
@@ -132,7 +132,7 @@ fn head(picture: &Picture, width: usize) -> Vec<PaintedLine> {
     vec![first, second, third, fourth.into_iter().chain(audit).collect()]
 }
 
-fn tabs(picture: &Picture, stand: &UiState) -> PaintedLine {
+fn tabs(data: &ClusterData, stand: &UiState) -> PaintedLine {
     let mut line = PaintedLine::new();
     for (digit, pane, name) in PANES {
         let paint = if pane == stand.pane { Ink::Inverse } else { Ink::Plain };
@@ -142,12 +142,12 @@ fn tabs(picture: &Picture, stand: &UiState) -> PaintedLine {
                 line.push((Ink::Plain, " ".to_owned()));
                 continue;
             }
-            Pane::Users => picture.users.users.len(),
-            Pane::Queue => picture.jobs.jobs.len(),
-            Pane::Nodes => picture.nodes.nodes.len(),
+            Pane::Users => data.users.users.len(),
+            Pane::Queue => data.jobs.jobs.len(),
+            Pane::Nodes => data.nodes.nodes.len(),
         };
         let only = if pane == Pane::Queue && stand.waiting_only { " waiting" } else { "" };
-        let more = if pane == Pane::Queue && picture.jobs.next.is_some() { "+" } else { "" };
+        let more = if pane == Pane::Queue && data.jobs.next.is_some() { "+" } else { "" };
         line.push((paint, format!(" {digit} {name}{only} {count}{more} ")));
         line.push((Ink::Plain, " ".to_owned()));
     }
@@ -155,26 +155,26 @@ fn tabs(picture: &Picture, stand: &UiState) -> PaintedLine {
 }
 
 /// Returns the heading and the lines of the chosen pane.
-fn pane(picture: &Picture, stand: &UiState, width: usize) -> (PaintedLine, Vec<PaintedLine>) {
+fn pane(data: &ClusterData, stand: &UiState, width: usize) -> (PaintedLine, Vec<PaintedLine>) {
     match stand.pane {
-        Pane::Overview => overview(picture, width),
+        Pane::Overview => overview(data, width),
         Pane::Users => {
-            let rows = picture.users.users.iter().map(|user| AccountBar {
+            let rows = data.users.users.iter().map(|user| AccountBar {
                 name: plain(&user.user),
                 jobs: Some(user.jobs),
-                account: sum(user, &picture.load.classes),
+                account: sum(user, &data.load.classes),
             });
             accounts("USER", &rows.collect::<Vec<_>>(), width)
         }
-        Pane::Queue => queue(picture, width),
-        Pane::Nodes => nodes(picture, width),
+        Pane::Queue => queue(data, width),
+        Pane::Nodes => nodes(data, width),
     }
 }
 
 /// Classes with their users, and the queue below.
-fn overview(picture: &Picture, width: usize) -> (PaintedLine, Vec<PaintedLine>) {
+fn overview(data: &ClusterData, width: usize) -> (PaintedLine, Vec<PaintedLine>) {
     // A class without jobs and without a fair share gets no line.
-    let classes = picture.load.classes.iter().filter(|class| 0 < class.jobs);
+    let classes = data.load.classes.iter().filter(|class| 0 < class.jobs);
     let rows = classes.flat_map(|class| {
         let row = |name: String, jobs, account: &Account| AccountBar {
             name,
@@ -187,7 +187,7 @@ fn overview(picture: &Picture, width: usize) -> (PaintedLine, Vec<PaintedLine>) 
         [own].into_iter().chain(users).collect::<Vec<_>>()
     });
     let (heading, mut lines) = accounts("CLASS, USER", &rows.collect::<Vec<_>>(), width);
-    let (below, jobs) = queue(picture, width);
+    let (below, jobs) = queue(data, width);
     lines.push(below);
     lines.extend(jobs);
     (heading, lines)
@@ -269,7 +269,7 @@ fn bar(part: u64, mark: Option<u64>, whole: u64, width: usize) -> PaintedLine {
 }
 
 /// Work in lines; the reason in a word where there is no room for a sentence.
-fn queue(picture: &Picture, width: usize) -> (PaintedLine, Vec<PaintedLine>) {
+fn queue(data: &ClusterData, width: usize) -> (PaintedLine, Vec<PaintedLine>) {
     let is_wide = WIDE <= width;
     let columns =
         |job: &str, user: &str, class: &str, memory: &str, has: &str, state: &str, age: &str| {
@@ -277,7 +277,7 @@ fn queue(picture: &Picture, width: usize) -> (PaintedLine, Vec<PaintedLine>) {
             format!("{job:>7} {user:<10} {class:<10} {memory}{has:>8} {state:<9} {age:>7}  ")
         };
     let heading = columns("JOB", "USER", "CLASS", "MEMORY", "HAS", "STATE", "AGE");
-    let lines = picture.jobs.jobs.iter().map(|job| {
+    let lines = data.jobs.jobs.iter().map(|job| {
         let [user, class] = [&job.user, &job.class].map(|name| shortened(&plain(name), 10));
         let text = columns(
             &job.id.to_string(),
@@ -286,7 +286,7 @@ fn queue(picture: &Picture, width: usize) -> (PaintedLine, Vec<PaintedLine>) {
             &memory(job.memory_mb),
             &format!("{}/{}", job.sums.held, job.sums.wanted),
             job.state(),
-            &span(picture.now_ms.saturating_sub(job.submitted_ms)),
+            &span(data.now_ms.saturating_sub(job.submitted_ms)),
         );
         let reason = job
             .reason
@@ -298,13 +298,13 @@ fn queue(picture: &Picture, width: usize) -> (PaintedLine, Vec<PaintedLine>) {
     (vec![(Ink::Strong, format!("{heading}REASON"))], lines.collect())
 }
 
-fn nodes(picture: &Picture, width: usize) -> (PaintedLine, Vec<PaintedLine>) {
+fn nodes(data: &ClusterData, width: usize) -> (PaintedLine, Vec<PaintedLine>) {
     let room = width.saturating_sub(66).clamp(10, 40);
     let heading = format!(
         "{:<14} {:<12} {:>8} {:>8} {:>8}  {:<room$}  STATE",
         "NODE", "POOL", "MEMORY", "USED", "FREE", "TAKEN"
     );
-    let lines = picture.nodes.nodes.iter().map(|node| {
+    let lines = data.nodes.nodes.iter().map(|node| {
         let [name, pool] = [(&node.name, 14), (&node.pool, 12)]
             .map(|(name, width)| shortened(&plain(name), width));
         let in_memory = |quanta: u64| memory(quanta.saturating_mul(node.quantum_mb));
@@ -326,12 +326,12 @@ fn nodes(picture: &Picture, width: usize) -> (PaintedLine, Vec<PaintedLine>) {
 }
 
 /// The last of what came about, in so many lines, the newest last.
-fn happened(picture: &Picture, tail: usize) -> Vec<PaintedLine> {
+fn happened(data: &ClusterData, tail: usize) -> Vec<PaintedLine> {
     if tail == 0 {
         return Vec::new();
     }
     let told: Vec<String> =
-        picture.events.iter().flat_map(|event| events::lines(event, false)).collect();
+        data.events.iter().flat_map(|event| events::lines(event, false)).collect();
     let skipped = told.len().saturating_sub(tail - 1);
     let heading = vec![(Ink::Strong, "EVENTS".to_owned())];
     let told = told.into_iter().skip(skipped).map(|text| vec![(Ink::Plain, text)]);

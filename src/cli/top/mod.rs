@@ -3,8 +3,8 @@
 //! Looked at anew when something has come about, and not more often than once a second. What is
 //! shown is made by a pure function, [`frame()`], from what the API answered.
 
+mod data;
 mod frame;
-mod picture;
 mod screen;
 mod stand;
 #[cfg(test)]
@@ -19,12 +19,12 @@ use tokio::sync::mpsc;
 use super::args::Top as Args;
 use super::client::DaemonClient;
 use super::failure::{Failure, FailureKind};
+use data::ClusterData;
 use frame::frame;
-use picture::Picture;
 use screen::Screen;
 use stand::UiState;
 
-/// Shortest time between two pictures: readers are no faster.
+/// Shortest time between two screens: readers are no faster.
 const PAUSE: Duration = Duration::from_secs(1);
 
 /// Shows the cluster until the reader presses a key to end it.
@@ -40,13 +40,13 @@ pub async fn run(args: &Args) -> Result<(), Failure> {
     }
     let client = DaemonClient::new(&args.remote)?;
     let mut stand = UiState::default();
-    let mut picture = Picture::take(&client, &stand, None).await?;
+    let mut data = ClusterData::take(&client, &stand, None).await?;
     let mut terminated = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate())?;
     let mut screen = Screen::open()?;
     let mut keys = screen::keys();
-    let (asked, mut pictures) = pictures(args)?;
+    let (asked, mut stream) = data_stream(args)?;
     loop {
-        screen.show(&frame(&picture, &mut stand, Screen::size()?))?;
+        screen.show(&frame(&data, &mut stand, Screen::size()?))?;
         tokio::select! {
             event = keys.recv() => match event {
                 Some(Event::Key(key)) if key.kind != KeyEventKind::Release => {
@@ -63,10 +63,10 @@ pub async fn run(args: &Args) -> Result<(), Failure> {
                 Some(_) => screen.forget(),
                 None => return Ok(()),
             },
-            next = pictures.recv() => match next {
-                Some(Ok(next)) => picture = next,
+            next = stream.recv() => match next {
+                Some(Ok(next)) => data = next,
                 Some(Err(failure)) => {
-                    picture.trouble = failure.error.map(|error| error.to_string());
+                    data.trouble = failure.error.map(|error| error.to_string());
                 }
                 None => return Ok(()),
             },
@@ -81,18 +81,18 @@ fn is_end(key: KeyEvent) -> bool {
     is_interrupt || matches!(key.code, KeyCode::Char('q' | 'Q') | KeyCode::Esc)
 }
 
-type PictureStream = mpsc::Receiver<Result<Picture, Failure>>;
+type DataStream = mpsc::Receiver<Result<ClusterData, Failure>>;
 
-/// Returns a stream of pictures for the pane that the sender names, a new one after each event.
-fn pictures(args: &Args) -> Result<(tokio::sync::watch::Sender<UiState>, PictureStream), Failure> {
+/// Returns a stream of data for the pane that the sender names, a new one after each event.
+fn data_stream(args: &Args) -> Result<(tokio::sync::watch::Sender<UiState>, DataStream), Failure> {
     let client = DaemonClient::new(&args.remote)?;
     let (sender, receiver) = mpsc::channel(1);
     let (asked, mut wanted) = tokio::sync::watch::channel(UiState::default());
     tokio::spawn(async move {
-        let mut last: Option<Picture> = None;
+        let mut last: Option<ClusterData> = None;
         loop {
             let stand = wanted.borrow_and_update().clone();
-            let next = Picture::take(&client, &stand, last.as_ref()).await;
+            let next = ClusterData::take(&client, &stand, last.as_ref()).await;
             last = next.as_ref().ok().cloned();
             if sender.send(next).await.is_err() {
                 return;
@@ -100,7 +100,7 @@ fn pictures(args: &Args) -> Result<(tokio::sync::watch::Sender<UiState>, Picture
             tokio::time::sleep(PAUSE).await;
             let Some(seen) = &last else { continue };
             tokio::select! {
-                // The next picture shows an error of this wait.
+                // The next look shows an error of this wait.
                 _ = seen.wait_for_more(&client) => {}
                 changed = wanted.changed() => if changed.is_err() { return },
             }

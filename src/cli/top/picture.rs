@@ -16,7 +16,7 @@ const EVENTS: usize = 60;
 
 /// State of the cluster for a frame. Its parts may be of different cycles.
 #[derive(Clone, Debug)]
-pub(super) struct Picture {
+pub(super) struct ClusterData {
     pub status: Status,
     pub load: Load,
     pub users: UserList,
@@ -27,17 +27,17 @@ pub(super) struct Picture {
     /// Up to which event they go.
     pub sequence: u64,
     pub now_ms: u64,
-    /// Error that keeps the picture from being current.
+    /// Error that keeps the data from being current.
     pub trouble: Option<String>,
 }
 
-impl Picture {
-    /// A look at the cluster after `last`.
+impl ClusterData {
+    /// Asks for the state of the cluster after `last`.
     pub async fn take(
         client: &DaemonClient,
         stand: &UiState,
-        last: Option<&Picture>,
-    ) -> Result<Picture, Failure> {
+        last: Option<&ClusterData>,
+    ) -> Result<ClusterData, Failure> {
         let waiting = stand.waiting_only.then_some(("waiting", "true"));
         let query: Vec<(&str, &str)> = [("limit", JOBS)].into_iter().chain(waiting).collect();
         let status: Status = client.get(&["v1", "status"], &[]).await?;
@@ -57,7 +57,7 @@ impl Picture {
         while EVENTS < events.len() {
             events.pop_front();
         }
-        Ok(Picture {
+        Ok(ClusterData {
             status,
             load: client.get(&["v1", "load"], &[]).await?,
             users: client.get(&["v1", "users"], &[]).await?,
@@ -70,7 +70,7 @@ impl Picture {
         })
     }
 
-    /// Waits until there is an event after this picture, or until the wait ends.
+    /// Waits until there is an event after this data, or until the wait ends.
     pub async fn wait_for_more(&self, client: &DaemonClient) -> Result<(), Failure> {
         let number = self.sequence.to_string();
         let query = [("since", number.as_str()), ("wait", "10s")];

@@ -3,8 +3,8 @@
 use insta::assert_snapshot;
 use serde_json::json;
 
+use super::data::ClusterData;
 use super::frame::{PaintedLine, frame};
-use super::picture::Picture;
 use super::stand::UiState;
 use crate::api::wire::{
     Account, ClassLoad, Load, NodeInfo, NodeList, NodeState, Policy, Status, UserClass, UserInfo,
@@ -66,7 +66,7 @@ fn node(number: usize) -> NodeInfo {
     }
 }
 
-fn picture() -> Picture {
+fn data() -> ClusterData {
     let counts = json!({ "total": 53, "up": 51, "awaited": 0, "dead": 1, "varied_off": 1, "quiesced": 0, "blacklisted": 0 });
     let status: Status = serde_json::from_value(json!({
         "version": "0.1.0", "ready": true, "cycle": 431, "nodes": counts,
@@ -92,7 +92,7 @@ fn picture() -> Picture {
         "sequence": 9, "cycle": 431, "at_ms": 1_795_363_331_000_i64, "kind": "added",
         "shares": [{ "job": 7, "share": 90, "node": "node01", "memory_mb": 30_720 }, { "job": 7, "share": 91, "node": "node02", "memory_mb": 30_720 }],
     });
-    Picture {
+    ClusterData {
         status,
         load: Load {
             cycle: 431,
@@ -122,43 +122,43 @@ fn picture() -> Picture {
 
 #[test]
 fn a_screen_is_filled_and_never_overflows() {
-    let picture = picture();
+    let data = data();
     for (width, height) in [(80, 24), (140, 50), (40, 10), (20, 3), (200, 6), (1, 1)] {
         for keys in ["1", "2", "3", "4"] {
             let mut stand = UiState::default();
             stand.take(KeyCode::Char(keys.chars().next().unwrap()));
-            let lines = frame(&picture, &mut stand, (width, height));
+            let lines = frame(&data, &mut stand, (width, height));
             assert!(lines.len() <= height, "{width}x{height}");
             let shown = text(&lines);
             assert!(shown.lines().all(|line| line.chars().count() <= width), "{shown}");
             assert!(!shown.contains('\u{1b}'), "names give no orders to the terminal");
         }
     }
-    assert_eq!(frame(&picture, &mut UiState::default(), (80, 24)).len(), 24);
+    assert_eq!(frame(&data, &mut UiState::default(), (80, 24)).len(), 24);
 }
 
 #[test]
 fn every_pane_is_reached_and_shows_what_it_is_of() {
-    let picture = picture();
+    let data = data();
     let mut stand = UiState::default();
     let mut shown = Vec::new();
     for key in [KeyCode::Char('1'), KeyCode::Tab, KeyCode::Char('w'), KeyCode::Char('4')] {
         stand.take(key);
-        shown.push(text(&frame(&picture, &mut stand, (80, 24))));
+        shown.push(text(&frame(&data, &mut stand, (80, 24))));
     }
     stand.take(KeyCode::Char('1'));
-    shown.push(text(&frame(&picture, &mut stand, (140, 30))));
+    shown.push(text(&frame(&data, &mut stand, (140, 30))));
     assert_snapshot!(shown.join("\n----\n"));
 }
 
 #[test]
 fn one_scrolls_to_the_end_and_no_further() {
-    let picture = picture();
+    let data = data();
     let mut stand = UiState::default();
     stand.take(KeyCode::Char('4'));
     let mut shown = |key| {
         stand.take(key);
-        text(&frame(&picture, &mut stand, (80, 24)))
+        text(&frame(&data, &mut stand, (80, 24)))
     };
     let first = shown(KeyCode::Home);
     assert!(first.contains("node01 ") && first.contains(" lines 1-11 of 39\n"), "{first}");
