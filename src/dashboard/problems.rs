@@ -185,11 +185,12 @@ mod tests {
              and `errors` the places in the body.\nA code with two rows has two statuses.\n",
         );
         for (title, words, lines) in groups(|_| true) {
-            text += &format!("\n## Codes about {title}\n\n{words}\n\n");
+            text.extend(["\n## Codes about ", title, "\n\n", words, "\n\n"]);
             text += "| code | status | meaning | remedy |\n|---|---|---|---|\n";
             for line in lines {
                 let CodeLine { code, status, title, remedy } = line;
-                text += &format!("| `{code}` | {status} | {title} | {remedy} |\n");
+                let status = status.to_string();
+                text.extend(["| `", code, "` | ", &status, " | ", title, " | ", remedy, " |\n"]);
             }
         }
         text
