@@ -136,7 +136,7 @@ impl ApiState {
         Ok(answer.await.map_err(|_| stopping())??)
     }
 
-    /// Has the effects of a command computed, one such request at a time.
+    /// Has the effects of a command computed, a single trial at a time.
     ///
     /// # Errors
     ///

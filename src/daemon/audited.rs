@@ -2,6 +2,7 @@
 
 use super::clock::now_ms;
 use super::live::LiveConfig;
+use super::record;
 use crate::api::AuditNote;
 use crate::api::wire::ConfigRequest;
 use crate::auth::Actor;
@@ -79,5 +80,16 @@ fn with_reason(what: String, reason: Option<&str>) -> String {
     match reason {
         Some(reason) => format!("{what}: {reason}"),
         None => what,
+    }
+}
+
+/// Name of a command, and its reason.
+pub fn described(command: &AdminCommand) -> (&'static str, Option<String>) {
+    match command {
+        AdminCommand::VaryOff { reason, .. } => ("vary-off", Some(reason.clone())),
+        AdminCommand::VaryOn { .. } => ("vary-on", None),
+        AdminCommand::NodesLost { reason, .. } => ("node-lost", Some(reason.clone())),
+        AdminCommand::ForgetNodes { reason, .. } => (record::NODE_FORGET, Some(reason.clone())),
+        AdminCommand::Reconfigure(_) => ("reconfigure", None),
     }
 }

@@ -62,15 +62,15 @@ impl SchedulerTask {
                     let mut plan = self.live.plan(&config);
                     let is_other = config.topology != **self.scheduler.topology();
                     let is_known = is_other && self.board.latest().is_ready;
-                    let books = is_known.then(|| self.scheduler.clone());
+                    let copy = is_known.then(|| self.scheduler.clone());
                     if !is_other {
                         complete(&mut plan, &self.no_impact());
                     }
                     // Trying it out takes two cycles; the scheduler does not wait for that.
                     tokio::task::spawn_blocking(move || {
-                        if let Some(books) = books {
+                        if let Some(copy) = copy {
                             let command = AdminCommand::Reconfigure(Box::new(config.topology));
-                            let impact = books.try_out(command);
+                            let impact = copy.try_out(command);
                             let impact = impact.expect("no configuration that is right is refused");
                             complete(&mut plan, &impact);
                         }
@@ -123,7 +123,7 @@ impl SchedulerTask {
         let is_other = config.topology != **self.scheduler.topology();
         if is_other {
             let topology = Box::new(config.topology.clone());
-            self.clerk
+            self.recorder
                 .command(&mut self.scheduler, AdminCommand::Reconfigure(topology))
                 .expect("no configuration that is right is refused");
         }

@@ -27,7 +27,7 @@ use crate::engine::Effort;
 use crate::journal::{JournalingScheduler, open};
 use crate::model::{Name, ShareId, Steps, count};
 use crate::scheduler::{
-    AdminCommand, Change, CommandError, CommandOutcome, Scheduler, SchedulerEvent, View,
+    AdminCommand, CommandError, CommandOutcome, EventEffect, Scheduler, SchedulerEvent, View,
 };
 use crate::store::{
     AdminRow, AuditRow, BatchRow, CycleRecord, PublisherRow, ShareRow, StartupPeek, Store,
@@ -42,8 +42,8 @@ type CommandReply = oneshot::Sender<Result<CommandOutcome, CommandError>>;
 #[derive(Debug)]
 pub struct SchedulerTask {
     pub(super) scheduler: Scheduler,
-    pub(super) clerk: JournalingScheduler,
-    books: CheckpointPolicy,
+    pub(super) recorder: JournalingScheduler,
+    checkpoints: CheckpointPolicy,
     pub(super) store: Store,
     pub(super) board: Arc<ViewPublisher>,
     /// The configuration in effect.
@@ -131,7 +131,7 @@ impl SchedulerTask {
             store.add_configuration(&row).await?;
         }
         store.add_audit(&[audited::start(&live)]).await?;
-        let Resumed { scheduler, clerk, taken_over, shares_from_last_run, beginning, replayed } =
+        let Resumed { scheduler, recorder, taken_over, shares_from_last_run, beginning, replayed } =
             resume(&live.config, recovered, &steps);
         let settings = &live.config.daemon;
         let has_recovered = taken_over.is_some();
@@ -146,8 +146,8 @@ impl SchedulerTask {
         });
         Ok(SchedulerTask {
             scheduler,
-            clerk,
-            books: CheckpointPolicy::new(settings.journal.books_every, beginning, replayed),
+            recorder,
+            checkpoints: CheckpointPolicy::new(settings.journal.books_every, beginning, replayed),
             store,
             board,
             hearing,
@@ -222,7 +222,7 @@ impl SchedulerTask {
         }
         match ended.with(self.hearing.delay().take(), self.heartbeat_interval) {
             Ended::InTime => {
-                self.clerk.record(&mut self.scheduler, SchedulerEvent::HeartbeatIntervalPassed);
+                self.recorder.record(&mut self.scheduler, SchedulerEvent::HeartbeatIntervalPassed);
             }
             Ended::Stalled { late } => {
                 tracing::warn!(
@@ -242,7 +242,7 @@ impl SchedulerTask {
         for node in nodes.iter().filter(|node| 0 < node.missed && !node.state.is_dead) {
             let (node, missed) = (node.name.clone(), 0);
             let event = SchedulerEvent::NodeMissedHeartbeats { node, missed };
-            self.clerk.record(&mut self.scheduler, event);
+            self.recorder.record(&mut self.scheduler, event);
         }
     }
 
@@ -313,7 +313,8 @@ impl SchedulerTask {
     fn record_all(&mut self, events: impl IntoIterator<Item = SchedulerEvent>) {
         for event in events {
             self.steps.take();
-            self.needs_cycle |= self.clerk.record(&mut self.scheduler, event) == Change::News;
+            self.needs_cycle |=
+                self.recorder.record(&mut self.scheduler, event) == EventEffect::News;
         }
     }
 
@@ -325,9 +326,9 @@ impl SchedulerTask {
         by: &Actor,
         reply: CommandReply,
     ) -> Result<(), DaemonError> {
-        let (action, reason) = described(&command);
+        let (action, reason) = audited::described(&command);
         let asked = audited::asked(&command);
-        let outcome = self.clerk.command(&mut self.scheduler, command);
+        let outcome = self.recorder.command(&mut self.scheduler, command);
         self.needs_cycle |= outcome.is_ok();
         match &outcome {
             Ok(CommandOutcome { changed }) if !changed.is_empty() => {
@@ -419,7 +420,7 @@ impl SchedulerTask {
         self.needs_cycle = false;
         notify::status(&self.board.latest().view, planned_in + prepared_in + stored_in);
         if is_planned {
-            self.books.note(&self.scheduler, planned_in);
+            self.checkpoints.note(&self.scheduler, planned_in);
             self.steps.take();
         }
         Ok(())
@@ -442,7 +443,7 @@ impl SchedulerTask {
     /// as inputs before the next.
     fn batch(&mut self) -> Option<BatchRow> {
         let cycle = self.scheduler.cycle() + 1;
-        self.clerk.take().map(|batch| BatchRow { cycle, sealed: batch.seal() })
+        self.recorder.take().map(|batch| BatchRow { cycle, sealed: batch.seal() })
     }
 
     /// Builds the rows of a cycle's outcome for the store.
@@ -459,9 +460,9 @@ impl SchedulerTask {
         if !self.has_recovered {
             record.shares.clone_from(&self.shares_from_last_run);
         }
-        record.books = self.books.take();
+        record.books = self.checkpoints.take();
         let planned = view.planned.as_ref().filter(|_| is_planned);
-        record.digest = planned.map(|planned| self.books.digest(planned).0.to_vec());
+        record.digest = planned.map(|planned| self.checkpoints.digest(planned).0.to_vec());
         record
     }
 
@@ -493,15 +494,4 @@ fn ticks(period: Duration) -> Interval {
     let mut ticks = interval(period);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     ticks
-}
-
-/// Name of a command, and its reason.
-fn described(command: &AdminCommand) -> (&'static str, Option<String>) {
-    match command {
-        AdminCommand::VaryOff { reason, .. } => ("vary-off", Some(reason.clone())),
-        AdminCommand::VaryOn { .. } => ("vary-on", None),
-        AdminCommand::NodesLost { reason, .. } => ("node-lost", Some(reason.clone())),
-        AdminCommand::ForgetNodes { reason, .. } => (record::NODE_FORGET, Some(reason.clone())),
-        AdminCommand::Reconfigure(_) => ("reconfigure", None),
-    }
 }

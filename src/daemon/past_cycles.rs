@@ -222,14 +222,14 @@ impl Way {
             Some(archive) => archive,
             None => ReadOnlyStore::open(&shared.path).await?,
         };
-        let books = archive.books_before(cycle).await?.ok_or(Stuck::NotOnRecord)?;
+        let checkpoint = archive.books_before(cycle).await?.ok_or(Stuck::NotOnRecord)?;
         let is_on_the_way = |(replay, _): &(Replay, i64)| {
             // Books alone are not what a cycle decided.
-            (books.cycle + 1..=cycle).contains(&replay.scheduler().cycle())
+            (checkpoint.cycle + 1..=cycle).contains(&replay.scheduler().cycle())
         };
         let (mut replay, mut at_ms) = match at.filter(is_on_the_way) {
             Some(at) => at,
-            None => (Replay::from(books.cycle, &books.sealed)?, 0),
+            None => (Replay::from(checkpoint.cycle, &checkpoint.sealed)?, 0),
         };
         let started = Instant::now();
         while replay.scheduler().cycle() < cycle {
@@ -261,9 +261,9 @@ impl Way {
 fn computed(mut replay: Replay, past: PastCycle) -> Result<(Replay, View), Stuck> {
     let PastCycle { cycle, beginning, batches, digest, .. } = past;
     let outcome = catch_unwind(AssertUnwindSafe(|| -> Result<(Replay, View), ReplayError> {
-        if let Some(books) = beginning {
+        if let Some(checkpoint) = beginning {
             // What came before does not lead here: the daemon took over from a publication.
-            replay = Replay::from(cycle - 1, &books)?;
+            replay = Replay::from(cycle - 1, &checkpoint)?;
         }
         let view = replay.cycle(cycle, &batches, &digest_of(digest.as_deref()))?;
         Ok((replay, view))
@@ -305,10 +305,10 @@ impl Trend {
         start: u64,
         until: u64,
     ) -> Result<bool, Stuck> {
-        let Some(books) = archive.books_before(start + 1).await? else { return Ok(false) };
+        let Some(checkpoint) = archive.books_before(start + 1).await? else { return Ok(false) };
         let until = if COURSE_WORK < self.worked { start + 1 } else { until };
-        let mut replay = Replay::from(books.cycle, &books.sealed)?;
-        let mut at = books.cycle;
+        let mut replay = Replay::from(checkpoint.cycle, &checkpoint.sealed)?;
+        let mut at = checkpoint.cycle;
         while at < until {
             let next = archive.cycles_after(at, CHUNK).await?;
             if next.is_empty() {

@@ -18,7 +18,7 @@ pub struct Resumed {
     /// Restored scheduler.
     pub scheduler: Scheduler,
     /// Recorder with the inputs since the store's last cycle.
-    pub clerk: JournalingScheduler,
+    pub recorder: JournalingScheduler,
     /// The work in them, as the orchestrator had shown it. `None`: they have none, and wait for a
     /// publication.
     pub taken_over: Option<Arc<CheckedPublication>>,
@@ -82,16 +82,18 @@ pub fn digest_of(recorded: Option<&[u8]>) -> Digest {
 /// written meanwhile takes effect.
 fn go_on(config: &Config, mut scheduler: Scheduler, replayed: (u64, Duration)) -> Resumed {
     let taken_over = Arc::new(CheckedPublication::of_books(&scheduler.books()));
-    let mut clerk = JournalingScheduler::default();
-    clerk.restart(&mut scheduler);
+    let mut recorder = JournalingScheduler::default();
+    recorder.restart(&mut scheduler);
     if **scheduler.topology() != config.topology {
         tracing::info!("the configuration has changed since the last run");
         let command = AdminCommand::Reconfigure(Box::new(config.topology.clone()));
-        clerk.command(&mut scheduler, command).expect("a configuration that was checked is taken");
+        recorder
+            .command(&mut scheduler, command)
+            .expect("a configuration that was checked is taken");
     }
     Resumed {
         scheduler,
-        clerk,
+        recorder,
         taken_over: Some(taken_over),
         shares_from_last_run: Vec::new(),
         beginning: None,
@@ -115,7 +117,7 @@ fn begin(config: &Config, recovered: Recovered) -> Resumed {
     };
     Resumed {
         scheduler,
-        clerk: JournalingScheduler::default(),
+        recorder: JournalingScheduler::default(),
         taken_over: None,
         shares_from_last_run: recovered.shares,
         beginning: Some(beginning),

@@ -3,7 +3,7 @@
 use super::entry::JournalEntry;
 use super::seal::Batch;
 use crate::scheduler::{
-    AdminCommand, Change, CommandError, CommandOutcome, Scheduler, SchedulerEvent,
+    AdminCommand, CommandError, CommandOutcome, EventEffect, Scheduler, SchedulerEvent,
 };
 
 /// Inputs recorded since the last cycle.
@@ -14,7 +14,7 @@ pub struct JournalingScheduler {
 
 impl JournalingScheduler {
     /// Applies `event` to `scheduler`, and records it if it is news.
-    pub fn record(&mut self, scheduler: &mut Scheduler, event: SchedulerEvent) -> Change {
+    pub fn record(&mut self, scheduler: &mut Scheduler, event: SchedulerEvent) -> EventEffect {
         scheduler.record_with(event, |scheduler, event| {
             self.batch.push(&JournalEntry::of(scheduler, event));
         })

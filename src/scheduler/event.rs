@@ -72,9 +72,9 @@ pub enum SchedulerEvent {
     },
 }
 
-/// Verdict on a recorded event.
+/// Effect of a recorded event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Change {
+pub enum EventEffect {
     /// Changes nothing but the set of nodes heard: a heartbeat that repeats what is known of a live
     /// node, or the end of an interval in which all nodes reported.
     Routine,

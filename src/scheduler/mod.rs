@@ -26,7 +26,7 @@ mod users;
 mod view;
 
 pub use command::{AdminCommand, CommandError, CommandOutcome, UnknownNode};
-pub use event::{Change, SchedulerEvent};
+pub use event::{EventEffect, SchedulerEvent};
 pub use jobs::{Admission, admit};
 pub use shared_list::SharedList;
 pub use trial::{CommandImpact, Holding};
@@ -147,7 +147,7 @@ impl Scheduler {
 
     /// Records an event. Never plans: cycles have a pace of their own, independent of the
     /// network's.
-    pub fn record(&mut self, event: SchedulerEvent) -> Change {
+    pub fn record(&mut self, event: SchedulerEvent) -> EventEffect {
         self.record_with(event, |_, _| ())
     }
 
@@ -157,14 +157,14 @@ impl Scheduler {
         &mut self,
         event: SchedulerEvent,
         enter: impl FnOnce(&Scheduler, &SchedulerEvent),
-    ) -> Change {
+    ) -> EventEffect {
         let change = match &event {
             // Most heartbeats of ten thousand nodes are routine: they need no more than this mark.
             SchedulerEvent::NodeReported(report) if self.nodes.note_routine_heartbeat(report) => {
-                return Change::Routine;
+                return EventEffect::Routine;
             }
             SchedulerEvent::HeartbeatIntervalPassed if self.nodes.were_all_heard() => {
-                Change::Routine
+                EventEffect::Routine
             }
             SchedulerEvent::NodeReported(_)
             | SchedulerEvent::HeartbeatIntervalPassed
@@ -176,9 +176,9 @@ impl Scheduler {
             | SchedulerEvent::ShareSeen { .. }
             | SchedulerEvent::LimboShareSeen { .. }
             | SchedulerEvent::LimboShareGone { .. }
-            | SchedulerEvent::ShareExited { .. } => Change::News,
+            | SchedulerEvent::ShareExited { .. } => EventEffect::News,
         };
-        if change == Change::News {
+        if change == EventEffect::News {
             enter(self, &event);
             self.is_changed = true;
         }

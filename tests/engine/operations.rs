@@ -9,7 +9,8 @@ use apportion::model::{
     SharePhase, Tags, Topology,
 };
 use apportion::scheduler::{
-    AdminCommand, Change, CommandError, JobDisposition, Refusal, Removal, SchedulerEvent, Waiting,
+    AdminCommand, CommandError, EventEffect, JobDisposition, Refusal, Removal, SchedulerEvent,
+    Waiting,
 };
 
 fn busy_cluster() -> Cluster {
@@ -335,15 +336,15 @@ fn a_heartbeat_that_repeats_what_is_known_is_routine() {
         tags: Tags::default(),
     };
     let mut record = |event| cluster.scheduler.record(event);
-    assert_eq!(record(SchedulerEvent::NodeReported(report(5))), Change::News);
-    assert_eq!(record(SchedulerEvent::NodeReported(report(5))), Change::Routine);
+    assert_eq!(record(SchedulerEvent::NodeReported(report(5))), EventEffect::News);
+    assert_eq!(record(SchedulerEvent::NodeReported(report(5))), EventEffect::Routine);
     assert_eq!(
         record(SchedulerEvent::HeartbeatIntervalPassed),
-        Change::News,
+        EventEffect::News,
         "m1 alone is not new"
     );
-    assert_eq!(record(SchedulerEvent::NodeDied { node: "m1".into() }), Change::News);
-    assert_eq!(record(SchedulerEvent::NodeReported(report(5))), Change::News, "it is back");
+    assert_eq!(record(SchedulerEvent::NodeDied { node: "m1".into() }), EventEffect::News);
+    assert_eq!(record(SchedulerEvent::NodeReported(report(5))), EventEffect::News, "it is back");
 }
 
 /// If nothing changes, shares that would go anyway are not attributed to the configuration.

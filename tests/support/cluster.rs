@@ -148,7 +148,7 @@ impl Cluster {
     /// Tells the scheduler of `event`, and the diary.
     pub fn tell(&mut self, event: SchedulerEvent) {
         match &mut self.diary {
-            Some(diary) => diary.clerk.record(&mut self.scheduler, event),
+            Some(diary) => diary.recorder.record(&mut self.scheduler, event),
             None => self.scheduler.record(event),
         };
     }
@@ -156,7 +156,7 @@ impl Cluster {
     /// Carries out a command, and journals it.
     pub fn order(&mut self, command: AdminCommand) -> Result<CommandOutcome, CommandError> {
         match &mut self.diary {
-            Some(diary) => diary.clerk.command(&mut self.scheduler, command),
+            Some(diary) => diary.recorder.command(&mut self.scheduler, command),
             None => self.scheduler.command(command),
         }
     }
@@ -166,7 +166,7 @@ impl Cluster {
         let diary = self.diary.as_mut().unwrap();
         let books = seal_books(&self.scheduler.books());
         self.scheduler = Replay::from(0, &books).unwrap().into_scheduler();
-        diary.clerk.restart(&mut self.scheduler);
+        diary.recorder.restart(&mut self.scheduler);
     }
 
     pub fn arrive(&mut self, spec: JobSpec) -> &mut Cluster {

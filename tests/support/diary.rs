@@ -7,7 +7,7 @@ use apportion::scheduler::{Scheduler, View};
 /// A journal from a beginning on.
 #[derive(Default)]
 pub struct Diary {
-    pub clerk: JournalingScheduler,
+    pub recorder: JournalingScheduler,
     /// Events before each cycle, the digest of its decision, and the state after it.
     pub cycles: Vec<(Vec<Sealed>, Digest, Sealed)>,
     /// The state before the first cycle.
@@ -22,7 +22,7 @@ impl Diary {
 
     /// A cycle was planned, with this outcome.
     pub fn note(&mut self, scheduler: &Scheduler, view: &View) {
-        let batches = self.clerk.take().map(|batch| batch.seal()).into_iter().collect();
+        let batches = self.recorder.take().map(|batch| batch.seal()).into_iter().collect();
         let digest = digest(view.planned.as_deref().unwrap());
         self.cycles.push((batches, digest, seal_books(&scheduler.books())));
     }

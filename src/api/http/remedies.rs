@@ -290,7 +290,7 @@ mod tests {
     #[test]
     fn every_code_has_a_name_of_its_own() {
         let names: BTreeSet<&str> = Code::ALL.into_iter().map(Code::name).collect();
-        // An unknown path and an unknown method have one name and two statuses.
+        // An unknown path and an unknown method share a name, with a status each.
         assert_eq!(names.len() + 1, Code::ALL.len());
     }
 
