@@ -87,7 +87,7 @@ fn is_starving(ledger: &Ledger<'_>, place: usize) -> bool {
     let line = &ledger.jobs[place];
     let is_put_off = line.report.held_back == Some(Declined::NextCycle)
         || ledger.schedule.put_off.contains(&line.job.id);
-    // A job that adapts gets nothing until that is over, and some jobs cannot use one process.
+    // A job that adapts gets nothing until that is over, and some jobs cannot use a single process.
     let may_start =
         sized_shape(line.job).is_none_or(|shape| is_legal(shape, 1) && !is_adapting(line.job));
     let calm = &ledger.snapshot.calm;

@@ -117,10 +117,10 @@ pub(super) fn check_priorities(ledger: &Ledger<'_>, findings: &mut Vec<Finding>)
         let (donor, beneficiary) = (&ledger.jobs[victim.donor], &ledger.jobs[beneficiary]);
         let (theirs, ours) = (donor.class.priority, beneficiary.class.priority);
         let fits = match victim.receipt.rule {
-            VictimRule::Turn => ours == theirs,
             VictimRule::NoLongerAllowed => true,
             VictimRule::Priority => ours < theirs,
-            VictimRule::FairShare
+            VictimRule::Turn
+            | VictimRule::FairShare
             | VictimRule::Defragmentation
             | VictimRule::FirstShare
             | VictimRule::Envy

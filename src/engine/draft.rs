@@ -8,21 +8,19 @@ use std::ops::RangeInclusive;
 use std::sync::Arc;
 
 use super::capacity::{DemandByOrder, Pools, SpaceIndex};
-use super::demand::{self, Demand};
+use super::demand;
 use super::effort::Effort;
 use super::fairness_tree::{Amounts, FairnessTree};
-use super::gang::{GangPlan, gang_shape};
+use super::gang::{GangPlan, gang_shape, leaves_claims};
+pub(super) use super::job_draft::{CountRefusal, JobDraft};
 use super::preempt::Takings;
-use super::report::{CapBound, Declined, WaitReason};
+use super::report::{CapBound, WaitReason};
 use super::schedule::{Alternatives, Expansion, Preemption, VictimRule};
 use super::share_table::{ShareIx, ShareTable};
-use super::sizes::{is_adapting, legal_cap, sizes_of};
 use super::snapshot::{Job, Promise, Share, Snapshot};
 use super::target::orders_that_suit;
 use super::water_filling::{Participant, Service, Turn, WaterFill};
-use crate::model::{
-    ClassPolicy, JobId, JobKind, NShares, NodeIx, Order, PoolIx, QShares, ResourceClass,
-};
+use crate::model::{ClassPolicy, JobId, NShares, NodeIx, Order, PoolIx, ResourceClass};
 
 /// Jobs fetched from memory at a time.
 const PREFETCH_JOBS: usize = 16;
@@ -70,55 +68,6 @@ pub(super) struct Draft<'a> {
     pub effort: Effort,
     /// The places of the jobs in the snapshot, by number.
     by_number: Vec<usize>,
-}
-
-/// State of a job in this cycle.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct JobDraft {
-    /// Job number.
-    pub id: JobId,
-    /// Size of an nshare of the job.
-    pub order: Order,
-    /// Kind of the job.
-    pub kind: JobKind,
-    /// True if the job lists the only nodes that it may use.
-    pub is_restricted: bool,
-    /// True if the processes of the job start together.
-    pub is_gang: bool,
-    /// True if the job works with legal sizes only.
-    pub is_elastic: bool,
-    /// True if such a job changes its size.
-    pub is_adapting: bool,
-    pub demand: Demand,
-    /// Largest target, at most the cap: a legal size, once a larger target turned out to be none.
-    pub most: u64,
-    /// Most nshares that the job may keep. Shares beyond its declared maximum are preempted.
-    pub may_keep: u64,
-    /// Target computed by How Much, in nshares.
-    pub given: u64,
-    /// Processes on nodes, in nshares, terminating shares excluded.
-    pub held: u64,
-    /// Space promised to the job, in nshares.
-    pub promised: u64,
-    /// True if a first process is owed to the job.
-    pub is_owed: bool,
-    /// Fair share before bonus shares, in qshares.
-    pub pure_fair_share: u64,
-    /// Largest node that a reservation may have under its user's allotment.
-    pub largest_node: u64,
-    /// Reason why the target is below the cap, if fairness is not the reason.
-    pub refusal: Option<CountRefusal>,
-    /// Reason why the job preempts nothing, though some plan would be legal.
-    pub held_back: Option<Declined>,
-}
-
-/// Reason, other than fairness, why the target of a job is no higher.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum CountRefusal {
-    /// The allotment of the job's user is used up.
-    OverAllotment { allotment: QShares, held: QShares, asks: QShares },
-    /// No piece that higher priorities left is large enough.
-    NothingLeft { left: QShares },
 }
 
 impl<'a> Draft<'a> {
@@ -243,21 +192,7 @@ impl<'a> Draft<'a> {
     /// the job off it.
     pub(super) fn may_use(&self, ix: usize, node: NodeIx) -> bool {
         (!self.jobs[ix].is_restricted || self.job(ix).may_use(node))
-            && (self.claims.is_empty() || self.leaves_claims(ix, node))
-    }
-
-    /// True if a process of the job at `ix` on `node` leaves the space that older gangs claim there.
-    /// Work that can be preempted may use that space meanwhile.
-    fn leaves_claims(&self, ix: usize, node: NodeIx) -> bool {
-        let Some(claims) = self.claims.get(&node) else { return true };
-        let class = self.class_of(ix);
-        let age = |job: usize| (self.class_of(job).priority, job);
-        let older = claims.iter().filter(|(claimant, _)| age(*claimant) < age(ix));
-        let claimed: u64 = older.map(|(_, amount)| amount).sum();
-        let asked = self.jobs[ix].order.qshares().0;
-        class.policy.is_preemptable()
-            || claimed == 0
-            || claimed + asked <= self.spaces.ideal(node).free
+            && (self.claims.is_empty() || leaves_claims(self, ix, node))
     }
 
     /// Lowers the target of `job` to `given` nshares.
@@ -343,7 +278,7 @@ impl<'a> Draft<'a> {
     }
 
     /// Nshares that `job` may get until it has `nshares`. A job that is ending gets none, not even
-    /// for shares preempted from it in this cycle. A gang gets none one by one, and
+    /// for shares preempted from it in this cycle. A gang gets no single process, and
     /// a job that changes its size gets none until that is done.
     fn below(&self, job: usize, nshares: u64) -> u64 {
         let draft = &self.jobs[job];
@@ -410,7 +345,7 @@ impl<'a> Draft<'a> {
         }
     }
 
-    /// Gives `job` a new share on `node`, whatever its sizes.
+    /// Gives `job` a new share on `node` at once.
     pub(super) fn expand_now(&mut self, job: usize, node: NodeIx, order: Order, rank: Option<u32>) {
         self.spaces.occupy(node, order.qshares());
         self.jobs[job].held += 1;
@@ -503,39 +438,6 @@ impl<'a> Draft<'a> {
             serve(self, seat.job, wanted)
         });
     }
-}
-
-impl JobDraft {
-    /// Builds the state of `job`, which holds `held` nshares while `promised` more are promised to
-    /// it.
-    fn new(snapshot: &Snapshot, job: &Job, held: u64, promised: u64) -> JobDraft {
-        let demand = demand::demand(snapshot, job, held, promised);
-        JobDraft {
-            id: job.id,
-            order: job.order,
-            kind: job.kind,
-            is_restricted: job.nodes.is_some(),
-            is_gang: gang_shape(job).is_some(),
-            is_elastic: sizes_of(job).is_some(),
-            is_adapting: sizes_of(job).is_some() && is_adapting(job),
-            most: most_of(job, demand.cap.nshares.0),
-            demand,
-            may_keep: demand::maximum(job).unwrap_or(u64::MAX),
-            given: 0,
-            held,
-            promised: 0,
-            is_owed: false,
-            pure_fair_share: 0,
-            largest_node: 0,
-            refusal: None,
-            held_back: None,
-        }
-    }
-}
-
-/// The largest target of `job` within its cap.
-fn most_of(job: &Job, cap: u64) -> u64 {
-    sizes_of(job).map_or(cap, |shape| legal_cap(shape, cap))
 }
 
 /// Index in `jobs` of the job with that number. `by_number` lists the indices sorted by job number.

@@ -11,6 +11,7 @@ mod draft;
 mod effort;
 mod fairness_tree;
 mod gang;
+mod job_draft;
 mod phases;
 mod place;
 mod preempt;

@@ -162,7 +162,7 @@ fn reason(draft: &Draft<'_>, verdicts: &mut Verdicts, ix: usize) -> WaitReason {
     WaitReason::Fragmented { given: NShares(given), free, largest_hole, asks: order }
 }
 
-/// The reason of a job whose target lies between two legal sizes, and that has the smaller one.
+/// The reason of a job whose target lies between two legal sizes, and that has the smaller size.
 fn no_legal_size(draft: &Draft<'_>, ix: usize) -> Option<WaitReason> {
     let counted = *draft.illegal_targets.get(&ix)?;
     let next = legal_at_least(sizes_of(draft.job(ix))?, counted)?;

@@ -242,7 +242,7 @@ pub struct GangLack {
     /// Place of the chunk that lacks nodes; `None` if the chunks lack nodes together.
     pub chunk: Option<usize>,
     /// What the nodes could hold: processes; of a scattered gang, or of several chunks together,
-    /// nodes; of a packed gang, qshares on one node.
+    /// nodes; of a packed gang, qshares on a node.
     pub found: u64,
     /// What the chunk, or all chunks, would need, in the same unit.
     pub needed: u64,
@@ -253,7 +253,7 @@ pub struct GangLack {
 pub enum GangNodes {
     /// All nodes that the configuration knows, up or not.
     Configured,
-    /// Those of a single placement set, as the gang may not span several.
+    /// Nodes of a single placement set, as the gang may not span several.
     OfOneSet,
     /// The nodes that are up.
     Up,
@@ -440,15 +440,7 @@ impl WaitReason {
             WaitReason::WaitingForExits { promised } => format!(
                 "room for {promised} more was made; it starts when the terminating shares have exited"
             ),
-            WaitReason::GangLacks(lack) => {
-                let word = match lack.of {
-                    GangNodes::Configured => "impossible",
-                    GangNodes::OfOneSet => "too large for a placement set",
-                    GangNodes::Up => "too few nodes up",
-                    GangNodes::Available => "waits for nodes",
-                };
-                format!("{word}: {lack}")
-            }
+            WaitReason::GangLacks(lack) => lack.sentence(),
             WaitReason::BehindOlderGang { job } => {
                 format!(
                     "behind job {job}: older, and the free nodes are kept for it until it starts"
@@ -474,6 +466,19 @@ impl WaitReason {
                 text(asks.qshares())
             ),
         }
+    }
+}
+
+impl GangLack {
+    /// Returns the lack in words.
+    fn sentence(&self) -> String {
+        let words = match self.of {
+            GangNodes::Configured => "impossible",
+            GangNodes::OfOneSet => "too large for a placement set",
+            GangNodes::Up => "too few nodes up",
+            GangNodes::Available => "waits for nodes",
+        };
+        format!("{words}: {self}")
     }
 }
 

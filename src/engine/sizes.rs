@@ -1,4 +1,4 @@
-//! Jobs that work with legal sizes only: they grow and shrink in steps from one legal size to the
+//! Jobs that work with legal sizes only: they grow and shrink in steps from a legal size to the
 //! next.
 //!
 //! Within a cycle such a job collects space process by process, like any other, as promises. At the

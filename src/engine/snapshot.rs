@@ -110,7 +110,7 @@ pub struct Job {
     pub service: u64,
     /// The only nodes the job may use, ascending; `None` means any.
     pub nodes: Option<Arc<[NodeIx]>>,
-    /// Chunks and sizes; `None` for processes that come and go one by one.
+    /// Chunks and sizes; `None` for processes that come and go singly.
     pub shape: Option<Arc<Shape>>,
     /// Facts that change while the job runs.
     pub facts: JobFacts,

@@ -22,13 +22,13 @@ pub struct Chunk {
     pub tags: Tags,
 }
 
-/// How the processes of a request are spread over nodes.
+/// Spread of the processes of a job over nodes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Place {
-    /// As many on a node as fit.
+    /// Nodes hold as many as fit.
     #[default]
     Free,
-    /// One on a node.
+    /// Each node holds a single process.
     Scatter,
     /// All on the same node.
     Pack,
@@ -171,7 +171,7 @@ impl LegalSizes {
 pub struct Shape {
     /// Processes, in the order of their ranks. At most [`MAX_CHUNKS`].
     pub chunks: Vec<Chunk>,
-    /// How the processes are spread over nodes.
+    /// Spread of the processes over nodes.
     pub place: Place,
     /// True if the nodes of the request run nothing else.
     pub is_exclusive: bool,
@@ -181,7 +181,7 @@ pub struct Shape {
     /// True if several sets may be used where no single set could ever hold the request. `None`
     /// leaves it to the configuration.
     pub may_span: Option<bool>,
-    /// Who may change the number of processes. `None` is rigid for a gang.
+    /// Owner of the number of processes. `None` is rigid for a gang.
     pub elasticity: Option<Elasticity>,
     /// Fewest processes that the job can work with.
     pub min_processes: u64,
@@ -212,7 +212,7 @@ impl Shape {
         1 < self.min_processes || self.legal_sizes != LegalSizes::Any
     }
 
-    /// True if the planner changes the number of processes in steps from one legal size to another.
+    /// True if the planner changes the number of processes in steps from a legal size to the next.
     pub fn is_elastic(&self) -> bool {
         !self.is_gang() && (self.is_sized() || self.elasticity == Some(Elasticity::Malleable))
     }

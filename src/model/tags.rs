@@ -51,6 +51,7 @@ impl Tags {
     }
 
     /// The tags with keys for which `is_meant` is true.
+    #[must_use]
     pub fn only(&self, is_meant: impl Fn(&Name) -> bool) -> Tags {
         let pairs = self.0.iter().filter(|(key, _)| is_meant(key));
         Tags(pairs.map(|(key, value)| (key.clone(), value.clone())).collect())
@@ -124,7 +125,7 @@ impl NodeTagging {
         by_node
     }
 
-    /// Preference of each node that a rule gives one.
+    /// Preference of each node for which a rule sets it.
     pub fn preferences(&self) -> BTreeMap<Name, i32> {
         let rules = self.rules.iter().filter_map(|rule| Some((rule, rule.preference?)));
         let pairs = rules.flat_map(|(rule, preference)| {

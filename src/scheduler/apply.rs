@@ -85,7 +85,9 @@ impl Scheduler {
             has_changed |= job.note_report(self.cycle, report, last, has_got_room);
         }
         assert!(reports.next().is_none(), "the engine reports on all work, oldest first");
-        refunds.iter().for_each(|refund| self.pay_back(refund));
+        for refund in &refunds {
+            self.pay_back(refund);
+        }
         self.next_share += count(&schedule.expansions);
         has_changed
     }

@@ -50,7 +50,9 @@ impl Scheduler {
                 refunds.extend(job.break_gang(&self.topology, self.cycle));
             }
         }
-        refunds.iter().for_each(|refund| self.pay_back(refund));
+        for refund in &refunds {
+            self.pay_back(refund);
+        }
     }
 
     /// Forgets names that most likely are no nodes: long dead, heard in at most a single interval,
@@ -192,7 +194,9 @@ impl Scheduler {
                 refunds.extend(job.break_gang(topology, self.cycle));
             }
         }
-        refunds.iter().for_each(|refund| self.pay_back(refund));
+        for refund in &refunds {
+            self.pay_back(refund);
+        }
     }
 
     /// Nodes with shares that the configuration does not allow there. Such a node gets no new share

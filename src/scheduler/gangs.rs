@@ -122,7 +122,7 @@ pub(super) struct Refund {
 }
 
 /// Accounts by class and user.
-pub(super) type Turns = BTreeMap<(Name, Name), TurnSavings>;
+pub(super) type TurnBook = BTreeMap<(Name, Name), TurnSavings>;
 
 impl Scheduler {
     /// The accounts of users with gangs, as the engine sees them.
@@ -137,7 +137,7 @@ impl Scheduler {
         self.turns.iter().filter_map(account).collect()
     }
 
-    /// Enters incomes and bills of a cycle. An account without income is closed, whatever is on it.
+    /// Enters incomes and bills of a cycle. An account without income is closed, with all that is on it.
     pub(super) fn settle_turns(&mut self, schedule: &CycleSchedule) {
         if self.turns.is_empty() && schedule.incomes.is_empty() {
             return;

@@ -47,8 +47,8 @@ use crate::model::{
     SharePhase, Tags, Topology,
 };
 use freeze::{BookedPromise, CachedNodes};
+use gangs::TurnBook;
 pub use gangs::TurnSavings;
-use gangs::Turns;
 use jobs::JobBook;
 use nodes::{NodeKey, NodeTable};
 use quiescence::QuiescenceTracker;
@@ -81,7 +81,7 @@ pub struct Scheduler {
     told_to_leave: BTreeSet<ShareId>,
     promises: Vec<BookedPromise>,
     /// Savings of users for their gangs.
-    turns: Turns,
+    turns: TurnBook,
     /// The jobs for which the last cycle did not come to search for room.
     put_off: Vec<JobId>,
     calm: QuiescenceTracker,
@@ -115,7 +115,7 @@ impl Scheduler {
             limbo: BTreeMap::new(),
             told_to_leave: BTreeSet::new(),
             promises: Vec::new(),
-            turns: Turns::new(),
+            turns: TurnBook::new(),
             put_off: Vec::new(),
             calm: QuiescenceTracker::default(),
             planned: None,
@@ -217,7 +217,9 @@ impl Scheduler {
             SchedulerEvent::JobCompleted { job } => {
                 if let Some(mut gone) = self.jobs.remove(job) {
                     let refund = gone.end_turn(self.cycle + 1, false);
-                    refund.iter().for_each(|refund| self.pay_back(refund));
+                    if let Some(refund) = refund {
+                        self.pay_back(&refund);
+                    }
                     self.users.leave(&gone.spec.user);
                     self.promises.retain(|promise| promise.job != job);
                 }

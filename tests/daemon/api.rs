@@ -557,6 +557,7 @@ async fn the_document_names_every_rule_and_what_holds_back() {
         "fair_share",
         "defragmentation",
         "first_share",
+        "turn",
         "envy",
         "relocation",
     ];

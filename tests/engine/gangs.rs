@@ -308,13 +308,13 @@ impl History {
         let expected: BTreeSet<Option<u32>> = (0..).map(Some).take(ranks.len()).collect();
         assert_eq!(ranks, expected, "{}", picture());
         let nodes: BTreeSet<&str> = held().map(|share| share.node.as_str()).collect();
-        match owned.shape.place {
-            Place::Scatter => {
-                assert_eq!(u64::try_from(nodes.len()).unwrap(), count, "{}", picture())
-            }
-            Place::Pack => assert_eq!(nodes.len(), 1, "{}", picture()),
-            Place::Free => {}
-        }
+        let spread = u64::try_from(nodes.len()).unwrap();
+        let expected = match owned.shape.place {
+            Place::Scatter => count,
+            Place::Pack => 1,
+            Place::Free => spread,
+        };
+        assert_eq!(spread, expected, "{}", picture());
         for share in held() {
             let rank = u64::from(share.rank.unwrap());
             let chunk = &owned.shape.chunks[owned.shape.chunk_of(rank).unwrap_or(0)];

@@ -35,7 +35,7 @@ fn a_campaign_is_followed_by_commands() {
     }
     let full = up.ask(&["campaign", "stat", "-f", "last"]);
     assert!(
-        full.contains("9 done, 1 failed") && full.contains("! task 1.3: ended with another status"),
+        full.contains("9 done, 1 failed") && full.contains("! task 1.3: exit status 7"),
         "{full}"
     );
     let shown = up.ask(&["campaign", "show", "last"]);

@@ -133,10 +133,10 @@ pub struct Work {
     /// processes come and go independently.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub elasticity: Option<ElasticityWord>,
-    /// Fewest processes that the job can work with; with one chunk or none.
+    /// Fewest processes that the job can work with; with a single chunk at most.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub min_processes: u64,
-    /// Numbers of processes that the job can work with; with one chunk or none. Absent: any.
+    /// Numbers of processes that the job can work with; with a single chunk at most. Absent: any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub legal_sizes: Option<SizeRule>,
     /// The longest that the job runs, from its start. Absent: as configured for the class.

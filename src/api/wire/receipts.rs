@@ -36,6 +36,8 @@ pub struct PreemptionInfo {
 /// - `defragmentation`: a job far below its fair share takes from a donor that is better off even
 ///   afterwards.
 /// - `first_share`: the beneficiary has nothing; the donor keeps its whole target.
+/// - `turn`: a gang of a peer saved up its turn, and the donor holds more than its target; or the
+///   donor is a gang that did not pay, and a peer is below its target.
 /// - `envy`: in a cluster at rest, the donor is still better off afterwards, at any target.
 /// - `relocation`: in a cluster at rest, the beneficiary has nothing; the donor gets as much on
 ///   another node at once.

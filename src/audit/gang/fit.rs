@@ -10,13 +10,13 @@ use crate::model::{Place, Tags, count};
 /// Answer to the question if a request fits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Fit {
-    /// There is no way to place it.
+    /// No way to place it exists.
     No,
     /// No way was found; or the limit of steps was reached.
     Unknown,
-    /// It fits if chunks share nodes in a clever way. A sound search may miss it.
+    /// Fits if chunks share nodes in a clever way. A sound search may miss it.
     Packed,
-    /// It fits, and every sound search finds a way.
+    /// Fits, and every sound search finds a way.
     Yes,
 }
 

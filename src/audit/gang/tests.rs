@@ -57,6 +57,7 @@ fn gang(chunks: &[(u64, u64, usize)], place: Place) -> GangLine {
         ..Shape::default()
     };
     GangLine {
+        lost: Vec::new(),
         place: 0,
         shape: Arc::new(shape),
         orders: Some(chunks.iter().map(|(_, order, _)| *order).collect()),
@@ -114,7 +115,7 @@ proptest! {
             let found = request.most_processes(&rooms, &mut u64::from(u32::MAX));
             prop_assert_eq!(found, Ok(u64::try_from(most).unwrap()));
         }
-        // With too few steps there is no answer, rather than a wrong one.
+        // With too few steps there is no answer, rather than a wrong answer.
         let hasty = request.fit(&rooms, &mut 4);
         prop_assert!(hasty == Fit::Unknown || hasty == fit);
     }
@@ -179,7 +180,7 @@ fn chunks_that_share_nodes_are_judged_with_care() {
     assert_eq!(fit(&[(1, 3, 0), (3, 2, 0)], &[(4, 0), (5, 0)]), Fit::Unknown, "2 2, 3 2");
 }
 
-/// A node that never reported is large enough for one process of any chunk, and for no two.
+/// A node that never reported is large enough for a single process of any chunk, and for no two.
 #[test]
 fn a_node_that_never_reported_holds_a_process() {
     let unheard = |color| Room { amount: RoomSize::Unheard, tags: Arc::new(tags_of(color)) };
@@ -202,7 +203,7 @@ fn a_node_that_never_reported_holds_a_process() {
 fn the_largest_requests_are_answered_within_the_limit() {
     let (chunks, nodes) = (64, 10_000);
     for stride in [1, 7, 31] {
-        // Chunk `c` suits the nodes of its color and those of the color `stride` after it.
+        // Chunk `c` suits the nodes of its color and of the color `stride` after it.
         let suits = |chunk: usize| -> Vec<usize> {
             let suits =
                 |node: &usize| node % chunks == chunk || node % chunks == (chunk + stride) % chunks;

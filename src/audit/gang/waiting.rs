@@ -16,7 +16,7 @@ use crate::model::{ClassIx, NodeIx, QShares, Shape};
 /// Most steps of each check. Beyond that a check stops without findings.
 const STEPS: u64 = 6_000_000;
 
-/// FitAnswers for gangs that ask the same question.
+/// Answers for gangs that ask the same question.
 type FitAnswers<'g> = BTreeMap<(&'g Shape, ClassIx, &'g [NodeIx], u64), Fit>;
 
 impl Ledger<'_> {

@@ -149,10 +149,6 @@ fn an_evolving_gang_grows_to_what_its_owner_asks_for() {
     for rank in [2, 3] {
         scene.expand(gang, 1).rank = Some(rank);
     }
-    let adapting = |scene: &mut Scene| scene.edit(gang).shares[0].facts.is_initialized = false;
-    let mut other = Scene { snapshot: scene.snapshot.clone(), ..Scene::new(&[]) };
-    other.schedule = scene.schedule.clone();
-    other.breaks(Rule::IllegalSize, adapting);
     scene.breaks(Rule::BrokenGang, |scene| {
         scene.schedule.expansions.pop();
     });
@@ -339,7 +335,7 @@ fn shares_go_for_a_whole_gang_only() {
     assert!(scene.broken().contains(&Rule::Unpaid));
 }
 
-/// Two processes of the gang on a node are served in one plan, so each victim counts.
+/// Two processes of the gang on a node are served in a single plan, so each victim counts.
 #[test]
 fn a_gang_takes_no_more_than_it_needs() {
     let mut scene = Scene::new(&[5]);

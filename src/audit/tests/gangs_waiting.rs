@@ -24,7 +24,7 @@ fn no_gang_waits_beside_room_for_it() {
     });
 }
 
-/// The first chunk could use either node, the second only one of them.
+/// The first chunk could use either node, the second only the other.
 #[test]
 fn room_is_found_by_an_exact_matching() {
     let (mut scene, gang) = waiting();
@@ -190,7 +190,7 @@ fn younger_work_that_stays_does_not_pass() {
     }
 }
 
-/// A gang that must not span claims nodes of the one rack that could hold it.
+/// A gang that must not span claims nodes of the only rack that could hold it.
 #[test]
 fn a_claim_is_within_the_set() {
     let claiming = |on: usize| {
@@ -266,7 +266,7 @@ fn a_gang_that_fits_is_not_told_that_it_never_will() {
     assert_eq!(told(&mut scene, GangNodes::OfOneSet), []);
 }
 
-/// Nodes that never reported count: those that a share or a command names, and those of the pool.
+/// Nodes that never reported count: nodes that a share or a command names, and nodes of the pool.
 #[test]
 fn never_is_not_said_for_nodes_that_never_reported() {
     let (mut scene, gang) = waiting();

@@ -1,9 +1,9 @@
-//! What a gang asks for, and the nodes that a supply has for it.
+//! Request of a gang, and the nodes that a supply has for it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::Slot;
-use super::fit::{Fitting, Lack, Load, Piece};
+use super::fit::{FitLack, Fitting, NodeLoad, Piece};
 use super::planner::GangPlanner;
 use super::supply::{Bounds, Ground, PlacementSet, Stock, Supply};
 use crate::engine::draft::Draft;
@@ -24,7 +24,7 @@ pub(super) struct Asking<'d> {
     pub(super) sets: Vec<PlacementSet>,
 }
 
-impl<'d> Asking<'d> {
+impl Asking<'_> {
     pub(super) fn domains(&self) -> impl Iterator<Item = Option<&PlacementSet>> {
         let whole = self.sets.is_empty().then_some(None);
         self.sets.iter().map(Some).chain(whole)
@@ -39,7 +39,7 @@ impl<'d> Asking<'d> {
     }
 }
 
-/// What a gang asks for: `new` processes beside those it has.
+/// Request of a gang: `new` processes beside its present processes.
 pub(super) fn asking<'d>(draft: &Draft<'d>, job: usize, shape: &'d Shape, new: u64) -> Asking<'d> {
     let class = draft.class_of(job);
     let quantum = draft.snapshot.topology.pools[class.pool.0].quantum;
@@ -88,7 +88,7 @@ impl GangPlanner {
         asking: &Asking<'_>,
         bounds: Bounds<'_>,
         stock: &Stock,
-        loads: &[Load],
+        loads: &[NodeLoad],
     ) -> Vec<Slot> {
         let groups = 0..stock.groups.len();
         let mut names: Vec<_> = groups.map(|group| supply.nodes_of(stock, group, bounds)).collect();
@@ -133,7 +133,7 @@ impl GangPlanner {
         asking: &Asking<'_>,
         set: Option<&PlacementSet>,
         is_lenient: bool,
-    ) -> Result<(), Lack> {
+    ) -> Result<(), FitLack> {
         let bounds = Bounds { without: &BTreeSet::new(), ..asking.bounds(set) };
         let stock =
             supply.stock(&self.kinds, asking.shape, &asking.pieces, bounds, Ground::Available);

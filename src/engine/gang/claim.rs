@@ -17,7 +17,7 @@ use super::supply::{Ground, PlacementSet, Supply};
 use crate::engine::capacity::EmptyCluster;
 use crate::engine::draft::Draft;
 use crate::engine::target::NodeListCapacity;
-use crate::model::{JobId, PoolIx, floor_div};
+use crate::model::{JobId, NodeIx, PoolIx, floor_div};
 
 /// Most waiting gangs of a priority that claim nodes.
 const CLAIMS_MAX: usize = 100;
@@ -145,4 +145,18 @@ fn holds_now(draft: &mut Draft<'_>, job: usize) -> bool {
     let phase = floor_div(cycle.saturating_sub(since), limit);
     draft.change_expected_in(since + (phase + 1).saturating_mul(limit.get()));
     phase.is_multiple_of(2)
+}
+
+/// True if a process of the job at `ix` on `node` leaves the space that older gangs claim there.
+/// Work that can be preempted may use that space meanwhile.
+pub(in crate::engine) fn leaves_claims(draft: &Draft<'_>, ix: usize, node: NodeIx) -> bool {
+    let Some(claims) = draft.claims.get(&node) else { return true };
+    let class = draft.class_of(ix);
+    let age = |job: usize| (draft.class_of(job).priority, job);
+    let older = claims.iter().filter(|(claimant, _)| age(*claimant) < age(ix));
+    let claimed: u64 = older.map(|(_, amount)| amount).sum();
+    let asked = draft.jobs[ix].order.qshares().0;
+    class.policy.is_preemptable()
+        || claimed == 0
+        || claimed + asked <= draft.spaces.ideal(node).free
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::ask::{Asking, asking};
-use super::fit::Lack;
+use super::fit::FitLack;
 use super::planner::GangPlanner;
 use super::supply::{Ground, PlacementSet};
 use super::{GangPlan, Slot, gang_shape, least_start};
@@ -169,19 +169,19 @@ impl GangPlanner {
     ) -> Result<(), WaitReason> {
         let grounds = &self.grounds[&asking.pool];
         let sets = self.sets(draft, asking);
-        let lack_of = |of: GangNodes, lack: Lack| {
-            let Lack { chunk, found, needed, .. } = lack;
+        let lack_of = |of: GangNodes, lack: FitLack| {
+            let FitLack { chunk, found, needed, .. } = lack;
             WaitReason::GangLacks(GangLack { of, chunk, found, needed })
         };
         if !sets.is_empty() {
             let may_span =
                 asking.shape.may_span.unwrap_or(draft.snapshot.topology.tagging.may_span);
-            let mut best: Option<Lack> = None;
+            let mut best: Option<FitLack> = None;
             for set in sets {
                 // Where the gang may span, a set counts only if its chunks are known to fit there.
                 match self.test(&grounds.configured, asking, Some(&set), !may_span) {
                     Ok(()) => asking.sets.push(set),
-                    Err(lack) => best = better(best, lack),
+                    Err(lack) => best = Some(better(best, lack)),
                 }
             }
             if let Some(lack) = best.filter(|_| asking.sets.is_empty() && !may_span) {
@@ -193,11 +193,11 @@ impl GangPlanner {
                 .map_err(|lack| lack_of(GangNodes::Configured, lack))?;
         }
         let is_up = |set: Option<&PlacementSet>| self.test(&grounds.up, asking, set, true);
-        let mut best: Option<Lack> = None;
+        let mut best: Option<FitLack> = None;
         for set in asking.domains() {
             match is_up(set) {
                 Ok(()) => return Ok(()),
-                Err(lack) => best = better(best, lack),
+                Err(lack) => best = Some(better(best, lack)),
             }
         }
         best.map_or(Ok(()), |lack| Err(lack_of(GangNodes::Up, lack)))
@@ -242,18 +242,15 @@ impl GangPlanner {
         asking.sets.clear();
         if let Err(reason) = self.choose_sets(draft, asking) {
             // At its minimum it could start, so it waits until it accepts less.
-            return Err(match reason {
-                WaitReason::GangLacks(lack) => {
-                    WaitReason::GangLacks(GangLack { of: GangNodes::Available, ..lack })
-                }
-                other => other,
-            });
+            let WaitReason::GangLacks(lack) = reason else { return Err(reason) };
+            let lack = GangLack { of: GangNodes::Available, ..lack };
+            return Err(WaitReason::GangLacks(lack));
         }
         let mut fits = |size: u64| {
             asking.pieces[0].count = size;
             self.slots(asking, Ground::Available).is_some()
         };
-        // What fits at one size fits at all smaller sizes.
+        // A gang that fits at a size fits at all smaller sizes.
         let (mut low, mut high) = (least.saturating_sub(1), most + 1);
         while 1 < high - low {
             let middle = low + ((high - low) >> 1);
@@ -271,18 +268,18 @@ impl GangPlanner {
     /// The reason why a gang that could be held by the nodes that are up waits.
     fn reason_to_wait(&self, draft: &Draft<'_>, asking: &Asking<'_>) -> WaitReason {
         let supply = &self.supply[&asking.pool];
-        let mut best: Option<Lack> = None;
+        let mut best: Option<FitLack> = None;
         for set in asking.domains() {
             if let Err(lack) = self.test(supply, asking, set, false) {
-                best = better(best, lack);
+                best = Some(better(best, lack));
             }
         }
         if let Some(job) = self.older_claimant(draft, asking) {
             return WaitReason::BehindOlderGang { job };
         }
         let needed = asking.pieces.iter().map(|piece| piece.count).sum();
-        let lack = best.unwrap_or(Lack { chunk: None, found: 0, needed, is_uncertain: true });
-        let Lack { chunk, found, needed, .. } = lack;
+        let lack = best.unwrap_or(FitLack { chunk: None, found: 0, needed, is_uncertain: true });
+        let FitLack { chunk, found, needed, .. } = lack;
         WaitReason::GangLacks(GangLack { of: GangNodes::Available, chunk, found, needed })
     }
 }
@@ -321,10 +318,7 @@ pub(super) fn amounts_by_node(slots: &[Slot]) -> BTreeMap<NodeIx, u64> {
     amounts
 }
 
-/// The lack that leaves less to be found.
-fn better(best: Option<Lack>, lack: Lack) -> Option<Lack> {
-    match best {
-        Some(best) if lack.found <= best.found => Some(best),
-        Some(_) | None => Some(lack),
-    }
+/// The lack of the nodes that could hold more.
+fn better(best: Option<FitLack>, lack: FitLack) -> FitLack {
+    best.filter(|best| lack.found <= best.found).unwrap_or(lack)
 }

@@ -1,6 +1,6 @@
-//! Whether the chunks of a gang fit on groups of equal nodes: a question about numbers, not names.
+//! Test if the chunks of a gang fit on groups of equal nodes: a question about numbers, not names.
 //!
-//! A node serves one chunk. Which chunks get how many nodes is a flow from chunks to groups, found
+//! A node serves a single chunk. Which chunks get how many nodes is a flow from chunks to groups, found
 //! by augmenting paths. It is exact if a chunk fits equally often on all nodes that suit it, as it
 //! does for scattered gangs. If not, the chunk gets the nodes with most of its processes first, and
 //! processes of several chunks may share a node. That may miss a clever packing.
@@ -28,7 +28,7 @@ pub(super) struct Piece {
 
 /// Equal nodes.
 #[derive(Clone, Debug)]
-pub(super) struct Group {
+pub(super) struct NodeBatch {
     /// Number of nodes.
     pub nodes: u64,
     /// Free space of each, in qshares.
@@ -37,9 +37,9 @@ pub(super) struct Group {
     pub suits: Vec<bool>,
 }
 
-/// Nodes of one group that get the same processes.
+/// Nodes of a group that get the same processes.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Load {
+pub(super) struct NodeLoad {
     /// Place of the group.
     pub group: usize,
     /// Number of nodes.
@@ -49,9 +49,9 @@ pub(super) struct Load {
 }
 
 /// Chunk that lacks nodes, or `None` if the chunks lack them together; the number found, and the
-/// number needed. The units are those of [`GangLack`](crate::engine::GangLack).
+/// number needed. The units are as in [`GangLack`](crate::engine::GangLack).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Lack {
+pub(super) struct FitLack {
     pub chunk: Option<usize>,
     pub found: u64,
     pub needed: u64,
@@ -62,7 +62,7 @@ pub(super) struct Lack {
 /// Chunks that need a place on groups of nodes. Groups come in the order in which they are used.
 pub(super) struct Fitting<'f> {
     pub pieces: &'f [Piece],
-    pub groups: &'f [Group],
+    pub groups: &'f [NodeBatch],
     pub place: Place,
 }
 
@@ -81,7 +81,7 @@ impl Fitting<'_> {
 
     /// Assigns nodes to all chunks: chunk by chunk, from groups in their order, as far as the other
     /// chunks still fit.
-    pub(super) fn assign(&self) -> Result<Vec<Load>, Lack> {
+    pub(super) fn assign(&self) -> Result<Vec<NodeLoad>, FitLack> {
         if self.place == Place::Pack {
             return self.pack();
         }
@@ -111,22 +111,22 @@ impl Fitting<'_> {
                 stock[group] -= nodes;
                 let rest = left[chunk].saturating_sub((nodes - 1) * each).min(each);
                 let full = nodes - u64::from(rest < each);
-                let load = |nodes, each| Load { group, nodes, processes: vec![(chunk, each)] };
+                let load = |nodes, each| NodeLoad { group, nodes, processes: vec![(chunk, each)] };
                 loads.extend((0 < full).then(|| load(full, each)));
                 loads.extend((rest < each).then(|| load(1, rest)));
                 left[chunk] = left[chunk].saturating_sub(nodes * each);
             }
         }
         if left.iter().any(|left| 0 < *left) {
-            // A test that is no exact one said yes too early.
+            // The test is not exact here, and said yes too early.
             let (chunk, needed) = (None, left.iter().sum());
-            return self.mix().ok_or(Lack { chunk, found: 0, needed, is_uncertain: true });
+            return self.mix().ok_or(FitLack { chunk, found: 0, needed, is_uncertain: true });
         }
         Ok(loads)
     }
 
     /// Tests if all chunks fit.
-    pub(super) fn test_all(&self) -> Result<(), Lack> {
+    pub(super) fn test_all(&self) -> Result<(), FitLack> {
         if self.place == Place::Pack {
             return self.pack().map(|_| ());
         }
@@ -157,14 +157,14 @@ impl Fitting<'_> {
     }
 
     /// Tests if `left` processes of each chunk fit on `stock` nodes of each group.
-    fn test(&self, left: &[u64], stock: &[u64]) -> Result<(), Lack> {
+    fn test(&self, left: &[u64], stock: &[u64]) -> Result<(), FitLack> {
         let open: Vec<usize> = (0..left.len()).filter(|&chunk| 0 < left[chunk]).collect();
         for &chunk in &open {
             let holds = |group: usize| stock[group].saturating_mul(self.per_node(chunk, group));
             let found = (0..stock.len()).map(holds).fold(0, u64::saturating_add);
             if found < left[chunk] {
                 let needed = left[chunk];
-                return Err(Lack { chunk: Some(chunk), found, needed, is_uncertain: false });
+                return Err(FitLack { chunk: Some(chunk), found, needed, is_uncertain: false });
             }
         }
         if open.len() < 2 {
@@ -199,15 +199,15 @@ impl Fitting<'_> {
             |group: &usize| open.iter().any(|&chunk| 0 < self.per_node(chunk, *group));
         let found = (0..stock.len()).filter(is_candidate).map(|group| stock[group]).sum();
         let is_uncertain = !is_exact && self.place == Place::Free;
-        Err(Lack { chunk: None, found, needed: needs.iter().sum(), is_uncertain })
+        Err(FitLack { chunk: None, found, needed: needs.iter().sum(), is_uncertain })
     }
 
     /// Nodes of each group for each chunk, `needs[chunk]` in all; `None` if there is no such flow.
     fn flow(&self, needs: &[u64], stock: &[u64]) -> Option<Vec<Vec<u64>>> {
         let mut flow = vec![vec![0_u64; stock.len()]; needs.len()];
         let mut free = stock.to_vec();
-        for chunk in 0..needs.len() {
-            let mut need = needs[chunk];
+        for (chunk, &need) in needs.iter().enumerate() {
+            let mut need = need;
             while 0 < need {
                 let (path, last) = self.path(chunk, &flow, &free)?;
                 let moved = path.iter().map(|step| flow[step.from][step.group]).min();
@@ -229,8 +229,13 @@ impl Fitting<'_> {
     }
 
     /// An augmenting path from `chunk` to a group with free nodes, by breadth.
-    fn path(&self, chunk: usize, flow: &[Vec<u64>], free: &[u64]) -> Option<(Vec<Step>, usize)> {
-        let mut came: Vec<Option<(usize, Step)>> = vec![None; flow.len()];
+    fn path(
+        &self,
+        chunk: usize,
+        flow: &[Vec<u64>],
+        free: &[u64],
+    ) -> Option<(Vec<PathStep>, usize)> {
+        let mut came: Vec<Option<(usize, PathStep)>> = vec![None; flow.len()];
         let mut is_seen = vec![false; flow.len()];
         is_seen[chunk] = true;
         let mut queue = std::collections::VecDeque::from([chunk]);
@@ -252,7 +257,7 @@ impl Fitting<'_> {
                 for from in 0..flow.len() {
                     if 0 < flow[from][group] && !is_seen[from] {
                         is_seen[from] = true;
-                        came[from] = Some((at, Step { group, from }));
+                        came[from] = Some((at, PathStep { group, from }));
                         queue.push_back(from);
                     }
                 }
@@ -261,8 +266,8 @@ impl Fitting<'_> {
         None
     }
 
-    /// All processes on one node: the one with the least free space.
-    fn pack(&self) -> Result<Vec<Load>, Lack> {
+    /// All processes on a single node, with the least free space.
+    fn pack(&self) -> Result<Vec<NodeLoad>, FitLack> {
         let needed = self.needed_space();
         let suits = |group: &usize| {
             let group = &self.groups[*group];
@@ -272,10 +277,10 @@ impl Fitting<'_> {
         if let Some(group) = suitable().find(|&group| needed <= self.groups[group].free) {
             let chunks = self.pieces.iter().enumerate();
             let processes = chunks.map(|(chunk, piece)| (chunk, piece.count)).collect();
-            return Ok(vec![Load { group, nodes: 1, processes }]);
+            return Ok(vec![NodeLoad { group, nodes: 1, processes }]);
         }
         let found = suitable().map(|group| self.groups[group].free).max().unwrap_or(0);
-        Err(Lack { chunk: Some(0), found, needed, is_uncertain: false })
+        Err(FitLack { chunk: Some(0), found, needed, is_uncertain: false })
     }
 
     /// Qshares of all processes.
@@ -285,12 +290,12 @@ impl Fitting<'_> {
     }
 
     /// Packs processes of several chunks on common nodes.
-    fn mix(&self) -> Option<Vec<Load>> {
+    fn mix(&self) -> Option<Vec<NodeLoad>> {
         let nodes = self.groups.iter().map(|group| group.nodes).fold(0, u64::saturating_add);
         if self.place != Place::Free || PACKED_NODES_MAX < nodes {
             return None;
         }
-        // A chunk with few nodes to go to, or a large one: either may have to come first.
+        // A chunk with few nodes to go to, or a large chunk: either may have to come first.
         let choices = |chunk: usize| {
             let groups = self.groups.iter().filter(|group| group.suits[chunk]);
             groups.map(|group| group.nodes).fold(0, u64::saturating_add)
@@ -305,15 +310,16 @@ impl Fitting<'_> {
     }
 
     /// Packs processes on common nodes, chunk by chunk in this order.
-    fn mix_in(&self, chunks: &[usize]) -> Option<Vec<Load>> {
-        let mut bins: Vec<(usize, u64, Vec<(usize, u64)>)> = Vec::new();
-        for (place, group) in self.groups.iter().enumerate() {
-            bins.extend((0..group.nodes).map(|_| (place, group.free, Vec::new())));
+    fn mix_in(&self, chunks: &[usize]) -> Option<Vec<NodeLoad>> {
+        let mut bins: Vec<Bin> = Vec::new();
+        for (group, nodes) in self.groups.iter().enumerate() {
+            let NodeBatch { nodes, free, .. } = *nodes;
+            bins.extend((0..nodes).map(|_| Bin { group, free, processes: Vec::new() }));
         }
         for &chunk in chunks {
             let Piece { count, size } = self.pieces[chunk];
             let mut left = count;
-            for (group, free, processes) in &mut bins {
+            for Bin { group, free, processes } in &mut bins {
                 let fits = if self.groups[*group].suits[chunk] {
                     free.checked_div(size).unwrap_or(0).min(left)
                 } else {
@@ -329,29 +335,37 @@ impl Fitting<'_> {
                 return None;
             }
         }
-        let used = bins.into_iter().filter(|(_, _, processes)| !processes.is_empty());
-        let loads = used.map(|(group, _, processes)| Load { group, nodes: 1, processes });
+        let used = bins.into_iter().filter(|bin| !bin.processes.is_empty());
+        let loads =
+            used.map(|Bin { group, processes, .. }| NodeLoad { group, nodes: 1, processes });
         Some(loads.collect())
     }
 
     /// True if the chunks can never fit, however they are packed, where `lack` was found.
-    pub(super) fn is_proof(&self, lack: &Lack) -> bool {
-        let suits_any = |group: &&Group| group.suits.iter().any(|suits| *suits);
+    pub(super) fn is_proof(&self, lack: &FitLack) -> bool {
+        let suits_any = |group: &&NodeBatch| group.suits.iter().any(|suits| *suits);
         let all = self.groups.iter().filter(suits_any);
         let space = all.map(|group| group.nodes.saturating_mul(group.free));
         !lack.is_uncertain || space.fold(0, u64::saturating_add) < self.needed_space()
     }
 }
 
+/// A node that is being filled: its group, its free space, and chunks with their processes.
+struct Bin {
+    group: usize,
+    free: u64,
+    processes: Vec<(usize, u64)>,
+}
+
 /// A step of an augmenting path: nodes of `group` that the chunk `from` gives up.
 #[derive(Clone, Copy, Debug)]
-struct Step {
+struct PathStep {
     group: usize,
     from: usize,
 }
 
 /// The largest number up to `most` for which `fits` is true; it must be true for 0, and for all
-/// numbers below one for which it is true.
+/// numbers below a number for which it is true.
 fn largest(most: u64, fits: impl Fn(u64) -> bool) -> u64 {
     if fits(most) {
         return most;

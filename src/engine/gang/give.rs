@@ -1,6 +1,6 @@
 //! Gangs that are preempted: as a whole, and only where no other plan makes room.
 //!
-//! Design: requests and time, section 3.5: a gang is one nshare.
+//! Design: requests and time, section 3.5: a gang is a single nshare.
 
 use super::{Taker, is_paid};
 use crate::engine::draft::Draft;
@@ -20,7 +20,7 @@ pub(in crate::engine) struct WholeGang {
     pub rule: VictimRule,
 }
 
-/// The gang whose end costs least work, among those that `job` may take and that make room for a
+/// The gang whose end costs least work, among the gangs that `job` may take and that make room for a
 /// process of it. A job may take gangs of lower priority, and below its target gangs of peers that
 /// are not paid for.
 pub(in crate::engine) fn cheapest_gang_for(draft: &Draft<'_>, job: usize) -> Option<WholeGang> {

@@ -13,7 +13,7 @@ use crate::model::{Name, PoolIx, Shape, Tags, Topology};
 
 /// Order in which gangs use nodes, the least first, and what tells nodes apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Kind {
+pub(super) struct NodeKind {
     preference: Reverse<i32>,
     /// Nodes of the pool with the same tags, set keys left out. Requests without special needs
     /// leave special nodes alone.
@@ -28,9 +28,9 @@ pub(super) struct Kind {
 #[derive(Debug)]
 pub(super) struct Kinds {
     /// Kind of each node of the snapshot.
-    of: Vec<Kind>,
+    of: Vec<NodeKind>,
     /// Listed nodes that are not in the snapshot, by pool and kind.
-    unheard: BTreeMap<(PoolIx, Kind), u64>,
+    unheard: BTreeMap<(PoolIx, NodeKind), u64>,
     /// Asked tags of nodes, each once.
     tags: Vec<Tags>,
 }
@@ -65,7 +65,7 @@ impl Kinds {
             let next = places.len();
             let place = *places.entry(tags.only(|key| asked.contains(key))).or_insert(next);
             let alike = alike.get(&(pool, plain(tags))).copied().unwrap_or(0);
-            Kind { preference: Reverse(preference), alike: Reverse(alike), order, tags: place }
+            NodeKind { preference: Reverse(preference), alike: Reverse(alike), order, tags: place }
         };
         let size = |node: &crate::engine::snapshot::Node| {
             if node.state.is_awaited { UNKNOWN_SIZE } else { node.order.0 }
@@ -73,7 +73,7 @@ impl Kinds {
         let nodes = snapshot.nodes.iter();
         let of = nodes.map(|node| kind(node.pool, &node.tags, node.preference, size(node)));
         let of = of.collect();
-        let mut counts: BTreeMap<(PoolIx, Kind), u64> = BTreeMap::new();
+        let mut counts: BTreeMap<(PoolIx, NodeKind), u64> = BTreeMap::new();
         for (pool, tags, preference) in unheard {
             *counts.entry((pool, kind(pool, &tags, preference, UNKNOWN_SIZE))).or_default() += 1;
         }
@@ -85,17 +85,17 @@ impl Kinds {
     }
 
     /// Kind of the node at `node` of the snapshot.
-    pub(super) fn of(&self, node: usize) -> Kind {
+    pub(super) fn of(&self, node: usize) -> NodeKind {
         self.of[node]
     }
 
     /// Tags of the nodes of `kind`, as far as a gang asks for them.
-    pub(super) fn tags(&self, kind: Kind) -> &Tags {
+    pub(super) fn tags(&self, kind: NodeKind) -> &Tags {
         &self.tags[kind.tags]
     }
 
     /// Listed nodes of `pool` that never reported.
-    pub(super) fn unheard(&self, pool: PoolIx) -> impl Iterator<Item = (Kind, u64)> {
+    pub(super) fn unheard(&self, pool: PoolIx) -> impl Iterator<Item = (NodeKind, u64)> {
         let all = self.unheard.iter().filter(move |((of, _), _)| *of == pool);
         all.map(|((_, kind), nodes)| (*kind, *nodes))
     }

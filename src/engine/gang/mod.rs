@@ -21,6 +21,7 @@ mod supply;
 mod tests;
 mod turns;
 
+pub(super) use claim::leaves_claims;
 pub(super) use give::cheapest_gang_for;
 pub(super) use place::place_gangs;
 pub(super) use planner::GangPlanner;

@@ -2,8 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::fit::{Group, Piece};
-use super::kinds::{Kind, Kinds};
+use super::fit::{NodeBatch, Piece};
+use super::kinds::{Kinds, NodeKind};
 use crate::model::{Name, NodeIx, Shape};
 
 /// Space of a node for a gang, in qshares.
@@ -19,7 +19,7 @@ pub(super) struct Space {
 /// nothing to be taken back, then by space.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Shelf {
-    kind: Kind,
+    kind: NodeKind,
     is_in_use: bool,
     available: u64,
     usable: u64,
@@ -34,15 +34,15 @@ pub(super) struct Supply {
     shelves: BTreeMap<Shelf, BTreeSet<NodeIx>>,
     shelf_of: BTreeMap<NodeIx, Shelf>,
     /// Nodes without an index, by kind: their size is unknown.
-    unheard: BTreeMap<Kind, u64>,
+    unheard: BTreeMap<NodeKind, u64>,
 }
 
-/// Which part of the space of a node counts.
+/// Part of the space of a node that counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Ground {
-    /// All that can be had.
+    /// Space that can be had.
     Available,
-    /// What is free now.
+    /// Space that is free now.
     Usable,
 }
 
@@ -65,13 +65,13 @@ impl Bounds<'_> {
 
 /// Groups of nodes for a gang, and the shelf of each.
 pub(super) struct Stock {
-    pub groups: Vec<Group>,
+    pub groups: Vec<NodeBatch>,
     shelves: Vec<Option<Shelf>>,
 }
 
 impl Supply {
     /// Adds listed nodes that never reported.
-    pub(super) fn add_unheard(&mut self, kind: Kind, nodes: u64) {
+    pub(super) fn add_unheard(&mut self, kind: NodeKind, nodes: u64) {
         *self.unheard.entry(kind).or_default() += nodes;
     }
 
@@ -124,7 +124,7 @@ impl Supply {
         list: Option<&[NodeIx]>,
     ) -> BTreeMap<Name, u64> {
         let mut values: BTreeMap<Name, u64> = BTreeMap::new();
-        let mut add = |kind: Kind, nodes: u64| {
+        let mut add = |kind: NodeKind, nodes: u64| {
             if let Some(value) = kinds.tags(kind).get(key) {
                 *values.entry(value.clone()).or_default() += nodes;
             }
@@ -150,10 +150,10 @@ impl Supply {
     ) -> Stock {
         let mut stock = Stock { groups: Vec::new(), shelves: Vec::new() };
         let least = pieces.iter().map(|piece| piece.size).min().unwrap_or(1);
-        let is_in_set = |kind: Kind| {
+        let is_in_set = |kind: NodeKind| {
             bounds.set.is_none_or(|(key, value)| kinds.tags(kind).get(key) == Some(value))
         };
-        let suits = |kind: Kind| -> Vec<bool> {
+        let suits = |kind: NodeKind| -> Vec<bool> {
             let tags = kinds.tags(kind);
             shape.chunks.iter().map(|chunk| tags.satisfy(&chunk.tags)).collect()
         };
@@ -176,14 +176,14 @@ impl Supply {
                 _ => crate::model::count(nodes.iter().filter(|node| bounds.allow(**node))),
             };
             if 0 < count {
-                stock.groups.push(Group { nodes: count, free, suits });
+                stock.groups.push(NodeBatch { nodes: count, free, suits });
                 stock.shelves.push(Some(*shelf));
             }
         }
         for (kind, nodes) in self.unheard.iter().filter(|_| bounds.list.is_none()) {
             if is_in_set(*kind) {
                 let suits = suits(*kind);
-                stock.groups.push(Group { nodes: *nodes, free: kind.order, suits });
+                stock.groups.push(NodeBatch { nodes: *nodes, free: kind.order, suits });
                 stock.shelves.push(None);
             }
         }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
-use super::fit::{Fitting, Group, Piece};
+use super::fit::{Fitting, NodeBatch, Piece};
 use crate::audit::tests::{ANN, BOB, FAIR, FIXED, Scene};
 use crate::engine::{CycleSchedule, GangLack, GangNodes, WaitReason, plan};
 use crate::model::{
@@ -32,7 +32,7 @@ fn color(scene: &mut Scene, nodes: std::ops::Range<usize>, key: &'static str, va
 
 /// Adds a scattered, exclusive gang of fixed-share work.
 fn gang(scene: &mut Scene, user: UserIx, chunks: &[Chunk]) -> JobId {
-    let largest = chunks.iter().map(|chunk| chunk.memory.0 / GB).max().unwrap();
+    let largest = chunks.iter().map(|chunk| chunk.memory.0 >> 10).max().unwrap();
     let all: u64 = chunks.iter().map(|chunk| chunk.count).sum();
     let id = scene.job(user, FIXED, u32::try_from(largest).unwrap(), all);
     let shape = Shape {
@@ -67,8 +67,8 @@ fn reason(schedule: &CycleSchedule, job: JobId) -> Option<WaitReason> {
     schedule.report.jobs.iter().find(|line| line.job == job).unwrap().reason
 }
 
-fn lacks(of: GangNodes, chunk: Option<usize>, found: u64, needed: u64) -> Option<WaitReason> {
-    Some(WaitReason::GangLacks(GangLack { of, chunk, found, needed }))
+fn lacks(of: GangNodes, chunk: Option<usize>, found: u64, needed: u64) -> WaitReason {
+    WaitReason::GangLacks(GangLack { of, chunk, found, needed })
 }
 
 #[test]
@@ -101,8 +101,8 @@ fn a_gang_that_can_never_fit_says_what_it_lacks() {
     let alone = gang(&mut scene, ANN, &[chunk(4, 1, "yellow")]);
     let jointly = gang(&mut scene, ANN, &[chunk(2, 1, "yellow"), chunk(2, 2, "yellow")]);
     let schedule = plan(&scene.snapshot);
-    assert_eq!(reason(&schedule, alone), lacks(GangNodes::Configured, Some(0), 3, 4));
-    assert_eq!(reason(&schedule, jointly), lacks(GangNodes::Configured, None, 3, 4));
+    assert_eq!(reason(&schedule, alone), Some(lacks(GangNodes::Configured, Some(0), 3, 4)));
+    assert_eq!(reason(&schedule, jointly), Some(lacks(GangNodes::Configured, None, 3, 4)));
     assert_eq!(schedule.preemptions, []);
 }
 
@@ -111,10 +111,10 @@ fn nodes_that_are_down_are_not_impossible() {
     let mut scene = Scene::new(&[8; 3]);
     scene.node(1).state.is_varied_off = true;
     let job = gang(&mut scene, ANN, &[chunk(3, 1, "")]);
-    assert_eq!(reason(&plan(&scene.snapshot), job), lacks(GangNodes::Up, Some(0), 2, 3));
+    assert_eq!(reason(&plan(&scene.snapshot), job), Some(lacks(GangNodes::Up, Some(0), 2, 3)));
 }
 
-/// All nodes are cleared in one cycle, or none is.
+/// All nodes are cleared in the same cycle, or none is.
 #[test]
 fn a_gang_preempts_for_all_its_processes_or_for_none() {
     let mut scene = Scene::new(&[8; 4]);
@@ -126,7 +126,7 @@ fn a_gang_preempts_for_all_its_processes_or_for_none() {
     let job = gang(&mut scene, ANN, &[chunk(4, 1, "")]);
     let schedule = plan(&scene.snapshot);
     assert_eq!(schedule.preemptions, []);
-    assert_eq!(reason(&schedule, job), lacks(GangNodes::Available, Some(0), 3, 4));
+    assert_eq!(reason(&schedule, job), Some(lacks(GangNodes::Available, Some(0), 3, 4)));
 
     scene.edit(fixed).shares.clear();
     scene.edit(fixed).facts.remaining = 0;
@@ -153,7 +153,7 @@ fn younger_work_that_stays_leaves_the_claims_of_a_waiting_gang() {
     let single = scene.job(BOB, FIXED, 1, 1);
     let fair = scene.job(BOB, FAIR, 8, 9);
     let schedule = plan(&scene.snapshot);
-    assert_eq!(reason(&schedule, waiting), lacks(GangNodes::Available, Some(0), 2, 3));
+    assert_eq!(reason(&schedule, waiting), Some(lacks(GangNodes::Available, Some(0), 2, 3)));
     assert_eq!(reason(&schedule, younger), Some(WaitReason::BehindOlderGang { job: waiting }));
     assert_eq!(nodes_of(&schedule, other), [3]);
     assert_eq!(nodes_of(&schedule, single), [0], "beside the work that the gang waits for");
@@ -171,7 +171,7 @@ fn a_single_request_behind_a_claim_says_so() {
     assert_eq!(reason(&schedule, single), Some(WaitReason::BehindOlderGang { job: waiting }));
 }
 
-/// After its hold limit a gang keeps nobody waiting for as long; then it does again.
+/// After its hold limit a gang claims nothing for as long; then it does again.
 #[test]
 fn a_claim_ends_with_the_hold_limit() {
     let mut scene = Scene::new(&[8; 3]);
@@ -207,7 +207,7 @@ fn a_gang_stays_in_one_set_if_one_could_ever_hold_it() {
     assert_eq!(nodes_of(&plan(&scene.snapshot), spanning), [0, 1, 2]);
     shape_of(&mut scene, spanning).may_span = Some(false);
     let schedule = plan(&scene.snapshot);
-    assert_eq!(reason(&schedule, spanning), lacks(GangNodes::OfOneSet, Some(0), 2, 3));
+    assert_eq!(reason(&schedule, spanning), Some(lacks(GangNodes::OfOneSet, Some(0), 2, 3)));
 }
 
 #[test]
@@ -224,8 +224,8 @@ fn processes_are_packed_or_share_nodes_as_asked() {
     let schedule = plan(&scene.snapshot);
     assert_eq!(nodes_of(&schedule, packed), [1; 3]);
     assert_eq!(nodes_of(&schedule, shared), [2, 2, 3, 3, 3][..0], "one process finds no place");
-    assert_eq!(reason(&schedule, shared), lacks(GangNodes::Available, Some(0), 4, 5));
-    assert_eq!(reason(&schedule, impossible), lacks(GangNodes::Configured, Some(0), 8, 10));
+    assert_eq!(reason(&schedule, shared), Some(lacks(GangNodes::Available, Some(0), 4, 5)));
+    assert_eq!(reason(&schedule, impossible), Some(lacks(GangNodes::Configured, Some(0), 8, 10)));
 }
 
 #[test]
@@ -237,7 +237,7 @@ fn a_moldable_gang_relaxes_to_its_minimum() {
     for (failures, least) in [(0, 10), (1, 9), (3, 7)] {
         scene.edit(job).gang.waits_since = Some(100 - failures);
         let schedule = plan(&scene.snapshot);
-        assert_eq!(reason(&schedule, job), lacks(GangNodes::Available, Some(0), 6, least));
+        assert_eq!(reason(&schedule, job), Some(lacks(GangNodes::Available, Some(0), 6, least)));
         assert_eq!(schedule.next_change, Some(101));
     }
     scene.edit(job).gang.waits_since = Some(96);
@@ -281,8 +281,8 @@ fn the_fit_is_what_a_search_finds() {
         let chunks = draw(1, 3);
         let pieces: Vec<Piece> =
             (0..chunks).map(|_| Piece { count: draw(1, 3), size: draw(1, 4) }).collect();
-        let groups: Vec<Group> = (0..draw(1, 4))
-            .map(|_| Group {
+        let groups: Vec<NodeBatch> = (0..draw(1, 4))
+            .map(|_| NodeBatch {
                 nodes: draw(1, 2),
                 free: draw(1, 6),
                 suits: pieces.iter().map(|_| draw(0, 2) != 0).collect(),

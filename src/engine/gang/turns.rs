@@ -1,6 +1,6 @@
 //! Turns: gangs of fair-share work save up for the nodes that they need at once.
 //!
-//! A gang that needs no more than its fair share starts like a fixed one. A larger gang has to wait
+//! A gang that needs no more than its fair share starts like a gang of fixed work. A larger gang has to wait
 //! until its user's account covers the rest: what the gang needs for its whole duration, less what
 //! it earns meanwhile. It pays at its start. Until its paid time is over, its peers do not preempt
 //! it. A gang that is not due may start in space that no other job can use; that is not paid for.
@@ -28,7 +28,7 @@ use crate::engine::snapshot::{GangProgress, Job, PaidTurn, Snapshot, TurnAccount
 use crate::engine::target::NodeListCapacity;
 use crate::model::{ClassIx, JobId, Millis, NodeIx, QShares, Shape, UserIx, ceil_div, count};
 
-/// What a gang costs, and what its user has.
+/// Cost of a gang, and the savings of its user.
 struct Price {
     /// Qshares that the gang needs at once.
     asks: u64,
@@ -45,7 +45,7 @@ struct Price {
 pub struct TurnBill {
     /// The gang.
     pub job: JobId,
-    /// What its user pays, and for which cycles.
+    /// Price that its user pays, and the cycles paid for.
     pub turn: PaidTurn,
 }
 
@@ -178,7 +178,7 @@ impl GangPlanner {
             // A turn that was promised has come, even if its user now deserves less.
             Ok(plan) if !promised.is_empty() || price.missing() == Some(0) => plan,
             Ok(_) => {
-                self.save(draft, job, &price);
+                GangPlanner::save(draft, job, &price);
                 return;
             }
             Err(reason) => {
@@ -186,9 +186,9 @@ impl GangPlanner {
                 return;
             }
         };
-        // Turns are kept apart: one gang beyond its share at a time.
+        // Turns are kept apart: a single gang beyond its share at a time.
         if !is_within_share && !with_turn.insert(class) {
-            self.save(draft, job, &price);
+            GangPlanner::save(draft, job, &price);
             return;
         }
         let entities = Arc::clone(&draft.entities);
@@ -199,7 +199,7 @@ impl GangPlanner {
     }
 
     /// Notes that a gang saves up, and when it will be due.
-    fn save(&self, draft: &mut Draft<'_>, job: usize, price: &Price) {
+    fn save(draft: &mut Draft<'_>, job: usize, price: &Price) {
         let (deserves, asks) = (QShares(price.deserves), QShares(price.asks));
         draft.gang_reasons.insert(job, WaitReason::Earning { deserves, asks });
         let period = draft.snapshot.topology.settings.publication_period;
@@ -249,7 +249,7 @@ pub(super) fn choose_again(draft: &mut Draft<'_>, job: usize, new: u64) -> Optio
     free.or_else(|| planner.slots(&asking, Ground::Available))
 }
 
-/// Shares that a gang may take: all of lower priorities and of unpaid gangs, and of peers those
+/// Shares that a gang may take: all of lower priorities and of unpaid gangs, and of peers shares
 /// beyond their targets.
 fn surplus(draft: &Draft<'_>, taker: Taker) -> BTreeSet<ShareIx> {
     let mut gives = BTreeSet::new();

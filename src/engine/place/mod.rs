@@ -112,11 +112,13 @@ fn enter_promises(draft: &mut Draft<'_>) -> Vec<(usize, Promise)> {
 /// Turns `open` promises into shares, if the promised space is free now or there is other free
 /// space. Promises that must wait are kept. A gang may have withdrawn some.
 fn redeem_promises(draft: &mut Draft<'_>, mut open: Vec<(usize, Promise)>) {
-    let mut kept = draft.promises.clone();
-    open.retain(|(_, promise)| {
-        let place = kept.iter().position(|other| other == promise);
-        place.map(|place| kept.swap_remove(place)).is_some()
-    });
+    if !draft.gangs.is_empty() {
+        let mut kept = draft.promises.clone();
+        open.retain(|(_, promise)| {
+            let place = kept.iter().position(|other| other == promise);
+            place.map(|place| kept.swap_remove(place)).is_some()
+        });
+    }
     // Promises whose space is free come first, so that no job is sent elsewhere while its own space
     // is free.
     open.retain(|&(job, promise)| {

@@ -1,0 +1,91 @@
+//! State of a job while a cycle is planned.
+
+use super::demand::{self, Demand};
+use super::gang::gang_shape;
+use super::report::Declined;
+use super::sizes::{is_adapting, legal_cap, sizes_of};
+use super::snapshot::{Job, Snapshot};
+use crate::model::{JobId, JobKind, Order, QShares};
+
+/// State of a job in this cycle.
+#[derive(Clone, Copy, Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "facts that hold independently")]
+pub(super) struct JobDraft {
+    /// Job number.
+    pub id: JobId,
+    /// Size of an nshare of the job.
+    pub order: Order,
+    /// Kind of the job.
+    pub kind: JobKind,
+    /// True if the job lists the only nodes that it may use.
+    pub is_restricted: bool,
+    /// True if the processes of the job start together.
+    pub is_gang: bool,
+    /// True if the job works with legal sizes only.
+    pub is_elastic: bool,
+    /// True if such a job changes its size.
+    pub is_adapting: bool,
+    pub demand: Demand,
+    /// Largest target, at most the cap: a legal size, once a larger target turned out to be none.
+    pub most: u64,
+    /// Most nshares that the job may keep. Shares beyond its declared maximum are preempted.
+    pub may_keep: u64,
+    /// Target computed by How Much, in nshares.
+    pub given: u64,
+    /// Processes on nodes, in nshares, terminating shares excluded.
+    pub held: u64,
+    /// Space promised to the job, in nshares.
+    pub promised: u64,
+    /// True if a first process is owed to the job.
+    pub is_owed: bool,
+    /// Fair share before bonus shares, in qshares.
+    pub pure_fair_share: u64,
+    /// Largest node that a reservation may have under its user's allotment.
+    pub largest_node: u64,
+    /// Reason why the target is below the cap, if fairness is not the reason.
+    pub refusal: Option<CountRefusal>,
+    /// Reason why the job preempts nothing, though some plan would be legal.
+    pub held_back: Option<Declined>,
+}
+
+/// Reason, other than fairness, why the target of a job is no higher.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum CountRefusal {
+    /// The allotment of the job's user is used up.
+    OverAllotment { allotment: QShares, held: QShares, asks: QShares },
+    /// No piece that higher priorities left is large enough.
+    NothingLeft { left: QShares },
+}
+
+impl JobDraft {
+    /// Builds the state of `job`, which holds `held` nshares while `promised` more are promised to
+    /// it.
+    pub(super) fn new(snapshot: &Snapshot, job: &Job, held: u64, promised: u64) -> JobDraft {
+        let demand = demand::demand(snapshot, job, held, promised);
+        JobDraft {
+            id: job.id,
+            order: job.order,
+            kind: job.kind,
+            is_restricted: job.nodes.is_some(),
+            is_gang: gang_shape(job).is_some(),
+            is_elastic: sizes_of(job).is_some(),
+            is_adapting: sizes_of(job).is_some() && is_adapting(job),
+            most: most_of(job, demand.cap.nshares.0),
+            demand,
+            may_keep: demand::maximum(job).unwrap_or(u64::MAX),
+            given: 0,
+            held,
+            promised: 0,
+            is_owed: false,
+            pure_fair_share: 0,
+            largest_node: 0,
+            refusal: None,
+            held_back: None,
+        }
+    }
+}
+
+/// The largest target of `job` within its cap.
+fn most_of(job: &Job, cap: u64) -> u64 {
+    sizes_of(job).map_or(cap, |shape| legal_cap(shape, cap))
+}
