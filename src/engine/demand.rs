@@ -110,7 +110,9 @@ fn demand_of_gang(job: &Job, shape: &Shape, held: u64) -> Demand {
         (false, true) => (held, CapBound::Spent),
         (false, false) => (wanted(job, shape), CapBound::WorkLeft),
     };
-    Demand { wanted: NShares(nshares), cap: bounded(nshares, bound) }
+    // A gang that lost a node still wants its processes, and says why it gets none.
+    let wanted = if bound == CapBound::Spent { shape.processes() } else { nshares };
+    Demand { wanted: NShares(wanted), cap: bounded(nshares, bound) }
 }
 
 /// The rules that pace a job's growth.
