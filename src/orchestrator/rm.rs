@@ -244,21 +244,10 @@ fn request_for(work: PublishedWork) -> Work {
         initialization_ms: signed(slot.initialization_ms),
         investment_ms: signed(slot.investment_ms),
     };
+    let kind = if work.is_kept { WorkKind::ArbitraryProcess } else { WorkKind::Job };
     Work {
-        id: work.work,
-        kind: if work.is_kept { WorkKind::ArbitraryProcess } else { WorkKind::Job },
-        user: work.user,
         class: work.class,
         memory_mb: Some(work.memory_mb),
-        chunks: None,
-        place: None,
-        exclusive: false,
-        group_by: None,
-        span: None,
-        elasticity: None,
-        min_processes: 0,
-        legal_sizes: None,
-        duration_ms: None,
         threads: work.threads,
         state,
         remaining: work.remaining,
@@ -266,10 +255,8 @@ fn request_for(work: PublishedWork) -> Work {
         frozen: work.is_frozen,
         running: work.has_begun,
         time_per_item_ms: (0 < work.time_per_item_ms).then(|| signed(work.time_per_item_ms)),
-        submitted_ms: work.submitted_ms,
         nodes: work.nodes,
-        tags: BTreeMap::new(),
-        service_id: None,
         processes: work.slots.into_iter().map(process).collect(),
+        ..Work::of(work.work, kind, work.user, work.submitted_ms)
     }
 }

@@ -147,6 +147,40 @@ pub struct Work {
     pub processes: Vec<Process>,
 }
 
+impl Work {
+    /// A schedulable job of which every optional field is absent.
+    pub fn of(id: u64, kind: WorkKind, user: String, submitted_ms: u64) -> Work {
+        Work {
+            id,
+            kind,
+            user,
+            class: None,
+            memory_mb: None,
+            threads: one(),
+            state: WorkState::Schedulable,
+            remaining: one(),
+            max_processes: None,
+            frozen: false,
+            running: false,
+            time_per_item_ms: None,
+            submitted_ms,
+            nodes: Vec::new(),
+            tags: BTreeMap::new(),
+            service_id: None,
+            chunks: None,
+            place: None,
+            exclusive: false,
+            group_by: None,
+            span: None,
+            elasticity: None,
+            min_processes: 0,
+            legal_sizes: None,
+            duration_ms: None,
+            processes: Vec::new(),
+        }
+    }
+}
+
 fn objects<'de, D, T>(deserializer: D) -> Result<Vec<T>, D::Error>
 where
     D: Deserializer<'de>,

@@ -272,36 +272,15 @@ pub(super) fn publication(shape: &ClusterShape) -> wire::Publication {
 
 fn work(spec: &JobSpec) -> wire::Work {
     wire::Work {
-        tags: std::collections::BTreeMap::new(),
-        id: spec.id.0,
-        kind: wire::WorkKind::Job,
-        user: spec.user.to_string(),
         class: Some(spec.class.to_string()),
         memory_mb: Some(spec.memory.0),
-        chunks: None,
-        place: None,
-        exclusive: false,
-        group_by: None,
-        span: None,
-        elasticity: None,
-        min_processes: 0,
-        legal_sizes: None,
-        duration_ms: None,
-
         threads: spec.threads,
-        state: wire::WorkState::Schedulable,
         remaining: spec.facts.remaining,
         max_processes: match spec.facts.limit {
             ProcessLimit::AtMost(limit) => Some(limit),
             ProcessLimit::Unlimited | ProcessLimit::Frozen => None,
         },
-        frozen: false,
-        running: false,
-        time_per_item_ms: None,
-        submitted_ms: spec.submitted,
-        nodes: Vec::new(),
-        service_id: None,
-        processes: Vec::new(),
+        ..wire::Work::of(spec.id.0, wire::WorkKind::Job, spec.user.to_string(), spec.submitted)
     }
 }
 

@@ -251,23 +251,10 @@ impl DemoOrchestrator {
         let (request, facts) = (&self.requests[ix.0], self.world.job_facts(ix));
         let work = &request.work;
         let is_service = request.kind == WorkKind::Service;
+        let submitted = self.clock.wall(work.submitted);
         wire::Work {
-            tags: BTreeMap::new(),
-            id: number_of(ix),
-            kind: request.kind,
-            user: work.user.clone(),
             class: Some(work.class.clone()),
             memory_mb: Some(work.memory.0),
-            chunks: None,
-            place: None,
-            exclusive: false,
-            group_by: None,
-            span: None,
-            elasticity: None,
-            min_processes: 0,
-            legal_sizes: None,
-            duration_ms: None,
-
             threads: work.threads.get(),
             state: if facts.is_running { WorkState::Running } else { WorkState::Schedulable },
             remaining: facts.remaining,
@@ -278,10 +265,9 @@ impl DemoOrchestrator {
             frozen: facts.limit == ProcessLimit::Frozen,
             running: facts.is_running,
             time_per_item_ms: facts.time_per_item.and_then(|time| i64::try_from(time).ok()),
-            submitted_ms: self.clock.wall(work.submitted),
-            nodes: Vec::new(),
             service_id: is_service.then_some(request.submission),
             processes,
+            ..wire::Work::of(number_of(ix), request.kind, work.user.clone(), submitted)
         }
     }
 
