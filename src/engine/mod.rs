@@ -4,6 +4,7 @@
 //! touches storage or fails; work that it could not do is a line in the schedule's report.
 #![doc = include_str!("README.md")]
 
+mod bisect;
 mod capacity;
 mod csr;
 mod demand;

@@ -273,7 +273,7 @@ async fn documents_show_what_commands_print() {
     assert!(wrong.is_empty(), "these commands print something else:\n{}", wrong.join("\n"));
 }
 
-/// True if a command line is `command`, whatever comment follows it.
+/// True if a command line is `command`. A comment after it does not count.
 fn is_same(line: &str, command: &str) -> bool {
     words(line) == words(command)
 }

@@ -9,15 +9,15 @@ use std::collections::BTreeSet;
 use std::num::NonZeroU64;
 
 use super::Claim;
-use super::ask::Asking;
 use super::decide::amounts_by_node;
 use super::fit::{Fitting, Piece};
 use super::planner::GangPlanner;
-use super::supply::{Ground, PlacementSet, Supply};
+use super::request::GangRequest;
+use super::supply::{PlacementSet, SpacePart, Supply};
 use crate::engine::capacity::EmptyCluster;
 use crate::engine::draft::Draft;
 use crate::engine::target::NodeListCapacity;
-use crate::model::{JobId, NodeIx, PoolIx, floor_div};
+use crate::model::{JobId, NodeIx, floor_div};
 
 /// Most waiting gangs of a priority that claim nodes.
 const CLAIMS_MAX: usize = 100;
@@ -30,21 +30,21 @@ impl GangPlanner {
         draft: &mut Draft<'_>,
         space: &mut EmptyCluster,
         listed: &mut NodeListCapacity,
-        asking: &Asking<'_>,
+        request: &GangRequest<'_>,
     ) {
         let claimants: BTreeSet<usize> = self.claims.iter().map(|claim| claim.job).collect();
-        let grounds = &self.grounds[&asking.pool];
+        let pools = &self.pools[&request.pool];
         let may_start_by_itself =
-            asking.domains().any(|set| self.test(&grounds.ending, asking, set, true).is_ok());
-        if CLAIMS_MAX <= claimants.len() || !may_start_by_itself || !holds_now(draft, asking.job) {
+            request.domains().any(|set| self.test(&pools.ending, request, set, true).is_ok());
+        if CLAIMS_MAX <= claimants.len() || !may_start_by_itself || !holds_now(draft, request.job) {
             return;
         }
         // What older gangs leave of their nodes is claimed, too: work that stays there would be in
         // the way later.
-        let supply = self.unclaimed(draft, asking.pool);
+        let supply = &self.unclaimed[&request.pool];
         let mut best: Option<(u64, Vec<Claim>)> = None;
-        for set in asking.domains() {
-            let claims = self.partial_claims(&supply, asking, set);
+        for set in request.domains() {
+            let claims = self.partial_claims(supply, request, set);
             let amount = claims.iter().map(|claim| claim.amount).sum();
             if best.as_ref().is_none_or(|(most, _)| *most < amount) {
                 best = Some((amount, claims));
@@ -61,21 +61,21 @@ impl GangPlanner {
     pub(super) fn partial_claims(
         &self,
         supply: &Supply,
-        asking: &Asking<'_>,
+        request: &GangRequest<'_>,
         set: Option<&PlacementSet>,
     ) -> Vec<Claim> {
-        let bounds = asking.bounds(set);
+        let bounds = request.bounds(set);
         let stock =
-            supply.stock(&self.kinds, asking.shape, &asking.pieces, bounds, Ground::Available);
-        let counts = asking.fitting(&stock).as_many_as_fit();
-        let pieces = asking.pieces.iter().zip(counts);
+            supply.stock(&self.kinds, request.shape, &request.pieces, bounds, SpacePart::Available);
+        let counts = request.fitting(&stock).as_many_as_fit();
+        let pieces = request.pieces.iter().zip(counts);
         let pieces: Vec<Piece> = pieces.map(|(piece, count)| Piece { count, ..*piece }).collect();
-        let fitting = Fitting { pieces: &pieces, ..asking.fitting(&stock) };
+        let fitting = Fitting { pieces: &pieces, ..request.fitting(&stock) };
         let loads = fitting.assign().unwrap_or_default();
-        let slots = self.name(supply, asking, bounds, &stock, &loads);
+        let slots = self.name(supply, request, bounds, &stock, &loads);
         let claims = amounts_by_node(&slots).into_iter().map(|(node, amount)| {
-            let amount = amount.min(self.supply[&asking.pool].space(node).available);
-            Claim { job: asking.job, node, amount }
+            let amount = amount.min(self.supply[&request.pool].space(node).available);
+            Claim { job: request.job, node, amount }
         });
         claims.filter(|claim| 0 < claim.amount).collect()
     }
@@ -95,25 +95,20 @@ impl GangPlanner {
         if let Some(cell) = space.take_like(pool, listed.cell(claim.node), claim.amount) {
             self.claimed_cells.push((pool, cell, claim.amount));
         }
-        listed.take(claim.node, claim.amount);
-    }
-
-    /// The supply of a pool as if no gang had claimed anything.
-    fn unclaimed(&self, draft: &Draft<'_>, pool: PoolIx) -> Supply {
-        let mut supply = self.supply[&pool].clone();
-        for claim in self.claims.iter().filter(|claim| draft.spaces.pool(claim.node) == pool) {
-            supply.give_back(&self.kinds, claim.node, claim.amount, 0);
-        }
-        supply
+        self.claimed_on_lists.push((claim.node, listed.take(claim.node, claim.amount)));
     }
 
     /// The oldest gang without whose claims this gang could start.
-    pub(super) fn older_claimant(&self, draft: &Draft<'_>, asking: &Asking<'_>) -> Option<JobId> {
-        let is_here = |claim: &&Claim| draft.spaces.pool(claim.node) == asking.pool;
+    pub(super) fn older_claimant(
+        &self,
+        draft: &Draft<'_>,
+        request: &GangRequest<'_>,
+    ) -> Option<JobId> {
+        let is_here = |claim: &&Claim| draft.spaces.pool(claim.node) == request.pool;
         let first = self.claims.iter().filter(is_here).map(|claim| claim.job).min()?;
-        let supply = self.unclaimed(draft, asking.pool);
-        let mut domains = asking.domains();
-        let would_fit = domains.any(|set| self.test(&supply, asking, set, false).is_ok());
+        let supply = &self.unclaimed[&request.pool];
+        let mut domains = request.domains();
+        let would_fit = domains.any(|set| self.test(supply, request, set, false).is_ok());
         would_fit.then(|| draft.jobs[first].id)
     }
 

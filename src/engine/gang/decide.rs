@@ -3,11 +3,12 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::ask::{Asking, asking};
 use super::fit::FitLack;
 use super::planner::GangPlanner;
-use super::supply::{Ground, PlacementSet};
+use super::request::{GangRequest, gang_request};
+use super::supply::{PlacementSet, SpacePart};
 use super::{GangPlan, Slot, gang_shape, least_start};
+use crate::engine::bisect::largest;
 use crate::engine::capacity::EmptyCluster;
 use crate::engine::draft::Draft;
 use crate::engine::report::{GangLack, GangNodes, WaitReason};
@@ -43,11 +44,11 @@ impl GangPlanner {
             return;
         }
         let promised = self.promises.remove(&gang.id).unwrap_or_default();
-        let mut asking = asking(draft, job, shape, goal - held);
+        let mut request = gang_request(draft, job, shape, goal - held);
         for promise in &promised {
-            self.release(draft, &asking, promise);
+            self.release(draft, &request, promise);
         }
-        match self.outcome(draft, &mut asking, &promised) {
+        match self.outcome(draft, &mut request, &promised) {
             Ok((slots, _)) if !has_cells(draft, space, listed, &slots) => {
                 entities.add(&mut draft.given, job, holds);
                 let (found, needed) = (0, crate::model::count(&slots));
@@ -63,13 +64,13 @@ impl GangPlanner {
                 }
                 draft.jobs[job].given = held + crate::model::count(&slots);
                 entities.add(&mut draft.given, job, holds + amount);
-                self.use_slots(draft, space, listed, asking.pool, &slots);
+                self.use_slots(draft, space, listed, request.pool, &slots);
                 draft.gang_plans.push(GangPlan { job, slots, is_promised });
             }
             Err(reason) => {
                 entities.add(&mut draft.given, job, holds);
                 let least: u64 =
-                    asking.pieces.iter().map(|piece| piece.count.saturating_mul(piece.size)).sum();
+                    request.pieces.iter().map(|piece| piece.count.saturating_mul(piece.size)).sum();
                 let waits = matches!(
                     reason,
                     WaitReason::GangLacks(GangLack { of: GangNodes::Available, .. })
@@ -81,7 +82,7 @@ impl GangPlanner {
                 }
                 draft.gang_reasons.insert(job, reason);
                 if waits {
-                    self.claim(draft, space, listed, &asking);
+                    self.claim(draft, space, listed, &request);
                 }
             }
         }
@@ -92,29 +93,29 @@ impl GangPlanner {
     pub(super) fn outcome(
         &self,
         draft: &mut Draft<'_>,
-        asking: &mut Asking<'_>,
+        request: &mut GangRequest<'_>,
         promised: &[Promise],
     ) -> Result<(Vec<Slot>, bool), WaitReason> {
-        let kept = self.kept_promises(draft, asking, promised);
+        let kept = self.kept_promises(draft, request, promised);
         if let Some(kept) = kept {
             // As much may be free elsewhere, while the promised nodes are still in use.
-            let has_sets = self.choose_sets(draft, asking).is_ok();
-            let elsewhere = self.slots(asking, Ground::Usable).filter(|_| has_sets);
+            let has_sets = self.choose_sets(draft, request).is_ok();
+            let elsewhere = self.slots(request, SpacePart::Usable).filter(|_| has_sets);
             return Ok(elsewhere.map_or((kept, true), |slots| (slots, false)));
         }
-        if asking.shape.elasticity == Some(Elasticity::Moldable) {
+        if request.shape.elasticity == Some(Elasticity::Moldable) {
             // The smallest size decides if the gang can ever start, and where.
-            let most = asking.pieces[0].count;
-            asking.pieces[0].count = asking.shape.min_processes.clamp(1, most);
-            self.choose_sets(draft, asking)?;
-            asking.pieces[0].count = most;
-            self.mold(draft, asking)?;
+            let most = request.pieces[0].count;
+            request.pieces[0].count = request.shape.min_processes.clamp(1, most);
+            self.choose_sets(draft, request)?;
+            request.pieces[0].count = most;
+            self.choose_size(draft, request)?;
         } else {
-            self.choose_sets(draft, asking)?;
+            self.choose_sets(draft, request)?;
         }
-        match self.slots(asking, Ground::Available) {
+        match self.slots(request, SpacePart::Available) {
             Some(slots) => Ok((slots, false)),
-            None => Err(self.reason_to_wait(draft, asking)),
+            None => Err(self.reason_to_wait(draft, request)),
         }
     }
 
@@ -122,7 +123,7 @@ impl GangPlanner {
     fn kept_promises(
         &self,
         draft: &Draft<'_>,
-        asking: &mut Asking<'_>,
+        request: &mut GangRequest<'_>,
         promised: &[Promise],
     ) -> Option<Vec<Slot>> {
         if promised.is_empty() {
@@ -133,29 +134,29 @@ impl GangPlanner {
             .filter_map(|it| Some(Slot { rank: it.rank?, node: it.node, order: it.order }))
             .collect();
         slots.sort_unstable_by_key(|slot| slot.rank);
-        let asked: u64 = asking.pieces.iter().map(|piece| piece.count).sum();
+        let asked: u64 = request.pieces.iter().map(|piece| piece.count).sum();
         // A moldable gang was promised the size at which it starts.
-        let is_moldable = asking.shape.elasticity == Some(Elasticity::Moldable);
+        let is_moldable = request.shape.elasticity == Some(Elasticity::Moldable);
         let count = crate::model::count(&slots);
         if is_moldable && count < asked {
-            asking.pieces[0].count = count;
+            request.pieces[0].count = count;
         } else if count != asked {
             return None;
         }
-        let supply = &self.supply[&asking.pool];
+        let supply = &self.supply[&request.pool];
         let mut amounts: BTreeMap<NodeIx, u64> = BTreeMap::new();
-        for (slot, rank) in slots.iter().zip(asking.first_rank..) {
-            let chunk = asking.shape.chunk_of(rank).unwrap_or(0);
-            let tags = &asking.shape.chunks.get(chunk)?.tags;
+        for (slot, rank) in slots.iter().zip(request.first_rank..) {
+            let chunk = request.shape.chunk_of(rank).unwrap_or(0);
+            let tags = &request.shape.chunks.get(chunk)?.tags;
             let has_tags = self.kinds.tags(self.kinds.of(slot.node.0)).satisfy(tags);
-            let may_use = asking.list.is_none_or(|list| list.binary_search(&slot.node).is_ok());
+            let may_use = request.list.is_none_or(|list| list.binary_search(&slot.node).is_ok());
             if u64::from(slot.rank) != rank || !has_tags || !may_use {
                 return None;
             }
             *amounts.entry(slot.node).or_default() += slot.order.qshares().0;
         }
         let fits = |(node, amount): (&NodeIx, &u64)| {
-            let is_whole = !asking.shape.is_exclusive || *amount == draft.spaces.order(*node).0;
+            let is_whole = !request.shape.is_exclusive || *amount == draft.spaces.order(*node).0;
             is_whole && *amount <= supply.space(*node).available
         };
         amounts.iter().all(fits).then_some(slots)
@@ -165,36 +166,36 @@ impl GangPlanner {
     pub(super) fn choose_sets(
         &self,
         draft: &Draft<'_>,
-        asking: &mut Asking<'_>,
+        request: &mut GangRequest<'_>,
     ) -> Result<(), WaitReason> {
-        let grounds = &self.grounds[&asking.pool];
-        let sets = self.sets(draft, asking);
+        let pools = &self.pools[&request.pool];
+        let sets = self.sets(draft, request);
         let lack_of = |of: GangNodes, lack: FitLack| {
             let FitLack { chunk, found, needed, .. } = lack;
             WaitReason::GangLacks(GangLack { of, chunk, found, needed })
         };
         if !sets.is_empty() {
             let may_span =
-                asking.shape.may_span.unwrap_or(draft.snapshot.topology.tagging.may_span);
+                request.shape.may_span.unwrap_or(draft.snapshot.topology.tagging.may_span);
             let mut best: Option<FitLack> = None;
             for set in sets {
                 // Where the gang may span, a set counts only if its chunks are known to fit there.
-                match self.test(&grounds.configured, asking, Some(&set), !may_span) {
-                    Ok(()) => asking.sets.push(set),
+                match self.test(&pools.configured, request, Some(&set), !may_span) {
+                    Ok(()) => request.sets.push(set),
                     Err(lack) => best = Some(better(best, lack)),
                 }
             }
-            if let Some(lack) = best.filter(|_| asking.sets.is_empty() && !may_span) {
+            if let Some(lack) = best.filter(|_| request.sets.is_empty() && !may_span) {
                 return Err(lack_of(GangNodes::OfOneSet, lack));
             }
         }
-        if asking.sets.is_empty() {
-            self.test(&grounds.configured, asking, None, true)
+        if request.sets.is_empty() {
+            self.test(&pools.configured, request, None, true)
                 .map_err(|lack| lack_of(GangNodes::Configured, lack))?;
         }
-        let is_up = |set: Option<&PlacementSet>| self.test(&grounds.up, asking, set, true);
+        let is_up = |set: Option<&PlacementSet>| self.test(&pools.up, request, set, true);
         let mut best: Option<FitLack> = None;
-        for set in asking.domains() {
+        for set in request.domains() {
             match is_up(set) {
                 Ok(()) => return Ok(()),
                 Err(lack) => best = Some(better(best, lack)),
@@ -205,9 +206,9 @@ impl GangPlanner {
 
     /// The placement sets of the gang, in the order in which they are tried: by key, then those
     /// with the fewest nodes, then by name.
-    fn sets(&self, draft: &Draft<'_>, asking: &Asking<'_>) -> Vec<PlacementSet> {
+    fn sets(&self, draft: &Draft<'_>, request: &GangRequest<'_>) -> Vec<PlacementSet> {
         let configured = &draft.snapshot.topology.tagging.sets;
-        let keys: Vec<&Name> = asking
+        let keys: Vec<&Name> = request
             .shape
             .group_by
             .as_ref()
@@ -215,7 +216,7 @@ impl GangPlanner {
         let mut sets = Vec::new();
         for key in keys {
             let values =
-                self.grounds[&asking.pool].configured.values(&self.kinds, key, asking.list);
+                self.pools[&request.pool].configured.values(&self.kinds, key, request.list);
             let mut values: Vec<(u64, Name)> =
                 values.into_iter().map(|(value, nodes)| (nodes, value)).collect();
             values.sort_unstable();
@@ -226,58 +227,54 @@ impl GangPlanner {
 
     /// Sets the size at which a moldable gang starts: the largest legal size that fits now, and at
     /// least what its patience asks for.
-    fn mold(&self, draft: &mut Draft<'_>, asking: &mut Asking<'_>) -> Result<(), WaitReason> {
-        let rules = &draft.class_of(asking.job).gangs;
-        let gang = &draft.snapshot.jobs[asking.job].gang;
+    fn choose_size(
+        &self,
+        draft: &mut Draft<'_>,
+        request: &mut GangRequest<'_>,
+    ) -> Result<(), WaitReason> {
+        let rules = &draft.class_of(request.job).gangs;
+        let gang = &draft.snapshot.jobs[request.job].gang;
         let failures =
             gang.waits_since.map_or(0, |since| draft.snapshot.cycle.saturating_sub(since));
-        let sizes = &asking.shape.legal_sizes;
-        let most = asking.pieces[0].count;
-        let least = sizes.at_least(least_start(asking.shape, rules, failures)).unwrap_or(most);
-        if asking.shape.min_processes.max(1) < least {
+        let sizes = &request.shape.legal_sizes;
+        let most = request.pieces[0].count;
+        let least = sizes.at_least(least_start(request.shape, rules, failures)).unwrap_or(most);
+        if request.shape.min_processes.max(1) < least {
             draft.change_expected_in(draft.snapshot.cycle + 1);
         }
         // The smallest size at which it starts now decides which sets could ever hold it.
-        asking.pieces[0].count = least.min(most);
-        asking.sets.clear();
-        if let Err(reason) = self.choose_sets(draft, asking) {
+        request.pieces[0].count = least.min(most);
+        request.sets.clear();
+        if let Err(reason) = self.choose_sets(draft, request) {
             // At its minimum it could start, so it waits until it accepts less.
             let WaitReason::GangLacks(lack) = reason else { return Err(reason) };
             let lack = GangLack { of: GangNodes::Available, ..lack };
             return Err(WaitReason::GangLacks(lack));
         }
-        let mut fits = |size: u64| {
-            asking.pieces[0].count = size;
-            self.slots(asking, Ground::Available).is_some()
-        };
         // A gang that fits at a size fits at all smaller sizes.
-        let (mut low, mut high) = (least.saturating_sub(1), most + 1);
-        while 1 < high - low {
-            let middle = low + ((high - low) >> 1);
-            if fits(middle) {
-                low = middle;
-            } else {
-                high = middle;
-            }
-        }
+        let fits = |size: u64| {
+            request.pieces[0].count = size;
+            size < least || self.slots(request, SpacePart::Available).is_some()
+        };
+        let low = largest(most, fits);
         let size = sizes.at_most(low).filter(|size| least <= *size);
-        asking.pieces[0].count = size.unwrap_or(least.min(most));
+        request.pieces[0].count = size.unwrap_or(least.min(most));
         Ok(())
     }
 
     /// The reason why a gang that could be held by the nodes that are up waits.
-    fn reason_to_wait(&self, draft: &Draft<'_>, asking: &Asking<'_>) -> WaitReason {
-        let supply = &self.supply[&asking.pool];
+    fn reason_to_wait(&self, draft: &Draft<'_>, request: &GangRequest<'_>) -> WaitReason {
+        let supply = &self.supply[&request.pool];
         let mut best: Option<FitLack> = None;
-        for set in asking.domains() {
-            if let Err(lack) = self.test(supply, asking, set, false) {
+        for set in request.domains() {
+            if let Err(lack) = self.test(supply, request, set, false) {
                 best = Some(better(best, lack));
             }
         }
-        if let Some(job) = self.older_claimant(draft, asking) {
+        if let Some(job) = self.older_claimant(draft, request) {
             return WaitReason::BehindOlderGang { job };
         }
-        let needed = asking.pieces.iter().map(|piece| piece.count).sum();
+        let needed = request.pieces.iter().map(|piece| piece.count).sum();
         let lack = best.unwrap_or(FitLack { chunk: None, found: 0, needed, is_uncertain: true });
         let FitLack { chunk, found, needed, .. } = lack;
         WaitReason::GangLacks(GangLack { of: GangNodes::Available, chunk, found, needed })

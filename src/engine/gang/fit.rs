@@ -9,6 +9,7 @@
 
 use std::cmp::Reverse;
 
+use crate::engine::bisect::largest;
 use crate::model::Place;
 
 /// Rounds in which a chunk that fits more often on some nodes gets more nodes.
@@ -362,22 +363,4 @@ struct Bin {
 struct PathStep {
     group: usize,
     from: usize,
-}
-
-/// The largest number up to `most` for which `fits` is true; it must be true for 0, and for all
-/// numbers below a number for which it is true.
-fn largest(most: u64, fits: impl Fn(u64) -> bool) -> u64 {
-    if fits(most) {
-        return most;
-    }
-    let (mut low, mut high) = (0, most);
-    while 1 < high - low {
-        let middle = low + ((high - low) >> 1);
-        if fits(middle) {
-            low = middle;
-        } else {
-            high = middle;
-        }
-    }
-    low
 }

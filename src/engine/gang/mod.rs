@@ -7,15 +7,15 @@
 //!
 //! Design: requests and time, sections 3.1 to 3.5; seed 003.
 
-mod ask;
 mod claim;
 mod decide;
 mod fit;
 mod give;
-mod grounds;
 mod kinds;
 mod place;
 mod planner;
+mod pool_supplies;
+mod request;
 mod supply;
 #[cfg(test)]
 mod tests;

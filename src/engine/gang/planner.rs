@@ -2,10 +2,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::ask::Asking;
 use super::decide::amounts_by_node;
-use super::grounds::{Grounds, endless_space, supplies};
 use super::kinds::{Kinds, UNKNOWN_SIZE};
+use super::pool_supplies::{PoolSupplies, endless_space, supplies};
+use super::request::GangRequest;
 use super::supply::{Space, Supply};
 use super::{Claim, Slot, Taker, gang_shape};
 use crate::engine::capacity::{Cell, EmptyCluster};
@@ -20,14 +20,18 @@ use crate::model::{ClassPolicy, JobId, NodeIx, PoolIx};
 #[derive(Debug)]
 pub(in crate::engine) struct GangPlanner {
     pub(super) kinds: Kinds,
-    pub(super) grounds: BTreeMap<PoolIx, Grounds>,
+    pub(super) pools: BTreeMap<PoolIx, PoolSupplies>,
     /// Space for gangs of the current priority, by pool; claims taken out.
     pub(super) supply: BTreeMap<PoolIx, Supply>,
+    /// The same, as if no gang had claimed anything.
+    pub(super) unclaimed: BTreeMap<PoolIx, Supply>,
     /// Space that decisions of this cycle used, by node.
     pub(super) used: BTreeMap<NodeIx, u64>,
     /// Claims of this cycle, with the cells that they took from the ideal cluster.
     pub(super) claims: Vec<Claim>,
     pub(super) claimed_cells: Vec<(PoolIx, Cell, u64)>,
+    /// Space that the claims took from the nodes of lists.
+    pub(super) claimed_on_lists: Vec<(NodeIx, u64)>,
     /// Promises of the last cycle to gangs, by job.
     pub(super) promises: BTreeMap<JobId, Vec<Promise>>,
 }
@@ -41,23 +45,24 @@ impl GangPlanner {
         }
         let shapes = gangs.iter().filter_map(|&job| gang_shape(draft.job(job)));
         let kinds = Kinds::new(draft.snapshot, shapes);
-        let pools: BTreeSet<PoolIx> = gangs.iter().map(|&job| draft.class_of(job).pool).collect();
+        let of_gangs: BTreeSet<PoolIx> =
+            gangs.iter().map(|&job| draft.class_of(job).pool).collect();
         let endless = endless_space(draft);
-        let mut grounds: BTreeMap<PoolIx, Grounds> = BTreeMap::new();
-        for pool in pools {
-            let ground = grounds.entry(pool).or_default();
+        let mut pools: BTreeMap<PoolIx, PoolSupplies> = BTreeMap::new();
+        for pool in of_gangs {
+            let pool_supplies = pools.entry(pool).or_default();
             for (ix, node) in draft.snapshot.nodes_with_ix().filter(|(_, node)| node.pool == pool) {
                 let all = |amount| Space { available: amount, usable: amount };
                 let size = if node.state.is_awaited { UNKNOWN_SIZE } else { node.order.0 };
-                ground.configured.set(&kinds, ix, all(size));
+                pool_supplies.configured.set(&kinds, ix, all(size));
                 if node.state.is_schedulable() {
-                    ground.up.set(&kinds, ix, all(size));
+                    pool_supplies.up.set(&kinds, ix, all(size));
                     let endless = endless.get(&ix).copied().unwrap_or(0);
-                    ground.ending.set(&kinds, ix, all(size.saturating_sub(endless)));
+                    pool_supplies.ending.set(&kinds, ix, all(size.saturating_sub(endless)));
                 }
             }
             for (kind, nodes) in kinds.unheard(pool) {
-                ground.configured.add_unheard(kind, nodes);
+                pool_supplies.configured.add_unheard(kind, nodes);
             }
         }
         let mut promises: BTreeMap<JobId, Vec<Promise>> = BTreeMap::new();
@@ -66,11 +71,13 @@ impl GangPlanner {
         }
         Some(GangPlanner {
             kinds,
-            grounds,
+            pools,
             supply: BTreeMap::new(),
+            unclaimed: BTreeMap::new(),
             used: BTreeMap::new(),
             claims: Vec::new(),
             claimed_cells: Vec::new(),
+            claimed_on_lists: Vec::new(),
             promises,
         })
     }
@@ -93,12 +100,23 @@ impl GangPlanner {
     /// Finds the space that gangs with the rights of `taker` may have, less what decisions of this
     /// cycle used.
     pub(super) fn find_supply(&mut self, draft: &Draft<'_>, taker: Taker) {
-        self.supply = supplies(draft, &self.kinds, self.grounds.keys().copied(), taker);
+        self.supply = supplies(draft, &self.kinds, self.pools.keys().copied(), taker);
         for (&node, &amount) in &self.used {
             if let Some(supply) = self.supply.get_mut(&draft.spaces.pool(node)) {
                 supply.take(&self.kinds, node, amount);
             }
         }
+        self.unclaimed = self.supply.clone();
+    }
+
+    /// Takes space of a node for good.
+    fn take(&mut self, pool: PoolIx, node: NodeIx, amount: u64) {
+        for supplies in [&mut self.supply, &mut self.unclaimed] {
+            if let Some(supply) = supplies.get_mut(&pool) {
+                supply.take(&self.kinds, node, amount);
+            }
+        }
+        *self.used.entry(node).or_default() += amount;
     }
 
     /// Finds the space that is free now, and the space that these shares give up.
@@ -108,7 +126,7 @@ impl GangPlanner {
             let share = draft.shares.at(holding);
             *freed.entry(share.node()).or_default() += share.order.qshares().0;
         }
-        let pools: Vec<PoolIx> = self.grounds.keys().copied().collect();
+        let pools: Vec<PoolIx> = self.pools.keys().copied().collect();
         for pool in pools {
             let supply = self.supply.entry(pool).or_default();
             for node in draft.spaces.schedulable(pool) {
@@ -123,7 +141,7 @@ impl GangPlanner {
 
     /// Takes the space that is free now as the only supply.
     pub(super) fn set_usable(&mut self, draft: &Draft<'_>) {
-        let pools: Vec<PoolIx> = self.grounds.keys().copied().collect();
+        let pools: Vec<PoolIx> = self.pools.keys().copied().collect();
         for pool in pools {
             let supply = self.supply.entry(pool).or_default();
             for node in draft.spaces.schedulable(pool) {
@@ -142,9 +160,7 @@ impl GangPlanner {
         while let Some((pool, cell, amount)) = self.claimed_cells.pop() {
             space.give_back(pool, cell, amount);
         }
-        for claim in &self.claims {
-            listed.give_back(claim.node, claim.amount);
-        }
+        listed.give_back(self.claimed_on_lists.drain(..));
     }
 
     /// Notes where a job that stays will probably go, of which the target is set and the node is
@@ -163,14 +179,15 @@ impl GangPlanner {
             }
             return;
         }
+        if given <= held {
+            return;
+        }
         let promised = draft.snapshot.promises.iter().filter(|it| it.job == draft.jobs[job].id);
         let new = given.saturating_sub(held + crate::model::count(promised));
-        let Some(supply) = self.supply.get_mut(&class.pool) else { return };
         for _ in 0..new {
-            let node = supply.first_with(amount, |node| draft.may_use(job, node));
-            if let Some(node) = node {
-                supply.take(&self.kinds, node, amount);
-                *self.used.entry(node).or_default() += amount;
+            let Some(supply) = self.supply.get(&class.pool) else { return };
+            if let Some(node) = supply.first_with(amount, |node| draft.may_use(job, node)) {
+                self.take(class.pool, node, amount);
             }
         }
     }
@@ -190,20 +207,26 @@ impl GangPlanner {
             let amount = amount.min(cell.order);
             space.take_like(pool, cell, amount);
             listed.take(node, amount);
-            *self.used.entry(node).or_default() += amount;
-            if let Some(supply) = self.supply.get_mut(&pool) {
-                supply.take(&self.kinds, node, amount);
-            }
+            self.take(pool, node, amount);
         }
     }
 
     /// Returns promised space to the supply while the gang is decided on.
-    pub(super) fn release(&mut self, draft: &Draft<'_>, asking: &Asking<'_>, promise: &Promise) {
+    pub(super) fn release(
+        &mut self,
+        draft: &Draft<'_>,
+        request: &GangRequest<'_>,
+        promise: &Promise,
+    ) {
         let amount = promise.order.qshares().0;
         let usable = draft.spaces.usable(promise.node).0.min(amount);
-        let supply = self.supply.get_mut(&asking.pool);
-        if let Some(supply) = supply.filter(|_| draft.spaces.is_schedulable(promise.node)) {
-            supply.give_back(&self.kinds, promise.node, amount, usable);
+        if !draft.spaces.is_schedulable(promise.node) {
+            return;
+        }
+        for supplies in [&mut self.supply, &mut self.unclaimed] {
+            if let Some(supply) = supplies.get_mut(&request.pool) {
+                supply.give_back(&self.kinds, promise.node, amount, usable);
+            }
         }
     }
 }

@@ -39,7 +39,7 @@ pub(super) struct Supply {
 
 /// Part of the space of a node that counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Ground {
+pub(super) enum SpacePart {
     /// Space that can be had.
     Available,
     /// Space that is free now.
@@ -146,7 +146,7 @@ impl Supply {
         shape: &Shape,
         pieces: &[Piece],
         bounds: Bounds<'_>,
-        ground: Ground,
+        pool_supplies: SpacePart,
     ) -> Stock {
         let mut stock = Stock { groups: Vec::new(), shelves: Vec::new() };
         let least = pieces.iter().map(|piece| piece.size).min().unwrap_or(1);
@@ -158,9 +158,9 @@ impl Supply {
             shape.chunks.iter().map(|chunk| tags.satisfy(&chunk.tags)).collect()
         };
         for (shelf, nodes) in &self.shelves {
-            let free = match ground {
-                Ground::Available => shelf.available,
-                Ground::Usable => shelf.usable,
+            let free = match pool_supplies {
+                SpacePart::Available => shelf.available,
+                SpacePart::Usable => shelf.usable,
             };
             let is_enough =
                 if shape.is_exclusive { free == shelf.kind.order } else { least <= free };

@@ -1,8 +1,8 @@
 //! Turns: gangs of fair-share work save up for the nodes that they need at once.
 //!
-//! A gang that needs no more than its fair share starts like a gang of fixed work. A larger gang has to wait
-//! until its user's account covers the rest: what the gang needs for its whole duration, less what
-//! it earns meanwhile. It pays at its start. Until its paid time is over, its peers do not preempt
+//! A gang that needs no more than its fair share starts like a gang of fixed work. A larger gang
+//! has to wait until its user's account covers the rest: what the gang needs for its whole
+//! duration, less what it earns meanwhile. It pays at its start. Until its paid time is over, its peers do not preempt
 //! it. A gang that is not due may start in space that no other job can use; that is not paid for.
 //!
 //! Without a clock, time is the number of the cycle times the publication period.
@@ -14,10 +14,10 @@ use std::num::NonZeroU64;
 use std::sync::Arc;
 
 use super::GangPlan;
-use super::ask::asking;
 use super::decide::{has_cells, has_cells_for};
 use super::planner::GangPlanner;
-use super::supply::Ground;
+use super::request::gang_request;
+use super::supply::SpacePart;
 use super::{Slot, Taker, gang_shape};
 use crate::engine::capacity::EmptyCluster;
 use crate::engine::draft::{Draft, JobDraft};
@@ -156,13 +156,13 @@ impl GangPlanner {
     ) {
         let id = draft.jobs[job].id;
         let promised = self.promises.remove(&id).unwrap_or_default();
-        let mut asking = asking(draft, job, shape, draft.jobs[job].demand.cap.nshares.0);
+        let mut request = gang_request(draft, job, shape, draft.jobs[job].demand.cap.nshares.0);
         for promise in &promised {
-            self.release(draft, &asking, promise);
+            self.release(draft, &request, promise);
         }
         let least: u64 =
-            asking.pieces.iter().map(|piece| piece.count.saturating_mul(piece.size)).sum();
-        let outcome = self.outcome(draft, &mut asking, &promised);
+            request.pieces.iter().map(|piece| piece.count.saturating_mul(piece.size)).sum();
+        let outcome = self.outcome(draft, &mut request, &promised);
         let amount = |slots: &[Slot]| slots.iter().map(|slot| slot.order.qshares().0).sum();
         let asks = outcome.as_ref().map_or(least, |(slots, _)| amount(slots));
         let price = Price::of(draft, job, asks);
@@ -194,7 +194,7 @@ impl GangPlanner {
         let entities = Arc::clone(&draft.entities);
         draft.jobs[job].given = count(&slots);
         entities.add(&mut draft.given, job, asks);
-        self.use_slots(draft, space, listed, asking.pool, &slots);
+        self.use_slots(draft, space, listed, request.pool, &slots);
         draft.gang_plans.push(GangPlan { job, slots, is_promised });
     }
 
@@ -220,15 +220,18 @@ impl GangPlanner {
             .copied()
             .filter(|job| matches!(draft.gang_reasons.get(job), Some(WaitReason::Earning { .. })))
             .collect();
+        if waiting.is_empty() {
+            return;
+        }
+        let Some(mut planner) = GangPlanner::new(draft) else { return };
         for job in waiting {
             let Some(shape) = gang_shape(draft.job(job)) else { continue };
-            let Some(mut planner) = GangPlanner::new(draft) else { return };
             planner.set_usable(draft);
-            let mut asking = asking(draft, job, shape, draft.jobs[job].demand.cap.nshares.0);
-            if planner.choose_sets(draft, &mut asking).is_err() {
+            let mut request = gang_request(draft, job, shape, draft.jobs[job].demand.cap.nshares.0);
+            if planner.choose_sets(draft, &mut request).is_err() {
                 continue;
             }
-            let Some(slots) = planner.slots(&asking, Ground::Usable) else { continue };
+            let Some(slots) = planner.slots(&request, SpacePart::Usable) else { continue };
             for Slot { rank, node, order } in slots {
                 draft.expand_now(job, node, order, Some(rank));
             }
@@ -243,10 +246,10 @@ pub(super) fn choose_again(draft: &mut Draft<'_>, job: usize, new: u64) -> Optio
     let shape = gang_shape(draft.job(job))?;
     let mut planner = GangPlanner::new(draft)?;
     planner.find_supply_of(draft, &surplus(draft, Taker::of(draft, job)));
-    let mut asking = asking(draft, job, shape, new);
-    planner.choose_sets(draft, &mut asking).ok()?;
-    let free = planner.slots(&asking, Ground::Usable);
-    free.or_else(|| planner.slots(&asking, Ground::Available))
+    let mut request = gang_request(draft, job, shape, new);
+    planner.choose_sets(draft, &mut request).ok()?;
+    let free = planner.slots(&request, SpacePart::Usable);
+    free.or_else(|| planner.slots(&request, SpacePart::Available))
 }
 
 /// Shares that a gang may take: all of lower priorities and of unpaid gangs, and of peers shares

@@ -160,19 +160,19 @@ impl NodeListCapacity {
         self.cells[node.0]
     }
 
-    /// Returns `amount` of `node` that [`NodeListCapacity::take`] took.
-    pub(in crate::engine) fn give_back(&mut self, node: NodeIx, amount: u64) {
-        let cell = &mut self.cells[node.0];
-        let amount = amount.min(cell.order - cell.free);
-        cell.free += amount;
-        for list in self.lists_of.row(node.0) {
-            self.lists[*list].left += amount;
+    /// Returns space that [`NodeListCapacity::take`] took, by node.
+    pub(in crate::engine) fn give_back(&mut self, taken: impl Iterator<Item = (NodeIx, u64)>) {
+        for (node, amount) in taken {
+            self.cells[node.0].free += amount;
+            for list in self.lists_of.row(node.0) {
+                self.lists[*list].left += amount;
+            }
         }
         self.find_least_room();
     }
 
-    /// Marks `amount` of `node` as taken.
-    pub(in crate::engine) fn take(&mut self, node: NodeIx, amount: u64) {
+    /// Marks `amount` of `node` as taken, as far as it is free. Returns the amount taken.
+    pub(in crate::engine) fn take(&mut self, node: NodeIx, amount: u64) -> u64 {
         let cell = &mut self.cells[node.0];
         let amount = amount.min(cell.free);
         cell.free -= amount;
@@ -181,6 +181,7 @@ impl NodeListCapacity {
             self.lists[list].left -= amount;
             self.note_least_room(list);
         }
+        amount
     }
 
     /// True if another nshare of `order` fits on the nodes of `job`, beside all jobs whose lists

@@ -9,9 +9,9 @@
 //!
 //! Architecture, invariant 8.
 
+use crate::engine::bisect::largest;
 use crate::engine::draft::Draft;
-use crate::model::{NShares, floor_div};
-use std::num::NonZeroU64;
+use crate::model::NShares;
 
 /// Demand of the jobs of a class, in qshares.
 struct Class {
@@ -107,27 +107,6 @@ fn level_of_class(classes: &[Class], place: usize, qshares: u64) -> u64 {
         parts.sum::<u128>() <= u128::from(qshares) * u128::from(own.weight)
     })
 }
-
-/// Largest number up to `most` for which `is_possible` is true. It must be true for 0, and for all
-/// numbers below a number for which it is true.
-fn largest(most: u64, is_possible: impl Fn(u64) -> bool) -> u64 {
-    if is_possible(most) {
-        return most;
-    }
-    let (mut low, mut high) = (0, most);
-    while 1 < high - low {
-        let middle = low + floor_div(high - low, TWO);
-        if is_possible(middle) {
-            low = middle;
-        } else {
-            high = middle;
-        }
-    }
-    low
-}
-
-/// Halves.
-const TWO: NonZeroU64 = NonZeroU64::new(2).expect("it is not 0");
 
 fn sum(amounts: impl Iterator<Item = u64>) -> u64 {
     amounts.fold(0, u64::saturating_add)

@@ -5,12 +5,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::Slot;
 use super::fit::{FitLack, Fitting, NodeLoad, Piece};
 use super::planner::GangPlanner;
-use super::supply::{Bounds, Ground, PlacementSet, Stock, Supply};
+use super::supply::{Bounds, PlacementSet, SpacePart, Stock, Supply};
 use crate::engine::draft::Draft;
 use crate::model::{NodeIx, Order, Place, PoolIx, Shape};
 
 /// A gang that asks for nodes.
-pub(super) struct Asking<'d> {
+pub(super) struct GangRequest<'d> {
     pub(super) job: usize,
     pub(super) pool: PoolIx,
     pub(super) shape: &'d Shape,
@@ -24,7 +24,7 @@ pub(super) struct Asking<'d> {
     pub(super) sets: Vec<PlacementSet>,
 }
 
-impl Asking<'_> {
+impl GangRequest<'_> {
     pub(super) fn domains(&self) -> impl Iterator<Item = Option<&PlacementSet>> {
         let whole = self.sets.is_empty().then_some(None);
         self.sets.iter().map(Some).chain(whole)
@@ -40,7 +40,12 @@ impl Asking<'_> {
 }
 
 /// Request of a gang: `new` processes beside its present processes.
-pub(super) fn asking<'d>(draft: &Draft<'d>, job: usize, shape: &'d Shape, new: u64) -> Asking<'d> {
+pub(super) fn gang_request<'d>(
+    draft: &Draft<'d>,
+    job: usize,
+    shape: &'d Shape,
+    new: u64,
+) -> GangRequest<'d> {
     let class = draft.class_of(job);
     let quantum = draft.snapshot.topology.pools[class.pool.0].quantum;
     let largest = draft.jobs[job].order;
@@ -57,7 +62,7 @@ pub(super) fn asking<'d>(draft: &Draft<'d>, job: usize, shape: &'d Shape, new: u
     }
     let held: BTreeSet<NodeIx> = draft.job(job).held().map(|share| share.node).collect();
     let without = if shape.place == Place::Scatter { held } else { BTreeSet::new() };
-    Asking {
+    GangRequest {
         job,
         pool: class.pool,
         shape,
@@ -71,13 +76,18 @@ pub(super) fn asking<'d>(draft: &Draft<'d>, job: usize, shape: &'d Shape, new: u
 
 impl GangPlanner {
     /// Slots on the first set that has all nodes, or on the whole pool.
-    pub(super) fn slots(&self, asking: &Asking<'_>, ground: Ground) -> Option<Vec<Slot>> {
-        let supply = &self.supply[&asking.pool];
-        asking.domains().find_map(|set| {
-            let bounds = asking.bounds(set);
-            let stock = supply.stock(&self.kinds, asking.shape, &asking.pieces, bounds, ground);
-            let loads = asking.fitting(&stock).assign().ok()?;
-            Some(self.name(supply, asking, bounds, &stock, &loads))
+    pub(super) fn slots(
+        &self,
+        request: &GangRequest<'_>,
+        pool_supplies: SpacePart,
+    ) -> Option<Vec<Slot>> {
+        let supply = &self.supply[&request.pool];
+        request.domains().find_map(|set| {
+            let bounds = request.bounds(set);
+            let stock =
+                supply.stock(&self.kinds, request.shape, &request.pieces, bounds, pool_supplies);
+            let loads = request.fitting(&stock).assign().ok()?;
+            Some(self.name(supply, request, bounds, &stock, &loads))
         })
     }
 
@@ -85,14 +95,14 @@ impl GangPlanner {
     pub(super) fn name(
         &self,
         supply: &Supply,
-        asking: &Asking<'_>,
+        request: &GangRequest<'_>,
         bounds: Bounds<'_>,
         stock: &Stock,
         loads: &[NodeLoad],
     ) -> Vec<Slot> {
         let groups = 0..stock.groups.len();
         let mut names: Vec<_> = groups.map(|group| supply.nodes_of(stock, group, bounds)).collect();
-        let mut of_chunk: Vec<Vec<(NodeIx, u64)>> = vec![Vec::new(); asking.pieces.len()];
+        let mut of_chunk: Vec<Vec<(NodeIx, u64)>> = vec![Vec::new(); request.pieces.len()];
         for load in loads {
             let nodes = usize::try_from(load.nodes).unwrap_or(usize::MAX);
             for node in names[load.group].by_ref().take(nodes) {
@@ -102,11 +112,11 @@ impl GangPlanner {
             }
         }
         let mut slots: Vec<Slot> = Vec::new();
-        let mut rank = asking.first_rank;
+        let mut rank = request.first_rank;
         let mut filled: BTreeMap<NodeIx, (usize, u64)> = BTreeMap::new();
         for (chunk, mut nodes) in of_chunk.into_iter().enumerate() {
             nodes.sort_unstable();
-            let size = asking.pieces[chunk].size;
+            let size = request.pieces[chunk].size;
             for (node, processes) in nodes {
                 for _ in 0..processes {
                     filled.entry(node).or_insert((slots.len(), 0)).1 += size;
@@ -115,7 +125,7 @@ impl GangPlanner {
                 }
             }
         }
-        if asking.shape.is_exclusive {
+        if request.shape.is_exclusive {
             for (node, (first, amount)) in filled {
                 let whole = self.kinds.of(node.0).order;
                 let own = slots[first].order.qshares().0;
@@ -130,14 +140,14 @@ impl GangPlanner {
     pub(super) fn test(
         &self,
         supply: &Supply,
-        asking: &Asking<'_>,
+        request: &GangRequest<'_>,
         set: Option<&PlacementSet>,
         is_lenient: bool,
     ) -> Result<(), FitLack> {
-        let bounds = Bounds { without: &BTreeSet::new(), ..asking.bounds(set) };
+        let bounds = Bounds { without: &BTreeSet::new(), ..request.bounds(set) };
         let stock =
-            supply.stock(&self.kinds, asking.shape, &asking.pieces, bounds, Ground::Available);
-        let fitting = asking.fitting(&stock);
+            supply.stock(&self.kinds, request.shape, &request.pieces, bounds, SpacePart::Available);
+        let fitting = request.fitting(&stock);
         match fitting.test_all() {
             Err(lack) if !is_lenient || fitting.is_proof(&lack) => Err(lack),
             Ok(()) | Err(_) => Ok(()),

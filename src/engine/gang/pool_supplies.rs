@@ -10,7 +10,7 @@ use crate::model::{JobKind, NodeIx, PoolIx, QShares};
 
 /// Nodes of a pool under three conditions that do not depend on the gang.
 #[derive(Debug, Default)]
-pub(super) struct Grounds {
+pub(super) struct PoolSupplies {
     /// Nodes that the configuration knows, empty.
     pub(super) configured: Supply,
     /// Nodes that are up, empty.
