@@ -13,8 +13,8 @@ use super::table::{headed, memory, plain};
 use super::text::TextStyle;
 use super::why_choice::each;
 use crate::api::wire::{
-    Account, BoundBy, Holder, JobSums, NodeTally, NodeVerdict, Policy, PreemptionInfo, Unblock,
-    Verdict, Why, WhyBrief, WhySums,
+    Account, BoundBy, Holder, NodeTally, NodeVerdict, Policy, PreemptionInfo, Unblock, Verdict,
+    Why, WhyBrief, WhySums,
 };
 use crate::model::{counted, fold_hostlist, span};
 
@@ -191,9 +191,11 @@ fn accounts(job: u64, sums: &WhySums, look: TextStyle) -> String {
     let user = sums.user_account.as_ref();
     let of_user = user.map(|account| line(format!("user {}", sums.user), equal, account));
     let own = &sums.job;
-    let of_job = sums.order.map(|order| {
-        let account = job_account(own, order, user);
-        line(format!("job {job}"), equal, &account)
+    let users_share = user.map_or(u64::MAX, Account::fair_share);
+    let of_job = sums.job_account.as_ref().map(|account| {
+        // Its fair share is a part of its user's.
+        let deserved = account.deserved.min(users_share);
+        line(format!("job {job}"), equal, &Account { deserved, ..account.clone() })
     });
     let rows = class.into_iter().chain(of_user).chain(of_job);
     let may = own.cap.filter(|cap| *cap != own.wanted);
@@ -209,18 +211,6 @@ fn accounts(job: u64, sums: &WhySums, look: TextStyle) -> String {
         own.given,
         own.held
     )
-}
-
-/// A job's account in qshares. Its fair share is a part of its user's.
-fn job_account(own: &JobSums, order: u64, user: Option<&Account>) -> Account {
-    let in_qshares = |processes: u64| processes.saturating_mul(order);
-    let of_user = user.map_or(u64::MAX, Account::fair_share);
-    Account {
-        wanted: in_qshares(own.cap.unwrap_or(own.wanted)),
-        deserved: own.deserved.min(of_user),
-        given: in_qshares(own.given),
-        held: in_qshares(own.held),
-    }
 }
 
 /// Counts the nodes that would do, and the nodes that would not by cause.
@@ -398,6 +388,7 @@ mod tests {
                 class_account: account(320, 160),
                 user: "carol".to_owned(),
                 user_account: account(16, 0),
+                job_account: Some(Account { wanted: 8, deserved: 8, given: 8, held: 0 }),
                 job,
                 bound: Bound {
                     by: BoundBy::Room,

@@ -207,9 +207,8 @@ fn facts(info: &JobInfo) -> Vec<(&'static str, String)> {
     shape.map(|shape| ("Asks for", shape)).into_iter().chain(facts).collect()
 }
 
-/// The arithmetic from the class down. Classes and users count in qshares, the job in processes.
+/// The arithmetic from the class down, in memory.
 fn accounts(why: &Why, job: &JobView) -> Vec<AccountLine> {
-    let order = job.order.map_or(1, |order| order.qshares().0);
     let quantum = job.quantum.map_or(0, |quantum| quantum.memory().0);
     // Jobs outside fair share have no fair share, which the page must not present as zero.
     let is_fair = why.sums.policy == Some(wire::Policy::FairShare);
@@ -230,17 +229,9 @@ fn accounts(why: &Why, job: &JobView) -> Vec<AccountLine> {
         .user_account
         .as_ref()
         .map(|account| of("user", &sums.user, super::frame::link("/users/", &sums.user), account));
-    let mine = &sums.job;
-    let job = line(
-        "job",
-        &job.id.to_string(),
-        String::new(),
-        mine.wanted * order,
-        mine.deserved,
-        mine.given * order,
-        mine.held * order,
-    );
-    class.into_iter().chain(user).chain([job]).collect()
+    let of_job = sums.job_account.as_ref();
+    let of_job = of_job.map(|account| of("job", &job.id.to_string(), String::new(), account));
+    class.into_iter().chain(user).chain(of_job).collect()
 }
 
 /// Counts nodes by the obstacle to a further process: number, part in percent, and words.

@@ -11,6 +11,7 @@ use std::collections::BTreeMap;
 
 use super::draft::{CountRefusal, Draft, JobDraft};
 use super::fairness_tree::Amounts;
+use super::gang::qshares_of_gang;
 use super::report::{
     Cap, CapBound, Declined, JobAccount, JobReport, Report, UserAccount, WaitReason,
 };
@@ -26,8 +27,18 @@ pub(super) fn report(draft: &Draft<'_>) -> Report {
     let promised = promised_amounts(draft);
     for (ix, job) in draft.jobs.iter().enumerate() {
         let (group, class) = (draft.entities.group_of(ix), draft.entities.class_of(ix));
+        let cap = job.demand.cap.nshares;
+        let wanted = match (job.is_gang, job.held) {
+            (false, _) => cap.of_order(job.order),
+            (true, 0) => QShares(qshares_of_gang(draft, ix)),
+            // On exclusive nodes it holds more than its processes need.
+            (true, held) => {
+                let more = NShares(cap.0.saturating_sub(held)).of_order(job.order);
+                more + QShares(draft.held.jobs[ix] - promised.jobs[ix])
+            }
+        };
         for account in [&mut groups[group], &mut classes[class.0]] {
-            account.wanted += job.demand.cap.nshares.of_order(job.order);
+            account.wanted += wanted;
             account.deserved += QShares(job.pure_fair_share);
             account.given += QShares(draft.given.jobs[ix]);
             account.held += QShares(draft.held.jobs[ix] - promised.jobs[ix]);

@@ -10,7 +10,7 @@ use super::shared_list::SharedList;
 use crate::engine::{Cap, CycleSchedule, Declined, JobAccount, Preemption, Snapshot, WaitReason};
 use crate::model::{
     JobFacts, JobId, JobKind, Mebibytes, Millis, NShares, Name, NodeCondition, Order, QShares,
-    Quantum, Shape, ShareFacts, ShareId, SharePhase, Tags, Topology,
+    Quantum, Shape, ShareFacts, ShareId, SharePhase, Tags, Topology, count,
 };
 
 /// The cluster after a cycle.
@@ -141,6 +141,36 @@ pub struct JobView {
 }
 
 impl JobView {
+    /// Demand, fair share, target and holdings of the job. Its shares count by their actual size,
+    /// further processes by the size that the job asks for. `None` while it is refused.
+    pub fn account(&self) -> Option<JobAccount> {
+        let order = self.order?;
+        let held = || self.shares.iter().filter(|share| share.state == SharePhase::Held);
+        let amount: QShares = held().map(|share| share.order.qshares()).sum();
+        let of = |nshares: NShares| match nshares.0.checked_sub(count(held())) {
+            Some(more) => amount + self.further(NShares(more), order),
+            None => nshares.of_order(order),
+        };
+        let wanted = of(self.cap.map_or(self.wanted, |cap| cap.nshares));
+        let deserved = self.pure_fair_share;
+        Some(JobAccount { wanted, deserved, given: of(self.given), held: amount })
+    }
+
+    /// Amount that so many further processes of size `order` need; of all chunks of a gang, each by
+    /// its own size.
+    fn further(&self, nshares: NShares, order: Order) -> QShares {
+        let gang = self.shape.as_deref().filter(|shape| shape.processes() == nshares.0);
+        let sizes = gang.zip(self.quantum).and_then(|(shape, quantum)| {
+            let chunks = shape.chunks.iter();
+            let sizes = chunks.map(|chunk| {
+                let order = quantum.order_of_work(chunk.memory)?;
+                Some(NShares(chunk.count).of_order(order))
+            });
+            sizes.sum::<Option<QShares>>()
+        });
+        sizes.filter(|sizes| QShares(0) < *sizes).unwrap_or_else(|| nshares.of_order(order))
+    }
+
     /// True while a job with legal sizes changes its size: new processes have not initialized, or
     /// old ones have not exited.
     pub fn is_adapting(&self) -> bool {

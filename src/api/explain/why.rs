@@ -133,6 +133,7 @@ fn why_sums(view: &View, job: &JobView, sums: JobSums) -> WhySums {
         class_account,
         user: job.user.to_string(),
         user_account,
+        job_account: job.account().as_ref().map(Into::into),
         job: sums,
         bound,
     }

@@ -139,6 +139,9 @@ pub struct WhySums {
     /// Account of the user in this class. Absent: not a fair-share job.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub user_account: Option<Account>,
+    /// Account of the job, its shares by their actual size. Absent: the job is refused.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub job_account: Option<Account>,
     /// The job's own.
     pub job: JobSums,
     /// Limit that has to change before the job gets more.

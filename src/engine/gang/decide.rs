@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::fit::FitLack;
 use super::planner::GangPlanner;
-use super::request::{GangRequest, gang_request};
+use super::request::{GangRequest, gang_request, total};
 use super::supply::{PlacementSet, SpacePart};
 use super::{GangPlan, Slot, gang_shape, least_start};
 use crate::engine::bisect::largest;
@@ -69,8 +69,7 @@ impl GangPlanner {
             }
             Err(reason) => {
                 entities.add(&mut draft.given, job, holds);
-                let least: u64 =
-                    request.pieces.iter().map(|piece| piece.count.saturating_mul(piece.size)).sum();
+                let least = total(&request.pieces);
                 let waits = matches!(
                     reason,
                     WaitReason::GangLacks(GangLack { of: GangNodes::Available, .. })

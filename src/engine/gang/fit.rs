@@ -9,6 +9,7 @@
 
 use std::cmp::Reverse;
 
+use super::request::total;
 use crate::engine::bisect::largest;
 use crate::model::Place;
 
@@ -269,7 +270,7 @@ impl Fitting<'_> {
 
     /// All processes on a single node, with the least free space.
     fn pack(&self) -> Result<Vec<NodeLoad>, FitLack> {
-        let needed = self.needed_space();
+        let needed = total(self.pieces);
         let suits = |group: &usize| {
             let group = &self.groups[*group];
             0 < group.nodes && group.suits.iter().all(|suits| *suits)
@@ -282,12 +283,6 @@ impl Fitting<'_> {
         }
         let found = suitable().map(|group| self.groups[group].free).max().unwrap_or(0);
         Err(FitLack { chunk: Some(0), found, needed, is_uncertain: false })
-    }
-
-    /// Qshares of all processes.
-    fn needed_space(&self) -> u64 {
-        let sizes = self.pieces.iter().map(|piece| piece.size.saturating_mul(piece.count));
-        sizes.fold(0, u64::saturating_add)
     }
 
     /// Packs processes of several chunks on common nodes.
@@ -347,7 +342,7 @@ impl Fitting<'_> {
         let suits_any = |group: &&NodeBatch| group.suits.iter().any(|suits| *suits);
         let all = self.groups.iter().filter(suits_any);
         let space = all.map(|group| group.nodes.saturating_mul(group.free));
-        !lack.is_uncertain || space.fold(0, u64::saturating_add) < self.needed_space()
+        !lack.is_uncertain || space.fold(0, u64::saturating_add) < total(self.pieces)
     }
 }
 

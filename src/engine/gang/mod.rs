@@ -25,6 +25,7 @@ pub(super) use claim::leaves_claims;
 pub(super) use give::cheapest_gang_for;
 pub(super) use place::place_gangs;
 pub(super) use planner::GangPlanner;
+pub(super) use request::qshares_of_gang;
 pub use turns::{TurnBill, TurnIncome};
 pub(super) use turns::{accounts, is_paid};
 

@@ -2,10 +2,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::Slot;
 use super::fit::{FitLack, Fitting, NodeLoad, Piece};
 use super::planner::GangPlanner;
 use super::supply::{Bounds, PlacementSet, SpacePart, Stock, Supply};
+use super::{Slot, gang_shape};
 use crate::engine::draft::Draft;
 use crate::model::{NodeIx, Order, Place, PoolIx, Shape};
 
@@ -39,6 +39,29 @@ impl GangRequest<'_> {
     }
 }
 
+/// The chunks of a gang, in quanta of its class.
+fn pieces(draft: &Draft<'_>, job: usize, shape: &Shape) -> Vec<Piece> {
+    let quantum = draft.snapshot.topology.pools[draft.class_of(job).pool.0].quantum;
+    let largest = draft.jobs[job].order;
+    let chunks = shape.chunks.iter().map(|chunk| Piece {
+        count: chunk.count,
+        size: quantum.order_of_work(chunk.memory).unwrap_or(largest).qshares().0,
+    });
+    chunks.collect()
+}
+
+/// Qshares that all processes of a gang need, the rest of exclusive nodes not counted.
+pub(in crate::engine) fn qshares_of_gang(draft: &Draft<'_>, job: usize) -> u64 {
+    let shape = gang_shape(draft.job(job));
+    shape.map_or(0, |shape| total(&pieces(draft, job, shape)))
+}
+
+/// Qshares of all pieces.
+pub(super) fn total(pieces: &[Piece]) -> u64 {
+    let sizes = pieces.iter().map(|piece| piece.count.saturating_mul(piece.size));
+    sizes.fold(0, u64::saturating_add)
+}
+
 /// Request of a gang: `new` processes beside its present processes.
 pub(super) fn gang_request<'d>(
     draft: &Draft<'d>,
@@ -46,17 +69,7 @@ pub(super) fn gang_request<'d>(
     shape: &'d Shape,
     new: u64,
 ) -> GangRequest<'d> {
-    let class = draft.class_of(job);
-    let quantum = draft.snapshot.topology.pools[class.pool.0].quantum;
-    let largest = draft.jobs[job].order;
-    let mut pieces: Vec<Piece> = shape
-        .chunks
-        .iter()
-        .map(|chunk| Piece {
-            count: chunk.count,
-            size: quantum.order_of_work(chunk.memory).unwrap_or(largest).qshares().0,
-        })
-        .collect();
+    let mut pieces = pieces(draft, job, shape);
     if let [only] = &mut pieces[..] {
         only.count = new;
     }
@@ -64,7 +77,7 @@ pub(super) fn gang_request<'d>(
     let without = if shape.place == Place::Scatter { held } else { BTreeSet::new() };
     GangRequest {
         job,
-        pool: class.pool,
+        pool: draft.class_of(job).pool,
         shape,
         pieces,
         first_rank: draft.job(job).held().filter_map(|share| share.rank).max().map_or(0, next),

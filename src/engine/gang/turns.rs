@@ -16,7 +16,7 @@ use std::sync::Arc;
 use super::GangPlan;
 use super::decide::{has_cells, has_cells_for};
 use super::planner::GangPlanner;
-use super::request::gang_request;
+use super::request::{gang_request, qshares_of_gang, total};
 use super::supply::SpacePart;
 use super::{Slot, Taker, gang_shape};
 use crate::engine::capacity::EmptyCluster;
@@ -24,7 +24,7 @@ use crate::engine::draft::{Draft, JobDraft};
 use crate::engine::preempt::EvictionRank;
 use crate::engine::report::{GangLack, GangNodes, WaitReason};
 use crate::engine::share_table::ShareIx;
-use crate::engine::snapshot::{GangProgress, Job, PaidTurn, Snapshot, TurnAccount};
+use crate::engine::snapshot::{GangProgress, PaidTurn, Snapshot, TurnAccount};
 use crate::engine::target::NodeListCapacity;
 use crate::model::{ClassIx, JobId, Millis, NodeIx, QShares, Shape, UserIx, ceil_div, count};
 
@@ -160,8 +160,7 @@ impl GangPlanner {
         for promise in &promised {
             self.release(draft, &request, promise);
         }
-        let least: u64 =
-            request.pieces.iter().map(|piece| piece.count.saturating_mul(piece.size)).sum();
+        let least = total(&request.pieces);
         let outcome = self.outcome(draft, &mut request, &promised);
         let amount = |slots: &[Slot]| slots.iter().map(|slot| slot.order.qshares().0).sum();
         let asks = outcome.as_ref().map_or(least, |(slots, _)| amount(slots));
@@ -289,7 +288,8 @@ pub(in crate::engine) fn accounts(draft: &Draft<'_>) -> (Vec<TurnBill>, Vec<Turn
         }
         let asks = started.get(&draft.jobs[job].id).copied();
         let held: u64 = draft.shares.held_by(job).map(|(_, share)| share.order.qshares().0).sum();
-        let price = Price::of(draft, job, asks.unwrap_or_else(|| needed(draft.job(job)).max(held)));
+        let price =
+            Price::of(draft, job, asks.unwrap_or_else(|| qshares_of_gang(draft, job).max(held)));
         let (class, user) = (draft.entities.class_of(job), draft.entities.user_of(job));
         let income = TurnIncome { class, user, rate: 0, most: 0 };
         let income = incomes.entry((class, user)).or_insert(income);
@@ -307,12 +307,6 @@ pub(in crate::engine) fn accounts(draft: &Draft<'_>) -> (Vec<TurnBill>, Vec<Turn
         }
     }
     (bills, incomes.into_values().collect())
-}
-
-/// Qshares that the processes of a gang need, whole nodes not counted.
-fn needed(job: &Job) -> u64 {
-    let shape = gang_shape(job);
-    shape.map_or(0, |shape| shape.processes().saturating_mul(job.order.qshares().0))
 }
 
 /// True if the gang has paid for this cycle: its peers do not preempt it.
