@@ -179,10 +179,13 @@ async fn restarts_of_an_agent_end_no_task() {
         }
     }
     let after: BTreeSet<u32> = marked(&site.mark()).into_iter().collect();
-    // Each shell waits with a chain of `sleep` commands.
+    // Each shell leads a process group, and waits with a chain of `sleep` commands. A child of it has
+    // its name until the child is `sleep`.
     let shells = |pids: &BTreeSet<u32>| {
         let is_shell = |pid: &&u32| {
-            fs::read_to_string(format!("/proc/{pid}/comm")).is_ok_and(|name| name.trim() == "sh")
+            let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+            let fields: Vec<&str> = stat.split(' ').collect();
+            fields.get(1) == Some(&"(sh)") && fields.get(4) == Some(&pid.to_string().as_str())
         };
         pids.iter().filter(is_shell).copied().collect::<BTreeSet<u32>>()
     };
