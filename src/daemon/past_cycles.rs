@@ -58,8 +58,8 @@ pub struct Replays {
 struct Shared {
     path: PathBuf,
     stop: CancellationToken,
-    /// Whose turn it is, and the way the last one came.
-    way: Arc<tokio::sync::Mutex<Way>>,
+    /// Replay of the latest request. A request for a later cycle continues it.
+    replay: Arc<tokio::sync::Mutex<LatestReplay>>,
     waiting: Semaphore,
     /// The latest views, the newest first.
     views: Mutex<VecDeque<Arc<api::PastView>>>,
@@ -73,9 +73,9 @@ struct Range {
     read: Option<(Instant, Option<CyclesOnRecord>)>,
 }
 
-/// A replay on its way.
+/// Replay that the latest request left, to be continued.
 #[derive(Debug, Default)]
-struct Way {
+struct LatestReplay {
     archive: Option<ReadOnlyStore>,
     /// The replay, and when its last cycle ran.
     at: Option<(Replay, i64)>,
@@ -109,7 +109,7 @@ impl Replays {
         let shared = Shared {
             path,
             stop: stop.clone(),
-            way: Arc::default(),
+            replay: Arc::default(),
             waiting: Semaphore::new(WAITING),
             views: Mutex::default(),
             range: tokio::sync::Mutex::default(),
@@ -131,14 +131,14 @@ impl PastCycles for Replays {
             let Ok(_place) = self.shared.waiting.try_acquire() else {
                 return Err(NoPastCycle::Busy);
             };
-            let way = Arc::clone(&self.shared.way).lock_owned().await;
+            let replay = Arc::clone(&self.shared.replay).lock_owned().await;
             if let Some(known) = self.shared.known(cycle) {
                 return Ok(known);
             }
             let (shared, here) = (Arc::clone(&self.shared), Handle::current());
             let computed = spawn_blocking(move || {
-                let mut way = way;
-                let found = here.block_on(way.to(&shared, cycle));
+                let mut replay = replay;
+                let found = here.block_on(replay.to(&shared, cycle));
                 found.map(|past| shared.keep(past))
             });
             match computed.await {
@@ -213,7 +213,7 @@ impl Range {
     }
 }
 
-impl Way {
+impl LatestReplay {
     /// The cluster after `cycle`.
     async fn to(&mut self, shared: &Shared, cycle: u64) -> Result<api::PastView, Stuck> {
         // After a failure all begins anew.
@@ -274,7 +274,7 @@ fn computed(mut replay: Replay, past: PastCycle) -> Result<(Replay, View), Stuck
     }
 }
 
-/// The way through all that is on record, for charts.
+/// Rows of every cycle on record, for charts.
 struct Trend {
     path: PathBuf,
     stop: CancellationToken,

@@ -19,7 +19,7 @@ use crate::auth::{AccessRefusal, Peer, SESSION_LIFE};
 
 /// Address to go to after the log-in.
 #[derive(Debug, Default, Deserialize)]
-pub struct Way {
+pub struct LoginQuery {
     #[serde(default)]
     next: String,
 }
@@ -36,9 +36,9 @@ pub struct Login {
 pub async fn get_login(
     State(state): State<ApiState>,
     headers: HeaderMap,
-    way: Result<Query<Way>, axum::extract::rejection::QueryRejection>,
+    query: Result<Query<LoginQuery>, axum::extract::rejection::QueryRejection>,
 ) -> Response {
-    let next = way.map(|Query(way)| way.next).unwrap_or_default();
+    let next = query.map(|Query(query)| query.next).unwrap_or_default();
     if state.gatekeeper.wants_tokens() {
         page(StatusCode::OK, &headers, &next, "")
     } else {

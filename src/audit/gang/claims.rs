@@ -6,7 +6,7 @@
 use std::collections::BTreeSet;
 
 use super::crew::GangLine;
-use super::fit::{Fit, GangRequest};
+use super::fit::{Fit, GangParts};
 use super::rooms::{Room, without};
 use super::sets::{fit_in_one, keys, may_span, sets};
 use crate::audit::finding::{Finding, Rule};
@@ -80,7 +80,7 @@ pub(in crate::audit) fn check_claims(ledger: &Ledger<'_>, findings: &mut Vec<Fin
         let younger = gains.iter().filter(|gain| precedes(ledger, gang.place, gain.place));
         let younger: Vec<&NewSpace> = younger.collect();
         let size = wish(ledger.jobs[gang.place].job, &gang.shape);
-        let request = GangRequest::of(gang, size).filter(GangRequest::is_countable);
+        let request = GangParts::of(gang, size).filter(GangParts::is_countable);
         let (Some(request), false) = (request, younger.is_empty()) else { continue };
         if may_wait_for_fair_share(ledger, gang) {
             continue;
@@ -136,7 +136,7 @@ fn may_wait_for_fair_share(ledger: &Ledger<'_>, gang: &GangLine) -> bool {
 struct NodeClaim<'l, 'a> {
     ledger: &'l Ledger<'a>,
     gang: &'l GangLine,
-    request: GangRequest<'l>,
+    request: GangParts<'l>,
 }
 
 impl NodeClaim<'_, '_> {

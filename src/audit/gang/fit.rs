@@ -31,15 +31,15 @@ struct EqualProcesses<'g> {
 
 /// Processes that a gang starts with.
 #[derive(Debug)]
-pub(super) struct GangRequest<'g> {
+pub(super) struct GangParts<'g> {
     parts: Vec<EqualProcesses<'g>>,
     place: Place,
 }
 
-impl<'g> GangRequest<'g> {
+impl<'g> GangParts<'g> {
     /// The request of `gang` for `size` processes; the size of several chunks is theirs. `None` if
     /// a process is too large to be counted.
-    pub(super) fn of(gang: &'g GangLine, size: u64) -> Option<GangRequest<'g>> {
+    pub(super) fn of(gang: &'g GangLine, size: u64) -> Option<GangParts<'g>> {
         let chunks = &gang.shape.chunks;
         let mut parts: BTreeMap<(u64, &Tags), u64> = BTreeMap::new();
         for (chunk, order) in chunks.iter().zip(gang.orders.as_ref()?) {
@@ -49,10 +49,10 @@ impl<'g> GangRequest<'g> {
         }
         let parts =
             parts.into_iter().map(|((order, tags), count)| EqualProcesses { count, order, tags });
-        Some(GangRequest { parts: parts.collect(), place: gang.shape.place })
+        Some(GangParts { parts: parts.collect(), place: gang.shape.place })
     }
 
-    /// True if [`GangRequest::most_processes`] has an answer.
+    /// True if [`GangParts::most_processes`] has an answer.
     pub(super) fn is_countable(&self) -> bool {
         match self.place {
             Place::Scatter => true,

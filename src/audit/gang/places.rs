@@ -5,7 +5,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::crew::{GangLine, GangProcess};
-use super::fit::{Fit, GangRequest};
+use super::fit::{Fit, GangParts};
 use super::rooms::configured;
 use super::sets::{fit_in_one, is_in_one, keys, may_span};
 use crate::audit::finding::{Finding, Rule};
@@ -183,7 +183,7 @@ pub(in crate::audit) fn check_spans(ledger: &Ledger<'_>, findings: &mut Vec<Find
         }
         let mut could_be_in_one = || {
             // A gang that grows stays in the sets that it has.
-            let request = GangRequest::of(gang, count(gang.gains()));
+            let request = GangParts::of(gang, count(gang.gains()));
             let Some(request) = request.filter(|_| gang.stayed.is_empty()) else {
                 return Fit::Unknown;
             };

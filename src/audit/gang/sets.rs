@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::crew::{GangLine, GangProcess};
-use super::fit::{Fit, GangRequest};
+use super::fit::{Fit, GangParts};
 use super::rooms::{Room, configured};
 use crate::audit::ledger::Ledger;
 use crate::model::{Name, Shape, Tags};
@@ -43,7 +43,7 @@ pub(super) fn is_in_one<'m>(
 
 /// The best answer of any single set in `rooms`.
 pub(super) fn fit_in_one(
-    request: &GangRequest<'_>,
+    request: &GangParts<'_>,
     keys: &[&Name],
     rooms: &[Room],
     steps: &mut u64,
@@ -75,7 +75,7 @@ pub(super) fn sets(keys: &[&Name], rooms: &[Room]) -> Vec<(bool, Vec<Room>)> {
 pub(super) fn fit_in_sets(
     ledger: &Ledger<'_>,
     gang: &GangLine,
-    request: &GangRequest<'_>,
+    request: &GangParts<'_>,
     rooms: &[Room],
     steps: &mut u64,
 ) -> Fit {

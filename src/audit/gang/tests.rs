@@ -5,7 +5,7 @@ use std::sync::Arc;
 use proptest::prelude::*;
 
 use super::crew::GangLine;
-use super::fit::{Fit, GangRequest};
+use super::fit::{Fit, GangParts};
 use super::matching::{StepLimit, most_places};
 use super::rooms::{Room, RoomSize};
 use crate::model::{Chunk, Mebibytes, Place, Shape, Tags};
@@ -104,7 +104,7 @@ proptest! {
         let fits = most == processes.len();
         let gang = gang(&chunks, place);
         let size = gang.shape.processes();
-        let request = GangRequest::of(&gang, size).unwrap();
+        let request = GangParts::of(&gang, size).unwrap();
         let fit = request.fit(&rooms, &mut u64::from(u32::MAX));
         match fit {
             Fit::Yes | Fit::Packed => prop_assert!(fits, "{fit:?}"),
@@ -168,7 +168,7 @@ fn chunks_that_share_nodes_are_judged_with_care() {
             })
             .collect();
         let gang = gang(chunks, Place::Free);
-        GangRequest::of(&gang, gang.shape.processes()).unwrap().fit(&rooms, &mut 1000)
+        GangParts::of(&gang, gang.shape.processes()).unwrap().fit(&rooms, &mut 1000)
     };
     assert_eq!(fit(&[(2, 2, 1), (2, 2, 2)], &[(4, 1), (4, 2)]), Fit::Yes, "no node in common");
     assert_eq!(fit(&[(2, 2, 1), (1, 4, 0)], &[(4, 1), (4, 1)]), Fit::Yes, "nodes of their own");
@@ -186,7 +186,7 @@ fn a_node_that_never_reported_holds_a_process() {
     let unheard = |color| Room { amount: RoomSize::Unheard, tags: Arc::new(tags_of(color)) };
     let fit = |chunks: &[(u64, u64, usize)], place, rooms: &[Room]| {
         let gang = gang(chunks, place);
-        GangRequest::of(&gang, gang.shape.processes()).unwrap().fit(rooms, &mut 1000)
+        GangParts::of(&gang, gang.shape.processes()).unwrap().fit(rooms, &mut 1000)
     };
     let two = [unheard(0), unheard(1)];
     for place in [Place::Free, Place::Scatter] {

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::claims::{may_claim, may_pause, precedes};
 use super::crew::GangLine;
-use super::fit::{Fit, GangRequest};
+use super::fit::{Fit, GangParts};
 use super::rooms::{Room, configured, up, without};
 use super::sets::{fit_in_one, fit_in_sets, keys, may_span};
 use crate::audit::finding::{Finding, Rule};
@@ -93,7 +93,7 @@ fn answer<'g>(
 ) -> Fit {
     let job = ledger.jobs[gang.place].job;
     let size = wish(job, &gang.shape);
-    let Some(request) = GangRequest::of(gang, size) else { return Fit::Unknown };
+    let Some(request) = GangParts::of(gang, size) else { return Fit::Unknown };
     let key = (&*gang.shape, job.class, job.listed(), size);
     // An empty list of nodes means any, and a list that allows none is as good as never.
     if job.nodes.as_ref().is_some_and(|list| list.is_empty()) {
@@ -153,7 +153,7 @@ pub(in crate::audit) fn check_never(ledger: &Ledger<'_>, findings: &mut Vec<Find
             continue;
         }
         let size = wish(line.job, &gang.shape);
-        let Some(request) = GangRequest::of(gang, size) else { continue };
+        let Some(request) = GangParts::of(gang, size) else { continue };
         let key = (&*gang.shape, line.job.class, line.job.listed(), size);
         let keys = keys(ledger, &gang.shape);
         let is_false = match lack.of {
