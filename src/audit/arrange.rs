@@ -140,6 +140,7 @@ pub(super) fn is_arrangeable(
     let may_move = is_at_rest(ledger) && ledger.snapshot.topology.settings.defragmentation;
     let is_movable = |place: usize| {
         may_move
+            && ledger.jobs[place].is_plain()
             && ledger.owed.is_startable[place]
             && match moves {
                 MayMove::None => false,

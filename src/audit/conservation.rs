@@ -3,7 +3,11 @@
 //! Space is not free if it is promised, or will be needed for a promise once the terminating shares
 //! have exited.
 
+use std::collections::BTreeSet;
+
 use super::finding::{Finding, Rule};
+use super::gang::claims::{may_claim, precedes};
+use super::gang::crew::GangLine;
 use super::ledger::Ledger;
 use super::lines::JobLine;
 use super::shapes::{is_adapting, is_legal, sized_shape};
@@ -29,6 +33,18 @@ pub(super) fn check_idle_room(ledger: &Ledger<'_>, findings: &mut Vec<Finding>) 
     }
 }
 
+/// True if an older gang may keep `line` off the node.
+fn is_behind_gang(ledger: &Ledger<'_>, line: &JobLine<'_>, ix: NodeIx) -> bool {
+    let Some(place) = ledger.place(line.job.id) else { return false };
+    ledger.gangs.iter().any(|gang| {
+        let of_gang = &ledger.jobs[gang.place];
+        precedes(ledger, gang.place, place)
+            && may_claim(ledger, gang)
+            && ledger.is_in_pool(of_gang, ix)
+            && of_gang.job.may_use(ix)
+    })
+}
+
 /// True if one process more makes a legal size of a job, and no other such job left space over in
 /// this cycle: that space goes to jobs of any size first.
 fn may_step(ledger: &Ledger<'_>, line: &JobLine<'_>, shape: &Shape) -> bool {
@@ -49,7 +65,10 @@ pub(super) fn check_requests(ledger: &Ledger<'_>, findings: &mut Vec<Finding>) {
         let user = &ledger.snapshot.users[line.job.user.0];
         let is_limited = ledger.snapshot.topology.allotment_of(user).is_some();
         let asked = line.job.order.qshares().0;
-        let is_allowed = |ix| !is_limited || ledger.size_on(line, ix) == Some(asked);
+        let is_allowed = |ix| {
+            !is_behind_gang(ledger, line, ix)
+                && (!is_limited || ledger.size_on(line, ix) == Some(asked))
+        };
         let holes: Vec<_> = holes.iter().copied().filter(|(ix, _)| is_allowed(*ix)).collect();
         if let Some(ix) = hole_for(ledger, &holes, line) {
             let (id, order, name) = (line.job.id, line.job.order, ledger.name(ix));
@@ -61,8 +80,9 @@ pub(super) fn check_requests(ledger: &Ledger<'_>, findings: &mut Vec<Finding>) {
 
 /// Nodes with usable space, and the amount; few, in a busy cluster.
 fn holes(ledger: &Ledger<'_>) -> Vec<(NodeIx, i128)> {
+    let closed: BTreeSet<NodeIx> = ledger.gangs.iter().flat_map(GangLine::own_nodes).collect();
     let nodes = ledger.nodes_with_ix().map(|(ix, node)| (ix, node.usable()));
-    nodes.filter(|(_, room)| *room > 0).collect()
+    nodes.filter(|(ix, room)| *room > 0 && !closed.contains(ix)).collect()
 }
 
 /// The node in `holes` with space for another nshare of `line`'s job.

@@ -210,7 +210,9 @@ impl Envious<'_, '_> {
         };
         let mut sides: BTreeMap<Entity, Vec<Prey>> = BTreeMap::new();
         for &prey in &node.prey {
-            let is_peer = ledger.jobs[prey.job].class.priority == line.class.priority;
+            // A job with legal sizes gives up whole steps, so a single process tells nothing.
+            let theirs = &ledger.jobs[prey.job];
+            let is_peer = theirs.class.priority == line.class.priority && theirs.is_plain();
             if let Some((side, _)) = ledger.dividing(prey.job, self.place).filter(|_| is_peer) {
                 sides.entry(side).or_default().push(prey);
             }

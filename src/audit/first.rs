@@ -18,7 +18,8 @@ use crate::engine::{Declined, VictimRule};
 /// holds if all jobs that are owed a process could have it at the same time. In an idle cluster
 /// evenness comes first if not all jobs could.
 ///
-/// Jobs whose search was put off are exempt. A cycle that preempted anything is exempt as well: a
+/// Jobs whose search was put off are exempt, and groups in which a job adapts its size: it gives
+/// nothing until that is over. A cycle that preempted anything is exempt as well: a
 /// job's space may have to be freed before the next job can have its own. Terminating shares still
 /// occupy their space, and promises theirs. Processes have to be moved only in an idle cluster,
 /// with defragmentation on, and from a single node.
@@ -29,7 +30,7 @@ pub(super) fn check_first(ledger: &Ledger<'_>, findings: &mut Vec<Finding>) {
     for (&group, owed) in &ledger.owed.jobs {
         let starving = owed.iter().copied().filter(|&place| is_starving(ledger, place));
         let starving: Vec<usize> = starving.collect();
-        if starving.is_empty() || !goes_first(ledger, group, owed) {
+        if starving.is_empty() || has_adapting(ledger, group) || !goes_first(ledger, group, owed) {
             continue;
         }
         for place in starving {
@@ -43,6 +44,12 @@ pub(super) fn check_first(ledger: &Ledger<'_>, findings: &mut Vec<Finding>) {
             findings.push(Rule::Starving.finding(detail));
         }
     }
+}
+
+/// True if a job of `group` adapts its size.
+fn has_adapting(ledger: &Ledger<'_>, group: Group) -> bool {
+    let mut adapting = ledger.jobs.iter().filter(|line| is_adapting(line.job));
+    adapting.any(|line| group_of(ledger, line) == group)
 }
 
 /// True if first processes come before all else. In general this holds if the `owed` jobs could
@@ -97,7 +104,8 @@ fn is_starving(ledger: &Ledger<'_>, place: usize) -> bool {
 }
 
 /// Unless the cluster is idle, no peer takes the last process of a job or user that is owed a
-/// process. A moved job has another process instead. In an idle cluster evenness may come first.
+/// process. A moved job has another process instead. In an idle cluster evenness may come first. A
+/// job with legal sizes that also lost processes to a higher priority may have no such size left.
 pub(super) fn check_last(ledger: &Ledger<'_>, findings: &mut Vec<Finding>) {
     if is_at_rest(ledger) {
         return;
@@ -107,7 +115,7 @@ pub(super) fn check_last(ledger: &Ledger<'_>, findings: &mut Vec<Finding>) {
         .iter()
         .filter(|victim| is_taken_by_peer(ledger, victim))
         .map(|victim| victim.donor)
-        .filter(|&donor| !ledger.jobs[donor].is_gang())
+        .filter(|&donor| !ledger.jobs[donor].is_gang() && !is_left_without_size(ledger, donor))
         .collect();
     for donor in robbed {
         let line = &ledger.jobs[donor];
@@ -122,6 +130,13 @@ pub(super) fn check_last(ledger: &Ledger<'_>, findings: &mut Vec<Finding>) {
             findings.push(Rule::LastTaken.finding(detail));
         }
     }
+}
+
+/// True if a job with legal sizes lost processes to a higher priority.
+fn is_left_without_size(ledger: &Ledger<'_>, place: usize) -> bool {
+    let mut lost = ledger.victims.iter().filter(|victim| victim.donor == place);
+    sized_shape(ledger.jobs[place].job).is_some()
+        && lost.any(|victim| victim.receipt.rule == VictimRule::Priority)
 }
 
 /// True if `victim` was preempted for a job of its own group (tree of pools and priority), and not

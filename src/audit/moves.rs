@@ -7,9 +7,9 @@ use super::finding::{Finding, Rule};
 use super::first::is_taken_by_peer;
 use super::ledger::Ledger;
 use super::preemption::takings;
-use super::shapes::sized_shape;
+use super::shapes::{is_legal, sized_shape};
 use crate::engine::{Promise, VictimRule};
-use crate::model::{JobId, NodeIx, count};
+use crate::model::{JobId, NodeIx, SharePhase, count};
 
 /// A job that loses a process to a peer is not promised space that was taken from a third job.
 pub(super) fn check_passes(ledger: &Ledger<'_>, findings: &mut Vec<Finding>) {
@@ -107,9 +107,16 @@ pub(super) fn check_promises(ledger: &Ledger<'_>, findings: &mut Vec<Finding>) {
     for (place, before) in before {
         let line = &ledger.jobs[place];
         let useful = useful(line.job).saturating_sub(line.held);
+        let before = sized_shape(line.job).map_or(before, |shape| {
+            let mut sizes = (line.held..=line.held + before).rev();
+            sizes.find(|size| is_legal(shape, *size)).unwrap_or(line.held) - line.held
+        });
         let kept = line.expanded + line.promised;
-        // A job with legal sizes begins a whole step, and gives back what is left over.
-        let begins_step = sized_shape(line.job).is_some() && 0 < line.expanded;
+        // A job with legal sizes begins a whole step, and gives back what is left over. It gives back
+        // a step for which it lost the processes below.
+        let mut shares = line.job.shares.iter();
+        let has_lost = 0 < line.lost || shares.any(|share| share.state == SharePhase::Leaving);
+        let begins_step = sized_shape(line.job).is_some() && (0 < line.expanded || has_lost);
         if !line.has_ended() && !begins_step && kept < before.min(useful) {
             let id = line.job.id;
             let detail =

@@ -10,7 +10,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::fluid::{Amount, Sharer, shares};
 use super::ledger::Ledger;
 use super::lines::JobLine;
-use crate::model::{ClassIx, PoolIx};
+use super::shapes::{is_legal, sized_shape};
+use crate::model::{ClassIx, PoolIx, Shape};
+
+/// Sizes among which the smallest legal size is looked for.
+const SIZES_MAX: u64 = 100_000;
 
 /// Classes of equal priority that share the nodes of a tree of pools.
 pub(super) type Group = (PoolIx, u32);
@@ -58,11 +62,17 @@ impl Owed {
             // Of equally small jobs, a job that holds a process comes first. Next is a job without
             // a node list, as it is easiest to place.
             let line = &ledger.jobs[place];
-            (line.order(), line.held == 0, line.job.nodes.is_some(), place)
+            (least(line), line.held == 0, line.job.nodes.is_some(), place)
         });
         let Some(smallest) = smallest else { return };
-        let is_counted = |place: &usize| is_meant(*place) && 0 < ledger.jobs[*place].report.given.0;
-        let is_covered = !has_gang && share.covers(ledger.jobs[smallest].order());
+        // A target below the smallest legal size is a target of nothing.
+        let is_target = |line: &JobLine<'_>| {
+            let given = line.report.given.0;
+            let legal = |shape| (1..=given).any(|size| is_legal(shape, size));
+            0 < given && sized_shape(line.job).is_none_or(legal)
+        };
+        let is_counted = |place: &usize| is_meant(*place) && is_target(&ledger.jobs[*place]);
+        let is_covered = !has_gang && share.covers(least(&ledger.jobs[smallest]));
         if !jobs.iter().any(is_counted) && !is_covered {
             return;
         }
@@ -145,6 +155,13 @@ pub(super) fn groups(ledger: &Ledger<'_>) -> BTreeMap<Group, Vec<usize>> {
         groups.entry(group_of(ledger, line)).or_default().push(place);
     }
     groups
+}
+
+/// The least that a job can work with, in quanta: a process, or its smallest legal size.
+fn least(line: &JobLine<'_>) -> u64 {
+    let smallest = |shape: &Shape| (1..=SIZES_MAX).find(|size| is_legal(shape, *size));
+    let size = sized_shape(line.job).and_then(smallest).unwrap_or(1);
+    size.saturating_mul(line.order())
 }
 
 /// For each job, true if a process of it could start.

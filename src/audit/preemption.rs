@@ -9,7 +9,7 @@ use std::num::NonZeroU64;
 
 use super::finding::{Finding, Rule};
 use super::ledger::Ledger;
-use super::lines::{Entity, ReceiptedShare};
+use super::lines::{Entity, JobLine, ReceiptedShare};
 use super::shapes::{gang_shape, is_evolving, is_legal, sized_shape};
 use crate::engine::VictimRule;
 use crate::model::{NodeIx, ProcessLimit, ceil_div};
@@ -96,10 +96,16 @@ pub(super) fn check_limits(ledger: &Ledger<'_>, findings: &mut Vec<Finding>) {
     }
 }
 
-/// Shares of an elastic job beyond its next legal size, once its other losses are counted.
+/// Shares of an elastic job beyond its next legal size, once its other losses are counted. It may
+/// have lost them before or after it began others.
 fn beyond_legal(ledger: &Ledger<'_>, donor: usize, misplaced: u64, others: u64) -> u64 {
     let line = &ledger.jobs[donor];
     let left = line.held - (line.lost - others) - misplaced;
+    beyond_legal_of(line, left).max(beyond_legal_of(line, left + line.expanded))
+}
+
+/// The part of `left` shares beyond the next legal size.
+fn beyond_legal_of(line: &JobLine<'_>, left: u64) -> u64 {
     let most = match line.job.facts.limit {
         ProcessLimit::AtMost(most) => left.min(most),
         ProcessLimit::Unlimited | ProcessLimit::Frozen => left,
@@ -197,15 +203,20 @@ pub(super) fn check_superfluous(ledger: &Ledger<'_>, findings: &mut Vec<Finding>
     }
 }
 
-/// Space on a node that elastic jobs gave up to come to a legal size, and that gangs gave up as a
-/// whole. Either may come after other victims on the node.
+/// Space on a node that elastic jobs gave up to come to a legal size, promised space included, and
+/// that gangs gave up as a whole. Either may come after other victims on the node.
 fn beyond_steps(ledger: &Ledger<'_>, ix: NodeIx) -> u64 {
     let gone = ledger.victims.iter().filter(|victim| {
         let donor = &ledger.jobs[victim.donor];
         let is_step = victim.beneficiary.is_none() && sized_shape(donor.job).is_some();
         victim.share.node == ix && (is_step || donor.is_gang())
     });
-    gone.map(|victim| victim.share.order.qshares().0).sum()
+    let promises = ledger.snapshot.promises.iter().filter(|promise| promise.node == ix);
+    let of_steps = promises.filter(|promise| {
+        ledger.place(promise.job).is_some_and(|place| sized_shape(ledger.jobs[place].job).is_some())
+    });
+    let gone: u64 = gone.map(|victim| victim.share.order.qshares().0).sum();
+    gone + of_steps.map(|promise| promise.order.qshares().0).sum::<u64>()
 }
 
 /// Between fair-share jobs of equal priority, a preempted side stays strictly better off, by

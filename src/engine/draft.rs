@@ -26,7 +26,7 @@ use crate::model::{ClassPolicy, JobId, NShares, NodeIx, Order, PoolIx, ResourceC
 const PREFETCH_JOBS: usize = 16;
 
 /// Working state of a cycle.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Draft<'a> {
     pub snapshot: &'a Snapshot,
     pub pools: Pools,
@@ -62,6 +62,8 @@ pub(super) struct Draft<'a> {
     pub illegal_targets: BTreeMap<usize, u64>,
     /// Space that is kept for waiting gangs, by node: the gang, and the amount.
     pub claims: BTreeMap<NodeIx, Vec<(usize, u64)>>,
+    /// Space that work that stays got in this cycle, by node; kept while there are claims.
+    pub newly_kept: BTreeMap<NodeIx, u64>,
     /// Next cycle that decides otherwise even if nothing happens.
     pub next_change: Option<u64>,
     /// Progress of this cycle.
@@ -140,6 +142,7 @@ impl<'a> Draft<'a> {
             gang_reasons: BTreeMap::new(),
             illegal_targets: BTreeMap::new(),
             claims: BTreeMap::new(),
+            newly_kept: BTreeMap::new(),
             next_change: None,
             effort: effort.at_rest(snapshot.calm.rest_cycles),
             by_number,
@@ -257,10 +260,10 @@ impl<'a> Draft<'a> {
         self.below(job, self.jobs[job].most)
     }
 
-    /// True if `job` could have another nshare, be it after it has changed its size.
+    /// True if `job` could have another nshare, be it after it has changed its size, or beyond its
+    /// target of a legal size.
     pub(super) fn could_have_more(&self, job: usize) -> bool {
-        let JobDraft { is_adapting, most, .. } = self.jobs[job];
-        0 < self.below_cap(job) || (is_adapting && self.has(job) < most)
+        self.has(job) < self.jobs[job].demand.cap.nshares.0
     }
 
     /// True if some job is below its target or its cap. Otherwise no space needs to be made.
@@ -348,12 +351,21 @@ impl<'a> Draft<'a> {
     /// Gives `job` a new share on `node` at once.
     pub(super) fn expand_now(&mut self, job: usize, node: NodeIx, order: Order, rank: Option<u32>) {
         self.spaces.occupy(node, order.qshares());
+        self.note_kept(job, node, i64::from(order.get()));
         self.jobs[job].held += 1;
         self.entities.add(&mut self.held, job, order.qshares().0);
         if rank.is_none() && self.class_of(job).policy == ClassPolicy::FixedShare {
             self.services.entry(self.job(job).service).or_default().insert(node);
         }
         self.expansions.push(Expansion { job: self.jobs[job].id, node, order, rank });
+    }
+
+    /// Notes that `job` got or lost space on `node`, if it stays and there are claims.
+    fn note_kept(&mut self, job: usize, node: NodeIx, amount: i64) {
+        if !self.claims.is_empty() && !self.class_of(job).policy.is_preemptable() {
+            let kept = self.newly_kept.entry(node).or_default();
+            *kept = kept.saturating_add_signed(amount);
+        }
     }
 
     /// Promises space on `node` to `job`: a single nshare, which counts as held from now on.
@@ -370,6 +382,7 @@ impl<'a> Draft<'a> {
         rank: Option<u32>,
     ) {
         self.spaces.promise(node, order.qshares());
+        self.note_kept(job, node, i64::from(order.get()));
         self.jobs[job].promised += 1;
         self.entities.add(&mut self.held, job, order.qshares().0);
         self.promises.push(Promise { job: self.jobs[job].id, node, order, rank });
@@ -378,6 +391,7 @@ impl<'a> Draft<'a> {
     /// Frees the space of a promise.
     pub(super) fn withdraw(&mut self, job: usize, promise: Promise) {
         self.spaces.withdraw_promise(promise.node, promise.order.qshares());
+        self.note_kept(job, promise.node, -i64::from(promise.order.get()));
         self.jobs[job].promised -= 1;
         self.entities.remove(&mut self.held, job, promise.order.qshares().0);
         self.promises.retain({

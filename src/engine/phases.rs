@@ -9,7 +9,7 @@ use super::place::{fill, fill_rest, place_shares};
 use super::preempt::{make_room, shed_beyond_maximum};
 use super::reasons;
 use super::schedule::CycleSchedule;
-use super::sizes::settle;
+use super::sizes::{begin_steps, fill_steps, settle};
 use super::snapshot::Snapshot;
 use super::target::set_targets;
 use crate::model::{Order, PoolIx, count};
@@ -48,6 +48,7 @@ impl<'a> Planning<'a> {
     pub fn place(&mut self) {
         shed_beyond_maximum(&mut self.0);
         place_shares(&mut self.0);
+        begin_steps(&mut self.0);
     }
 
     /// Makes space for jobs that still lack some, if there is any to free, and uses the free space
@@ -59,6 +60,7 @@ impl<'a> Planning<'a> {
             fill(draft);
         }
         settle(draft);
+        fill_steps(draft);
         fill_rest(draft);
         GangPlanner::start_unpaid(draft);
     }

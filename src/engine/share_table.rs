@@ -70,7 +70,7 @@ pub(super) fn large(place: u32) -> usize {
 }
 
 /// The shares of all jobs.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct ShareTable(Csr<PackedShare>);
 
 impl ShareTable {

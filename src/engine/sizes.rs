@@ -9,7 +9,10 @@
 
 use std::collections::BTreeMap;
 
-use super::draft::Draft;
+use super::capacity::DemandByOrder;
+use super::draft::{Draft, JobDraft};
+use super::fairness_tree::Level;
+use super::place::place_one;
 use super::preempt::EvictionRank;
 use super::schedule::VictimRule;
 use super::share_table::ShareIx;
@@ -53,7 +56,29 @@ pub(super) fn is_adapting(job: &Job) -> bool {
     job.shares.iter().any(|share| share.state == SharePhase::Leaving || is_beginning(share))
 }
 
-/// Completes the steps of all jobs with legal sizes.
+/// The smallest number of processes that `job` can work with.
+pub(super) fn least_size(draft: &Draft<'_>, job: usize) -> u64 {
+    let shape = if draft.jobs[job].is_elastic { sizes_of(draft.job(job)) } else { None };
+    shape.and_then(|shape| legal_at_least(shape, 1)).unwrap_or(1)
+}
+
+/// True if `job` lost processes and has no legal size now.
+pub(super) fn is_between_sizes(draft: &Draft<'_>, job: usize) -> bool {
+    let held = draft.jobs[job].held;
+    draft.jobs[job].is_elastic
+        && sizes_of(draft.job(job)).is_some_and(|shape| legal_at_most(shape, held) != held)
+}
+
+/// Starts the whole steps of all jobs with legal sizes, and returns space that makes no step.
+pub(super) fn begin_steps(draft: &mut Draft<'_>) {
+    for job in draft.elastic.clone() {
+        if let Some(shape) = sizes_of(draft.job(job)) {
+            grow(draft, job, shape);
+        }
+    }
+}
+
+/// Brings all jobs with legal sizes to such a size, once nothing more is taken from them.
 pub(super) fn settle(draft: &mut Draft<'_>) {
     for job in draft.elastic.clone() {
         if let Some(shape) = sizes_of(draft.job(job)) {
@@ -79,36 +104,80 @@ fn shrink(draft: &mut Draft<'_>, job: usize, shape: &Shape) {
     }
 }
 
-/// Turns promises into shares, once the space of all of them is free, as far as they make a legal
-/// size. What is left over goes back.
-fn grow(draft: &mut Draft<'_>, job: usize, shape: &Shape) {
-    let id = draft.jobs[job].id;
-    let own = draft.promises.iter().filter(|promise| promise.job == id);
-    let own: Vec<Promise> = own.copied().collect();
-    if own.is_empty() || draft.jobs[job].is_adapting {
-        return;
+/// Gives free space to jobs with legal sizes, a whole step at a time, the user with the least first.
+pub(super) fn fill_steps(draft: &mut Draft<'_>) {
+    for priority in draft.priorities() {
+        let is_meant = |&job: &usize| draft.class_of(job).priority == priority;
+        let mut jobs: Vec<usize> = draft.elastic.iter().copied().filter(is_meant).collect();
+        while !jobs.is_empty() {
+            jobs.sort_by_key(|&job| draft.entities.at(&draft.held, Level::User, job));
+            let served = jobs.iter().position(|&job| fill_step(draft, job));
+            // What one step leaves is smaller, so jobs that found nothing find nothing later.
+            match served {
+                Some(served) => drop(jobs.drain(..served)),
+                None => break,
+            }
+        }
     }
-    let mut amounts: BTreeMap<NodeIx, QShares> = BTreeMap::new();
-    for promise in &own {
+}
+
+/// Starts the processes of the next step of `job`, if there is free space for all of them.
+fn fill_step(draft: &mut Draft<'_>, job: usize) -> bool {
+    let Some(shape) = sizes_of(draft.job(job)) else { return false };
+    let JobDraft { held, promised, is_adapting, demand, .. } = draft.jobs[job];
+    let next = legal_at_least(shape, held + 1).filter(|next| *next <= demand.cap.nshares.0);
+    let Some(next) = next.filter(|_| promised == 0 && !is_adapting) else { return false };
+    let no_other = DemandByOrder::default();
+    let before = draft.promises.len();
+    while draft.jobs[job].promised < next - held {
+        if place_one(draft, job, &no_other).is_none() {
+            break;
+        }
+    }
+    let new: Vec<Promise> = draft.promises[before..].to_vec();
+    for promise in &new {
         draft.withdraw(job, *promise);
+    }
+    crate::model::count(&new) == next - held && begin_step(draft, job, &new)
+}
+
+/// Starts the processes of a step if the space of all of them is free. Their promises are withdrawn
+/// already.
+fn begin_step(draft: &mut Draft<'_>, job: usize, step: &[Promise]) -> bool {
+    let mut amounts: BTreeMap<NodeIx, QShares> = BTreeMap::new();
+    for promise in step {
         *amounts.entry(promise.node).or_default() += promise.order.qshares();
     }
     let is_free = |(node, amount): (&NodeIx, &QShares)| *amount <= draft.spaces.usable(*node);
     let are_free = amounts.iter().all(is_free);
-    for promise in &own {
-        draft.promise(job, promise.node, promise.order);
+    for promise in step.iter().filter(|_| are_free) {
+        draft.expand_now(job, promise.node, promise.order, None);
     }
-    if !are_free {
+    are_free
+}
+
+/// Turns promises into shares, once the space of all of them is free. Promises that make no whole
+/// step go back.
+fn grow(draft: &mut Draft<'_>, job: usize, shape: &Shape) {
+    let id = draft.jobs[job].id;
+    let own = draft.promises.iter().filter(|promise| promise.job == id);
+    let own: Vec<Promise> = own.copied().collect();
+    if own.is_empty() {
         return;
+    }
+    for promise in &own {
+        draft.withdraw(job, *promise);
     }
     let held = draft.jobs[job].held;
     let legal = legal_at_most(shape, held + crate::model::count(&own)).max(held);
-    let mut begins = legal - held;
-    for promise in own {
-        draft.withdraw(job, promise);
-        if 0 < begins {
-            begins -= 1;
-            draft.expand_now(job, promise.node, promise.order, None);
+    // Space that is free now comes first.
+    let is_free = |promise: &Promise| promise.order.qshares() <= draft.spaces.usable(promise.node);
+    let (free, awaited): (Vec<Promise>, Vec<Promise>) = own.into_iter().partition(is_free);
+    let step = free.into_iter().chain(awaited).zip(held..legal).map(|(promise, _)| promise);
+    let step: Vec<Promise> = step.collect();
+    if draft.jobs[job].is_adapting || !begin_step(draft, job, &step) {
+        for promise in step {
+            draft.promise(job, promise.node, promise.order);
         }
     }
 }

@@ -10,8 +10,8 @@ use crate::support::cluster::{Cluster, UNPACED, class, job, single, topology};
 use crate::support::diary::Diary;
 use apportion::engine::plan;
 use apportion::model::{
-    Chunk, ClassPolicy, Elasticity, GangRules, JobId, JobKind, Mebibytes, Name, NodeTagging, Place,
-    ProcessLimit, Shape, SharePhase, TagRule, Tags, Topology,
+    Chunk, ClassPolicy, Elasticity, GangRules, JobId, JobKind, LegalSizes, Mebibytes, Name,
+    NodeTagging, Place, ProcessLimit, Shape, SharePhase, TagRule, Tags, Topology,
 };
 use apportion::scheduler::{AdminCommand, SchedulerEvent};
 use proptest::prelude::*;
@@ -53,9 +53,11 @@ fn world(has_sets: bool) -> Topology {
         ..GangRules::default()
     };
     let mut tight = class("tight", ClassPolicy::FixedShare, 5, UNPACED);
-    let normal = class("normal", ClassPolicy::FairShare { weight: 100 }, 10, UNPACED);
-    let low = class("low", ClassPolicy::FairShare { weight: 100 }, 20, UNPACED);
-    tight.gangs = gangs;
+    let mut normal = class("normal", ClassPolicy::FairShare { weight: 100 }, 10, UNPACED);
+    let mut low = class("low", ClassPolicy::FairShare { weight: 100 }, 20, UNPACED);
+    for class in [&mut tight, &mut normal, &mut low] {
+        class.gangs = gangs;
+    }
     let mut topology = Topology {
         classes: vec![tight, normal, low, class("plain", ClassPolicy::FixedShare, 5, UNPACED)],
         ..topology()
@@ -69,7 +71,8 @@ fn world(has_sets: bool) -> Topology {
 
 #[derive(Clone, Debug)]
 enum Step {
-    Gang { user: usize, shape: Shape },
+    Gang { user: usize, class: usize, shape: Shape },
+    Elastic { user: usize, class: usize, order: u64, shape: Shape, most: u64 },
     Plain { user: usize, class: usize, order: u64 },
     Complete(usize),
     Exit(usize),
@@ -128,12 +131,53 @@ fn shape() -> impl Strategy<Value = Shape> {
         })
 }
 
-fn step() -> impl Strategy<Value = Step> {
-    let user = 0..USERS.len();
+/// Shape of a job that works with legal sizes only, and the most processes of it.
+fn elastic() -> impl Strategy<Value = (Shape, u64)> {
+    let sizes = prop_oneof![
+        1 => Just(LegalSizes::Any),
+        2 => Just(LegalSizes::PowerOfTwo),
+        1 => Just(LegalSizes::Even),
+        1 => Just(LegalSizes::Odd),
+        1 => Just(LegalSizes::MultipleOf(3)),
+        1 => Just(LegalSizes::Listed(vec![1, 4, 5])),
+    ];
+    (sizes, 1..5_u64, 1..10_u64).prop_filter_map("no legal size", |(legal_sizes, min, most)| {
+        let shape = Shape {
+            elasticity: Some(Elasticity::Malleable),
+            min_processes: min,
+            legal_sizes,
+            ..Shape::default()
+        };
+        shape.problem(Some(most)).is_none().then_some((shape, most))
+    })
+}
+
+/// Arrival of a gang in one of `classes`.
+fn gang(classes: Vec<usize>) -> BoxedStrategy<Step> {
+    (0..USERS.len(), prop::sample::select(classes), shape())
+        .prop_map(|(user, class, shape)| Step::Gang { user, class, shape })
+        .boxed()
+}
+
+/// Arrival of an elastic job of fair-share work.
+fn elastic_job() -> BoxedStrategy<Step> {
+    (0..USERS.len(), 1..3_usize, 1..5_u64, elastic())
+        .prop_map(|(user, class, order, (shape, most))| Step::Elastic {
+            user,
+            class,
+            order,
+            shape,
+            most,
+        })
+        .boxed()
+}
+
+/// Steps with these arrivals.
+fn step(arrivals: Vec<BoxedStrategy<Step>>) -> impl Strategy<Value = Step> {
     let node = 0..NODES.len();
     prop_oneof![
-        6 => (user.clone(), shape()).prop_map(|(user, shape)| Step::Gang { user, shape }),
-        5 => (user, 0..CLASSES.len(), 1..5_u64)
+        9 => prop::strategy::Union::new(arrivals),
+        5 => (0..USERS.len(), 0..CLASSES.len(), 1..5_u64)
             .prop_map(|(user, class, order)| Step::Plain { user, class, order }),
         4 => any::<usize>().prop_map(Step::Complete),
         1 => any::<usize>().prop_map(Step::Exit),
@@ -175,9 +219,30 @@ impl History {
         History { cluster, jobs: Vec::new(), gangs: BTreeMap::new(), next: 1 }
     }
 
+    fn play(has_sets: bool, steps: &[Step]) {
+        let mut history = History::new(has_sets);
+        for step in steps {
+            history.apply(step);
+        }
+        history.cycle();
+    }
+
     fn apply(&mut self, step: &Step) {
         match step {
-            Step::Gang { user, shape } => self.gang(*user, shape.clone()),
+            Step::Gang { user, class, shape } => self.gang(*user, CLASSES[*class], shape.clone()),
+            Step::Elastic { user, class, order, shape, most } => {
+                let mut spec = job(self.number(), USERS[*user], CLASSES[*class], *order);
+                spec.facts.limit = ProcessLimit::AtMost(*most);
+                spec.shape = Some(Arc::new(shape.clone()));
+                let is_legal = |size: &u64| {
+                    shape.min_processes.max(1) <= *size && shape.legal_sizes.allow(*size)
+                };
+                let sizes = (1..=*most).filter(is_legal).collect();
+                let owned = Owned { shape: shape.clone(), sizes, is_reduced: false };
+                self.gangs.insert(spec.id, owned);
+                self.jobs.push(spec.id);
+                self.cluster.arrive(spec);
+            }
             Step::Plain { user, class, order } => {
                 let id = self.number();
                 let (user, class) = (USERS[*user], CLASSES[*class]);
@@ -233,9 +298,9 @@ impl History {
         job.checked_rem(self.jobs.len()).map(|ix| self.jobs[ix])
     }
 
-    fn gang(&mut self, user: usize, shape: Shape) {
+    fn gang(&mut self, user: usize, class: &str, shape: Shape) {
         let gib = shape.chunks.iter().map(|chunk| chunk.memory.0 >> 10).max().unwrap();
-        let mut spec = job(self.number(), USERS[user], "tight", gib);
+        let mut spec = job(self.number(), USERS[user], class, gib);
         spec.facts.remaining = shape.processes();
         spec.facts.limit = ProcessLimit::AtMost(shape.processes());
         spec.shape = Some(Arc::new(shape.clone()));
@@ -304,6 +369,9 @@ impl History {
             return;
         }
         assert!(owned.sizes.contains(&count), "{count} processes: {}", picture());
+        if !owned.shape.is_gang() {
+            return;
+        }
         let ranks: BTreeSet<Option<u32>> = held().map(|share| share.rank).collect();
         let expected: BTreeSet<Option<u32>> = (0..).map(Some).take(ranks.len()).collect();
         assert_eq!(ranks, expected, "{}", picture());
@@ -347,13 +415,27 @@ proptest! {
     #[test]
     fn a_gang_is_whole_or_not_there(
         has_sets in any::<bool>(),
-        steps in prop::collection::vec(step(), 1..50),
+        steps in prop::collection::vec(step(vec![gang(vec![0])]), 1..50),
     ) {
-        let mut history = History::new(has_sets);
-        for step in &steps {
-            history.apply(step);
-        }
-        history.cycle();
+        History::play(has_sets, &steps);
+    }
+
+    /// Gangs of fair-share work save up for their turns, beside gangs of fixed work.
+    #[test]
+    fn a_gang_that_saves_up_is_whole_or_not_there(
+        has_sets in any::<bool>(),
+        steps in prop::collection::vec(step(vec![gang(vec![0, 1, 1, 2])]), 1..50),
+    ) {
+        History::play(has_sets, &steps);
+    }
+
+    /// Elastic jobs have a legal size after every cycle.
+    #[test]
+    fn an_elastic_job_has_a_legal_size(
+        has_sets in any::<bool>(),
+        steps in prop::collection::vec(step(vec![gang(vec![0]), elastic_job()]), 1..50),
+    ) {
+        History::play(has_sets, &steps);
     }
 
     /// In a closed system of fixed gangs that each could start alone, and that end, every gang
@@ -367,7 +449,7 @@ proptest! {
             topology
         })));
         for shape in shapes {
-            history.gang(0, shape);
+            history.gang(0, "tight", shape);
         }
         let mut left: BTreeSet<JobId> = history.gangs.keys().copied().collect();
         for _ in 0..40 {

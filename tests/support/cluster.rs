@@ -280,7 +280,8 @@ impl Cluster {
         }
     }
 
-    /// Text of all nodes: a job's number for each of its shares, in brackets if it is leaving.
+    /// Text of all nodes: a job's number for each of its shares, in brackets if it is leaving. Then
+    /// the reasons of jobs that wait.
     pub fn picture(&self) -> String {
         let nodes = self.view.nodes.iter().map(|node| {
             let shares = node.shares.iter().map(|(job, _, order, state)| match state {
@@ -295,7 +296,11 @@ impl Cluster {
                 shares.collect::<Vec<_>>().join(" ")
             )
         });
-        nodes.collect::<Vec<_>>().join("\n")
+        let waiting =
+            self.view.jobs.iter().filter_map(|job| {
+                Some(format!("job {} waits: {:?}", job.id, job.reason.as_ref()?))
+            });
+        nodes.chain(waiting).collect::<Vec<_>>().join("\n")
     }
 }
 

@@ -80,6 +80,12 @@ impl GangLine {
         if self.is_waiting(line) { asked } else { has }
     }
 
+    /// Nodes that belong to an exclusive gang, as processes of it stay there.
+    pub(in crate::audit) fn own_nodes(&self) -> impl Iterator<Item = NodeIx> {
+        let stayed = self.stayed.iter().filter(|_| self.shape.is_exclusive);
+        stayed.map(|process| process.node)
+    }
+
     /// True if the gang has not started, and has nothing that would let it start.
     pub(super) fn is_waiting(&self, line: &JobLine<'_>) -> bool {
         let is_empty = self.all().next().is_none();

@@ -38,7 +38,8 @@ impl Ledger<'_> {
             .iter()
             .filter(|other| !other.is_fair_share() && other.job.user == line.job.user);
         let amounts = lines.map(|other| {
-            let held: u64 = other.job.held().map(|share| share.order.qshares().0).sum();
+            // Processes that have yet to exit count.
+            let held: u64 = other.job.shares.iter().map(|share| share.order.qshares().0).sum();
             memory(other.class.pool.0, held.max(other.standing.held) + other.standing.promised)
         });
         let held = amounts.fold(0, u64::saturating_add);
@@ -156,6 +157,10 @@ pub(in crate::audit) fn check_never(ledger: &Ledger<'_>, findings: &mut Vec<Find
         let Some(request) = GangParts::of(gang, size) else { continue };
         let key = (&*gang.shape, line.job.class, line.job.listed(), size);
         let keys = keys(ledger, &gang.shape);
+        // A gang that grows stays in its sets.
+        if 0 < line.held {
+            continue;
+        }
         let is_false = match lack.of {
             GangNodes::Configured => {
                 let fit = || request.fit(&configured(ledger, gang), &mut steps);

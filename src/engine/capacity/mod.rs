@@ -18,7 +18,7 @@ pub(super) use node_space::{SpaceIndex, Tenant};
 use crate::model::{PoolIx, Topology};
 
 /// The pool tree, with its queries precomputed for a cycle.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Pools {
     depth: Vec<u32>,
     top: Vec<PoolIx>,

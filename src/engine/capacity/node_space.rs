@@ -52,7 +52,7 @@ impl PackedHolding {
 }
 
 /// The space of every node, and the capacity matrix that finds nodes by it.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(in crate::engine) struct SpaceIndex {
     by_node: Vec<NodeSpace>,
     /// Shares held when the cycle began, node by node.
@@ -63,7 +63,7 @@ pub(in crate::engine) struct SpaceIndex {
 }
 
 /// The schedulable nodes of a pool by free space, at three points in time.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 struct PoolRooms {
     /// Free space that is usable now.
     now: Matrix<NodeSet>,
@@ -73,7 +73,7 @@ struct PoolRooms {
     ideal: Matrix<u64>,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct NodeSpace {
     pool: PoolIx,
     is_schedulable: bool,
@@ -87,6 +87,10 @@ struct NodeSpace {
     immovable: QShares,
     /// Space promised to jobs that wait for it.
     promised: QShares,
+    /// Space that no job may use, as an exclusive gang has the node.
+    closed: QShares,
+    /// The exclusive gang on the node, by its place in the snapshot.
+    closed_by: Option<usize>,
     /// Range of its shares in [`SpaceIndex::held_shares`].
     holdings: Range<usize>,
 }
@@ -98,7 +102,9 @@ impl NodeSpace {
 
     /// Free space after all terminating shares have exited, less all promises.
     fn coming(&self) -> QShares {
-        self.order.saturating_sub(self.used - self.leaving).saturating_sub(self.promised)
+        self.order
+            .saturating_sub(self.used - self.leaving)
+            .saturating_sub(self.promised + self.closed)
     }
 
     /// Space usable now: free, and not needed to keep a promise.
@@ -154,6 +160,8 @@ impl SpaceIndex {
                 leaving: QShares(0),
                 immovable: node.limbo,
                 promised: QShares(0),
+                closed: QShares(0),
+                closed_by: None,
                 holdings: 0..0,
             })
             .collect();
@@ -198,7 +206,16 @@ impl SpaceIndex {
         let place = there.find(|(kept, tenant)| kept.holding() == holding && 0 < tenant.order);
         let (_, tenant) = place.expect("a share leaves once");
         tenant.order = 0;
-        self.change(node, |room| room.leaving += amount);
+        let there = self.by_node[node.0].holdings.clone();
+        let mut left = self.held_shares[there.clone()].iter().zip(&self.tenants[there]);
+        let is_shared =
+            left.any(|(kept, tenant)| kept.holding().job == holding.job && 0 < tenant.order);
+        self.change(node, |room| {
+            room.leaving += amount;
+            if room.closed_by == Some(holding.job) {
+                room.closed = if is_shared { room.closed + amount } else { QShares(0) };
+            }
+        });
     }
 
     /// Promises space on `node`.
@@ -231,11 +248,17 @@ impl SpaceIndex {
         self.by_node[node.0].usable()
     }
 
+    /// Space on `node` that no job may use, as an exclusive gang has the node.
+    pub(in crate::engine) fn closed(&self, node: NodeIx) -> QShares {
+        self.by_node[node.0].closed
+    }
+
     /// Space that must still be freed for `needed` to fit, after all terminating shares have exited
     /// and with all promises kept. Includes the deficit of a node that shrank below its use.
     pub(in crate::engine) fn missing_for(&self, node: NodeIx, needed: QShares) -> QShares {
         let room = &self.by_node[node.0];
-        (room.used - room.leaving + room.promised + needed).saturating_sub(room.order)
+        let in_use = room.used - room.leaving + room.promised + room.closed;
+        (in_use + needed).saturating_sub(room.order)
     }
 
     /// Shares on `node` that were held when the cycle began and are not terminating.
@@ -313,6 +336,31 @@ impl SpaceIndex {
     }
 }
 
+/// Closes the rest of each node of an exclusive gang, some of whose processes there have ended.
+fn close_nodes_of_exclusive_gangs(
+    snapshot: &Snapshot,
+    entities: &FairnessTree,
+    shares: &ShareTable,
+    spaces: &mut [NodeSpace],
+) {
+    for (ix, job) in snapshot.jobs.iter().enumerate() {
+        let is_exclusive =
+            job.shape.as_deref().is_some_and(|shape| shape.is_gang() && shape.is_exclusive);
+        if !is_exclusive {
+            continue;
+        }
+        let is_immovable =
+            !snapshot.topology.classes[entities.class_of(ix).0].policy.is_preemptable();
+        for (_, share) in shares.held_by(ix) {
+            let room = &mut spaces[share.node().0];
+            if room.closed_by.replace(ix).is_none() {
+                room.closed = room.order.saturating_sub(room.used - room.leaving);
+                room.immovable += if is_immovable { room.closed } else { QShares(0) };
+            }
+        }
+    }
+}
+
 /// Adds the shares of all jobs to `rooms`. Returns the held shares node by node, on each node by
 /// job and share, and the facts of each.
 fn take_in_shares(
@@ -338,6 +386,7 @@ fn take_in_shares(
             }
         }
     }
+    close_nodes_of_exclusive_gangs(snapshot, entities, shares, spaces);
     let mut held = 0;
     for room in spaces.iter_mut() {
         let shares = room.holdings.end;

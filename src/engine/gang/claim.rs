@@ -34,8 +34,9 @@ impl GangPlanner {
     ) {
         let claimants: BTreeSet<usize> = self.claims.iter().map(|claim| claim.job).collect();
         let pools = &self.pools[&request.pool];
-        let may_start_by_itself =
-            request.domains().any(|set| self.test(&pools.ending, request, set, true).is_ok());
+        let may_start_in =
+            |set: Option<&PlacementSet>| self.test(&pools.ending, request, set, true).is_ok();
+        let may_start_by_itself = request.domains().any(may_start_in);
         if CLAIMS_MAX <= claimants.len() || !may_start_by_itself || !holds_now(draft, request.job) {
             return;
         }
@@ -43,7 +44,7 @@ impl GangPlanner {
         // the way later.
         let supply = &self.unclaimed[&request.pool];
         let mut best: Option<(u64, Vec<Claim>)> = None;
-        for set in request.domains() {
+        for set in request.domains().filter(|set| may_start_in(*set)) {
             let claims = self.partial_claims(supply, request, set);
             let amount = claims.iter().map(|claim| claim.amount).sum();
             if best.as_ref().is_none_or(|(most, _)| *most < amount) {
@@ -150,8 +151,18 @@ pub(in crate::engine) fn leaves_claims(draft: &Draft<'_>, ix: usize, node: NodeI
     let age = |job: usize| (draft.class_of(job).priority, job);
     let older = claims.iter().filter(|(claimant, _)| age(*claimant) < age(ix));
     let claimed: u64 = older.map(|(_, amount)| amount).sum();
+    class.policy.is_preemptable() || claimed == 0 || leaves(draft, ix, node, claimed)
+}
+
+/// The same, for claims of younger gangs, too.
+pub(in crate::engine) fn leaves_all_claims(draft: &Draft<'_>, ix: usize, node: NodeIx) -> bool {
+    let claims = draft.claims.get(&node).into_iter().flatten();
+    leaves(draft, ix, node, claims.map(|(_, amount)| amount).sum())
+}
+
+/// True if a process of the job at `ix` on `node` leaves `claimed` for gangs.
+fn leaves(draft: &Draft<'_>, ix: usize, node: NodeIx, claimed: u64) -> bool {
     let asked = draft.jobs[ix].order.qshares().0;
-    class.policy.is_preemptable()
-        || claimed == 0
-        || claimed + asked <= draft.spaces.ideal(node).free
+    let newly_kept = draft.newly_kept.get(&node).copied().unwrap_or(0);
+    claimed + asked + newly_kept <= draft.spaces.ideal(node).free
 }

@@ -16,6 +16,9 @@ use crate::engine::snapshot::Promise;
 use crate::engine::target::{AllotmentLedger, NodeListCapacity};
 use crate::model::{Elasticity, Name, NodeIx, QShares};
 
+/// Most single requests whose nodes are left open for a gang.
+const EXPECTED_MAX: usize = 1000;
+
 impl GangPlanner {
     /// Decides on the gang at `job`: sets its target, and notes its plan, or the reason why it
     /// waits.
@@ -48,13 +51,7 @@ impl GangPlanner {
         for promise in &promised {
             self.release(draft, &request, promise);
         }
-        match self.outcome(draft, &mut request, &promised) {
-            Ok((slots, _)) if !has_cells(draft, space, listed, &slots) => {
-                entities.add(&mut draft.given, job, holds);
-                let (found, needed) = (0, crate::model::count(&slots));
-                let lack = GangLack { of: GangNodes::Available, chunk: None, found, needed };
-                draft.gang_reasons.insert(job, WaitReason::GangLacks(lack));
-            }
+        match self.outcome_in((space, listed), draft, &mut request, &promised) {
             Ok((slots, is_promised)) => {
                 let amount: u64 = slots.iter().map(|slot| slot.order.qshares().0).sum();
                 if let Err(refusal) = ledger.grant(draft, job, QShares(amount)) {
@@ -80,9 +77,54 @@ impl GangPlanner {
                     return;
                 }
                 draft.gang_reasons.insert(job, reason);
-                if waits {
+                // A gang that runs and would grow keeps no younger work waiting.
+                if waits && held == 0 {
                     self.claim(draft, space, listed, &request);
                 }
+            }
+        }
+    }
+
+    /// The outcome for a gang, if the ideal cluster has the space of its slots left: work of higher
+    /// priority, and older requests, may have been counted on it.
+    ///
+    /// Single requests were counted, and have no nodes yet. If the gang finds none beside the nodes
+    /// that they will probably use, it may use these, and the requests go elsewhere.
+    pub(super) fn outcome_in(
+        &mut self,
+        (space, listed): (&EmptyCluster, &NodeListCapacity),
+        draft: &mut Draft<'_>,
+        request: &mut GangRequest<'_>,
+        promised: &[Promise],
+    ) -> Result<(Vec<Slot>, bool), WaitReason> {
+        let before = request.clone();
+        let lack = match self.outcome(draft, request, promised) {
+            Ok((slots, _)) if !has_cells(draft, space, listed, &slots) => {
+                let (found, needed) = (0, crate::model::count(&slots));
+                WaitReason::GangLacks(GangLack {
+                    of: GangNodes::Available,
+                    chunk: None,
+                    found,
+                    needed,
+                })
+            }
+            Err(lack @ WaitReason::GangLacks(GangLack { of: GangNodes::Available, .. })) => lack,
+            outcome => return outcome,
+        };
+        if self.expected.is_empty() || EXPECTED_MAX < self.expected.len() {
+            return Err(lack);
+        }
+        let first = std::mem::replace(request, before);
+        self.give_back_expected(draft);
+        let second = self.outcome(draft, request, promised);
+        self.take_expected(0);
+        match second {
+            Ok((slots, is_promised)) if has_cells(draft, space, listed, &slots) => {
+                Ok((slots, is_promised))
+            }
+            Ok(_) | Err(_) => {
+                *request = first;
+                Err(lack)
             }
         }
     }
@@ -161,18 +203,43 @@ impl GangPlanner {
         amounts.iter().all(fits).then_some(slots)
     }
 
-    /// Finds the sets that could hold the gang.
+    /// Finds the sets that could hold the gang with its present processes.
     pub(super) fn choose_sets(
+        &self,
+        draft: &Draft<'_>,
+        request: &mut GangRequest<'_>,
+    ) -> Result<(), WaitReason> {
+        let held = request.held;
+        let grow = |request: &mut GangRequest<'_>, more: u64, less: u64| {
+            // Only a gang of a single chunk changes its size.
+            if let [only] = &mut request.pieces[..] {
+                only.count = only.count.saturating_add(more) - less;
+            }
+        };
+        grow(request, held, 0);
+        let chosen = self.choose_configured_sets(draft, request);
+        grow(request, 0, held);
+        chosen?;
+        let pools = &self.pools[&request.pool];
+        let is_up = |set: Option<&PlacementSet>| self.test(&pools.up, request, set, true);
+        let mut best: Option<FitLack> = None;
+        for set in request.domains() {
+            match is_up(set) {
+                Ok(()) => return Ok(()),
+                Err(lack) => best = Some(better(best, lack)),
+            }
+        }
+        best.map_or(Ok(()), |lack| Err(lack_of(GangNodes::Up, lack)))
+    }
+
+    /// Finds the sets that could hold the gang if all their nodes were up.
+    fn choose_configured_sets(
         &self,
         draft: &Draft<'_>,
         request: &mut GangRequest<'_>,
     ) -> Result<(), WaitReason> {
         let pools = &self.pools[&request.pool];
         let sets = self.sets(draft, request);
-        let lack_of = |of: GangNodes, lack: FitLack| {
-            let FitLack { chunk, found, needed, .. } = lack;
-            WaitReason::GangLacks(GangLack { of, chunk, found, needed })
-        };
         if !sets.is_empty() {
             let may_span =
                 request.shape.may_span.unwrap_or(draft.snapshot.topology.tagging.may_span);
@@ -192,19 +259,11 @@ impl GangPlanner {
             self.test(&pools.configured, request, None, true)
                 .map_err(|lack| lack_of(GangNodes::Configured, lack))?;
         }
-        let is_up = |set: Option<&PlacementSet>| self.test(&pools.up, request, set, true);
-        let mut best: Option<FitLack> = None;
-        for set in request.domains() {
-            match is_up(set) {
-                Ok(()) => return Ok(()),
-                Err(lack) => best = Some(better(best, lack)),
-            }
-        }
-        best.map_or(Ok(()), |lack| Err(lack_of(GangNodes::Up, lack)))
+        Ok(())
     }
 
-    /// The placement sets of the gang, in the order in which they are tried: by key, then those
-    /// with the fewest nodes, then by name.
+    /// The placement sets of the gang, in the order in which they are tried: by key, then sets
+    /// with the fewest nodes, then by name. A gang that grows stays in its sets.
     fn sets(&self, draft: &Draft<'_>, request: &GangRequest<'_>) -> Vec<PlacementSet> {
         let configured = &draft.snapshot.topology.tagging.sets;
         let keys: Vec<&Name> = request
@@ -219,6 +278,11 @@ impl GangPlanner {
             let mut values: Vec<(u64, Name)> =
                 values.into_iter().map(|(value, nodes)| (nodes, value)).collect();
             values.sort_unstable();
+            let is_own = |value: &Name| {
+                let mut own = request.held_on.iter().map(|node| &draft.snapshot.nodes[node.0].tags);
+                own.all(|tags| tags.value(key) == value.as_str())
+            };
+            values.retain(|(_, value)| is_own(value));
             sets.extend(values.into_iter().map(|(_, value)| (key.clone(), value)));
         }
         sets
@@ -262,7 +326,11 @@ impl GangPlanner {
     }
 
     /// The reason why a gang that could be held by the nodes that are up waits.
-    fn reason_to_wait(&self, draft: &Draft<'_>, request: &GangRequest<'_>) -> WaitReason {
+    pub(super) fn reason_to_wait(
+        &self,
+        draft: &Draft<'_>,
+        request: &GangRequest<'_>,
+    ) -> WaitReason {
         let supply = &self.supply[&request.pool];
         let mut best: Option<FitLack> = None;
         for set in request.domains() {
@@ -312,6 +380,12 @@ pub(super) fn amounts_by_node(slots: &[Slot]) -> BTreeMap<NodeIx, u64> {
         *amounts.entry(slot.node).or_default() += slot.order.qshares().0;
     }
     amounts
+}
+
+/// The lack of `of` as a reason to wait.
+fn lack_of(of: GangNodes, lack: FitLack) -> WaitReason {
+    let FitLack { chunk, found, needed, .. } = lack;
+    WaitReason::GangLacks(GangLack { of, chunk, found, needed })
 }
 
 /// The lack of the nodes that could hold more.

@@ -3,21 +3,17 @@
 //! A node serves a single chunk. Which chunks get how many nodes is a flow from chunks to groups, found
 //! by augmenting paths. It is exact if a chunk fits equally often on all nodes that suit it, as it
 //! does for scattered gangs. If not, the chunk gets the nodes with most of its processes first, and
-//! processes of several chunks may share a node. That may miss a clever packing.
+//! processes of several chunks may share a node.
 //!
 //! Design: requests and time, section 3.2.
 
-use std::cmp::Reverse;
-
+use super::packing::Search;
 use super::request::total;
 use crate::engine::bisect::largest;
 use crate::model::Place;
 
 /// Rounds in which a chunk that fits more often on some nodes gets more nodes.
 const ROUNDS: usize = 16;
-
-/// Most nodes for which processes of several chunks are packed together.
-const PACKED_NODES_MAX: u64 = 4096;
 
 /// A chunk, in quanta.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -285,72 +281,15 @@ impl Fitting<'_> {
         Err(FitLack { chunk: Some(0), found, needed, is_uncertain: false })
     }
 
-    /// Packs processes of several chunks on common nodes.
-    fn mix(&self) -> Option<Vec<NodeLoad>> {
-        let nodes = self.groups.iter().map(|group| group.nodes).fold(0, u64::saturating_add);
-        if self.place != Place::Free || PACKED_NODES_MAX < nodes {
-            return None;
-        }
-        // A chunk with few nodes to go to, or a large chunk: either may have to come first.
-        let choices = |chunk: usize| {
-            let groups = self.groups.iter().filter(|group| group.suits[chunk]);
-            groups.map(|group| group.nodes).fold(0, u64::saturating_add)
-        };
-        let size = |chunk: usize| Reverse(self.pieces[chunk].size);
-        let mut chunks: Vec<usize> = (0..self.pieces.len()).collect();
-        chunks.sort_by_key(|&chunk| (size(chunk), choices(chunk)));
-        self.mix_in(&chunks).or_else(|| {
-            chunks.sort_by_key(|&chunk| (choices(chunk), size(chunk)));
-            self.mix_in(&chunks)
-        })
-    }
-
-    /// Packs processes on common nodes, chunk by chunk in this order.
-    fn mix_in(&self, chunks: &[usize]) -> Option<Vec<NodeLoad>> {
-        let mut bins: Vec<Bin> = Vec::new();
-        for (group, nodes) in self.groups.iter().enumerate() {
-            let NodeBatch { nodes, free, .. } = *nodes;
-            bins.extend((0..nodes).map(|_| Bin { group, free, processes: Vec::new() }));
-        }
-        for &chunk in chunks {
-            let Piece { count, size } = self.pieces[chunk];
-            let mut left = count;
-            for Bin { group, free, processes } in &mut bins {
-                let fits = if self.groups[*group].suits[chunk] {
-                    free.checked_div(size).unwrap_or(0).min(left)
-                } else {
-                    0
-                };
-                if 0 < fits {
-                    *free -= fits * size;
-                    left -= fits;
-                    processes.push((chunk, fits));
-                }
-            }
-            if 0 < left {
-                return None;
-            }
-        }
-        let used = bins.into_iter().filter(|bin| !bin.processes.is_empty());
-        let loads =
-            used.map(|Bin { group, processes, .. }| NodeLoad { group, nodes: 1, processes });
-        Some(loads.collect())
-    }
-
     /// True if the chunks can never fit, however they are packed, where `lack` was found.
     pub(super) fn is_proof(&self, lack: &FitLack) -> bool {
         let suits_any = |group: &&NodeBatch| group.suits.iter().any(|suits| *suits);
         let all = self.groups.iter().filter(suits_any);
         let space = all.map(|group| group.nodes.saturating_mul(group.free));
-        !lack.is_uncertain || space.fold(0, u64::saturating_add) < total(self.pieces)
+        !lack.is_uncertain
+            || space.fold(0, u64::saturating_add) < total(self.pieces)
+            || Search::of(self).proves_that_nothing_fits()
     }
-}
-
-/// A node that is being filled: its group, its free space, and chunks with their processes.
-struct Bin {
-    group: usize,
-    free: u64,
-    processes: Vec<(usize, u64)>,
 }
 
 /// A step of an augmenting path: nodes of `group` that the chunk `from` gives up.

@@ -12,6 +12,7 @@ mod decide;
 mod fit;
 mod give;
 mod kinds;
+mod packing;
 mod place;
 mod planner;
 mod pool_supplies;
@@ -19,13 +20,15 @@ mod request;
 mod supply;
 #[cfg(test)]
 mod tests;
+mod turn_choices;
 mod turns;
 
-pub(super) use claim::leaves_claims;
+pub(super) use claim::{leaves_all_claims, leaves_claims};
 pub(super) use give::cheapest_gang_for;
 pub(super) use place::place_gangs;
 pub(super) use planner::GangPlanner;
 pub(super) use request::qshares_of_gang;
+pub(super) use turn_choices::TurnChoices;
 pub use turns::{TurnBill, TurnIncome};
 pub(super) use turns::{accounts, is_paid};
 

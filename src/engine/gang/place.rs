@@ -1,12 +1,13 @@
 //! Carries out the plans of gangs: all processes of a gang start in this cycle, or all their space
 //! is promised.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::decide::amounts_by_node;
-use super::turns::choose_again;
+use super::turn_choices::surplus;
 use super::{GangPlan, Slot, Taker};
-use crate::engine::draft::{Draft, JobDraft};
+use crate::engine::draft::Draft;
 use crate::engine::preempt::{EvictionRank, spare_superfluous};
 use crate::engine::report::{GangLack, GangNodes, WaitReason};
 use crate::engine::schedule::{Alternatives, VictimRule};
@@ -17,6 +18,8 @@ use crate::model::{NodeIx, QShares, count};
 /// Space that is taken back for a gang.
 #[derive(Default)]
 struct Clearance {
+    /// The only shares that may go, if the gang takes from peers.
+    surplus: Option<BTreeSet<ShareIx>>,
     victims: Vec<ShareIx>,
     /// Promises to work of lower priority, each with its job.
     withdrawn: Vec<(usize, Promise)>,
@@ -24,21 +27,7 @@ struct Clearance {
 
 /// Starts the gangs that were decided on, or promises them space.
 pub(in crate::engine) fn place_gangs(draft: &mut Draft<'_>) {
-    for mut plan in std::mem::take(&mut draft.gang_plans) {
-        let is_turn = Taker::of(draft, plan.job).is_among_peers && !plan.is_promised;
-        if is_turn
-            && !is_free(draft, &plan.slots)
-            && let Some(slots) = choose_again(draft, plan.job, count(&plan.slots))
-        {
-            let amount = |slots: &[Slot]| slots.iter().map(|slot| slot.order.qshares().0).sum();
-            let (before, now): (u64, u64) = (amount(&plan.slots), amount(&slots));
-            // Its target was counted, and no more.
-            if now <= before {
-                let entities = Arc::clone(&draft.entities);
-                entities.remove(&mut draft.given, plan.job, before - now);
-                plan.slots = slots;
-            }
-        }
+    for plan in std::mem::take(&mut draft.gang_plans) {
         let amounts = amounts_by_node(&plan.slots);
         if is_free(draft, &plan.slots) {
             for Slot { rank, node, order } in plan.slots {
@@ -46,7 +35,9 @@ pub(in crate::engine) fn place_gangs(draft: &mut Draft<'_>) {
             }
             continue;
         }
-        let mut clearance = Clearance::default();
+        let taker = Taker::of(draft, plan.job);
+        let surplus = taker.is_among_peers.then(|| surplus(draft, taker));
+        let mut clearance = Clearance { surplus, ..Clearance::default() };
         let mut cleared = amounts
             .iter()
             .map(|(node, amount)| clear(draft, plan.job, &mut clearance, *node, QShares(*amount)));
@@ -122,7 +113,7 @@ fn clear(
         if missing <= freed {
             break;
         }
-        if may_go(draft, taker, clearance, &victims, holding.job) {
+        if may_go(draft, taker, clearance, holding) {
             freed += order;
             victims.push((holding, order));
         }
@@ -136,24 +127,12 @@ fn clear(
     true
 }
 
-/// True if a further share of `job` may go. Peers keep their targets.
-fn may_go(
-    draft: &Draft<'_>,
-    taker: Taker,
-    clearance: &Clearance,
-    chosen: &[(ShareIx, QShares)],
-    job: usize,
-) -> bool {
-    let JobDraft { held, given, is_gang, is_adapting, .. } = draft.jobs[job];
-    if !taker.may_take_from(draft, job) {
-        return false;
+/// True if a share may go. Peers keep their targets.
+fn may_go(draft: &Draft<'_>, taker: Taker, clearance: &Clearance, holding: ShareIx) -> bool {
+    match &clearance.surplus {
+        Some(surplus) => surplus.contains(&holding),
+        None => taker.may_take_from(draft, holding.job),
     }
-    if is_gang || taker.priority < draft.class_of(job).priority {
-        return true;
-    }
-    let gone = clearance.victims.iter().filter(|victim| victim.job == job);
-    let chosen = chosen.iter().filter(|(victim, _)| victim.job == job);
-    !is_adapting && given + count(gone) + count(chosen) < held
 }
 
 impl Clearance {

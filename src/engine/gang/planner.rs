@@ -4,14 +4,13 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::decide::amounts_by_node;
 use super::kinds::{Kinds, UNKNOWN_SIZE};
-use super::pool_supplies::{PoolSupplies, endless_space, supplies};
+use super::pool_supplies::{PoolSupplies, endless_space, is_endless, supplies};
 use super::request::GangRequest;
 use super::supply::{Space, Supply};
 use super::{Claim, Slot, Taker, gang_shape};
 use crate::engine::capacity::{Cell, EmptyCluster};
 use crate::engine::draft::{CountRefusal, Draft, JobDraft};
 use crate::engine::report::WaitReason;
-use crate::engine::share_table::ShareIx;
 use crate::engine::snapshot::Promise;
 use crate::engine::target::NodeListCapacity;
 use crate::model::{ClassPolicy, JobId, NodeIx, PoolIx};
@@ -25,6 +24,8 @@ pub(in crate::engine) struct GangPlanner {
     pub(super) supply: BTreeMap<PoolIx, Supply>,
     /// The same, as if no gang had claimed anything.
     pub(super) unclaimed: BTreeMap<PoolIx, Supply>,
+    /// Space that single requests of this cycle will probably use, by node.
+    pub(super) expected: Vec<(PoolIx, NodeIx, u64)>,
     /// Space that decisions of this cycle used, by node.
     pub(super) used: BTreeMap<NodeIx, u64>,
     /// Claims of this cycle, with the cells that they took from the ideal cluster.
@@ -32,6 +33,8 @@ pub(in crate::engine) struct GangPlanner {
     pub(super) claimed_cells: Vec<(PoolIx, Cell, u64)>,
     /// Space that the claims took from the nodes of lists.
     pub(super) claimed_on_lists: Vec<(NodeIx, u64)>,
+    /// Nodes where new processes that stay will probably go, by service.
+    pub(super) services: BTreeMap<u64, BTreeSet<NodeIx>>,
     /// Promises of the last cycle to gangs, by job.
     pub(super) promises: BTreeMap<JobId, Vec<Promise>>,
 }
@@ -74,10 +77,12 @@ impl GangPlanner {
             pools,
             supply: BTreeMap::new(),
             unclaimed: BTreeMap::new(),
+            expected: Vec::new(),
             used: BTreeMap::new(),
             claims: Vec::new(),
             claimed_cells: Vec::new(),
             claimed_on_lists: Vec::new(),
+            services: BTreeMap::new(),
             promises,
         })
     }
@@ -100,13 +105,37 @@ impl GangPlanner {
     /// Finds the space that gangs with the rights of `taker` may have, less what decisions of this
     /// cycle used.
     pub(super) fn find_supply(&mut self, draft: &Draft<'_>, taker: Taker) {
-        self.supply = supplies(draft, &self.kinds, self.pools.keys().copied(), taker);
+        self.supply = supplies(draft, &self.kinds, self.pools.keys().copied(), taker, |_| false);
         for (&node, &amount) in &self.used {
             if let Some(supply) = self.supply.get_mut(&draft.spaces.pool(node)) {
                 supply.take(&self.kinds, node, amount);
             }
         }
         self.unclaimed = self.supply.clone();
+        self.take_expected(0);
+    }
+
+    /// Takes the expected space of single requests, from the entry `first` on.
+    pub(super) fn take_expected(&mut self, first: usize) {
+        for &(pool, node, amount) in &self.expected[first..] {
+            for supplies in [&mut self.supply, &mut self.unclaimed] {
+                if let Some(supply) = supplies.get_mut(&pool) {
+                    supply.take(&self.kinds, node, amount);
+                }
+            }
+        }
+    }
+
+    /// Returns all expected space of single requests, as if they could go elsewhere.
+    pub(super) fn give_back_expected(&mut self, draft: &Draft<'_>) {
+        for &(pool, node, amount) in &self.expected {
+            let usable = draft.spaces.usable(node).0.min(amount);
+            for supplies in [&mut self.supply, &mut self.unclaimed] {
+                if let Some(supply) = supplies.get_mut(&pool) {
+                    supply.give_back(&self.kinds, node, amount, usable);
+                }
+            }
+        }
     }
 
     /// Takes space of a node for good.
@@ -117,26 +146,6 @@ impl GangPlanner {
             }
         }
         *self.used.entry(node).or_default() += amount;
-    }
-
-    /// Finds the space that is free now, and the space that these shares give up.
-    pub(super) fn find_supply_of(&mut self, draft: &Draft<'_>, gives: &BTreeSet<ShareIx>) {
-        let mut freed: BTreeMap<NodeIx, u64> = BTreeMap::new();
-        for &holding in gives {
-            let share = draft.shares.at(holding);
-            *freed.entry(share.node()).or_default() += share.order.qshares().0;
-        }
-        let pools: Vec<PoolIx> = self.pools.keys().copied().collect();
-        for pool in pools {
-            let supply = self.supply.entry(pool).or_default();
-            for node in draft.spaces.schedulable(pool) {
-                let usable = draft.spaces.usable(node).0;
-                let short = draft.spaces.missing_for(node, draft.spaces.order(node)).0;
-                let left = draft.spaces.order(node).0.saturating_sub(short);
-                let available = left + freed.get(&node).copied().unwrap_or(0);
-                supply.set(&self.kinds, node, Space { available, usable });
-            }
-        }
     }
 
     /// Takes the space that is free now as the only supply.
@@ -164,7 +173,7 @@ impl GangPlanner {
     }
 
     /// Notes where a job that stays will probably go, of which the target is set and the node is
-    /// not chosen yet. Gangs leave that node alone. If the job gets nothing because of a claim, that
+    /// not chosen yet. If the job gets nothing because of a claim, that
     /// is its reason to wait.
     pub(in crate::engine) fn note_target(&mut self, draft: &mut Draft<'_>, job: usize) {
         let JobDraft { given, held, order, refusal, .. } = draft.jobs[job];
@@ -184,10 +193,27 @@ impl GangPlanner {
         }
         let promised = draft.snapshot.promises.iter().filter(|it| it.job == draft.jobs[job].id);
         let new = given.saturating_sub(held + crate::model::count(promised));
+        let service = draft.job(job).service;
         for _ in 0..new {
             let Some(supply) = self.supply.get(&class.pool) else { return };
-            if let Some(node) = supply.first_with(amount, |node| draft.may_use(job, node)) {
-                self.take(class.pool, node, amount);
+            // A service spreads over nodes before it stacks.
+            let is_apart = |node| {
+                let mut known =
+                    draft.services.get(&service).into_iter().chain(self.services.get(&service));
+                class.policy != ClassPolicy::FixedShare || known.all(|nodes| !nodes.contains(&node))
+            };
+            let may_use = |node| draft.may_use(job, node);
+            let node = supply
+                .best_fit(amount, |node| may_use(node) && is_apart(node))
+                .or_else(|| supply.best_fit(amount, may_use));
+            if let Some(node) = node {
+                self.expected.push((class.pool, node, amount));
+                self.take_expected(self.expected.len() - 1);
+                self.services.entry(service).or_default().insert(node);
+                let pools = self.pools.get_mut(&class.pool).filter(|_| is_endless(draft, job));
+                if let Some(pools) = pools {
+                    pools.ending.take(&self.kinds, node, amount);
+                }
             }
         }
     }

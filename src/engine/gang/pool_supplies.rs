@@ -6,6 +6,7 @@ use super::Taker;
 use super::kinds::Kinds;
 use super::supply::{Space, Supply};
 use crate::engine::draft::Draft;
+use crate::engine::share_table::ShareIx;
 use crate::model::{JobKind, NodeIx, PoolIx, QShares};
 
 /// Nodes of a pool under three conditions that do not depend on the gang.
@@ -19,7 +20,12 @@ pub(super) struct PoolSupplies {
     pub(super) ending: Supply,
 }
 
-/// Space of shares that never end by themselves, by node.
+/// True if the processes of `job` stay for good.
+pub(super) fn is_endless(draft: &Draft<'_>, job: usize) -> bool {
+    !draft.class_of(job).policy.is_preemptable() && draft.jobs[job].kind != JobKind::Job
+}
+
+/// Space of processes that never end by themselves, by node; promised space included.
 pub(super) fn endless_space(draft: &Draft<'_>) -> BTreeMap<NodeIx, u64> {
     let mut endless: BTreeMap<NodeIx, u64> = BTreeMap::new();
     for (ix, node) in draft.snapshot.nodes_with_ix() {
@@ -27,11 +33,12 @@ pub(super) fn endless_space(draft: &Draft<'_>) -> BTreeMap<NodeIx, u64> {
             *endless.entry(ix).or_default() += node.limbo.0;
         }
     }
-    for job in 0..draft.jobs.len() {
-        let is_fixed = !draft.class_of(job).policy.is_preemptable();
-        if !is_fixed || draft.jobs[job].kind == JobKind::Job {
-            continue;
+    for promise in &draft.snapshot.promises {
+        if draft.place_of(promise.job).is_some_and(|job| is_endless(draft, job)) {
+            *endless.entry(promise.node).or_default() += promise.order.qshares().0;
         }
+    }
+    for job in (0..draft.jobs.len()).filter(|&job| is_endless(draft, job)) {
         for (_, share) in draft.shares.held_by(job) {
             *endless.entry(share.node()).or_default() += share.order.qshares().0;
         }
@@ -39,20 +46,25 @@ pub(super) fn endless_space(draft: &Draft<'_>) -> BTreeMap<NodeIx, u64> {
     endless
 }
 
-/// Space for gangs with the rights of `taker` on the nodes of `pools`.
+/// Space for gangs with the rights of `taker` on the nodes of `pools`. Of the shares that it may
+/// take, those stay that `keeps` names.
 pub(super) fn supplies(
     draft: &Draft<'_>,
     kinds: &Kinds,
     pools: impl Iterator<Item = PoolIx>,
     taker: Taker,
+    keeps: impl Fn(ShareIx) -> bool,
 ) -> BTreeMap<PoolIx, Supply> {
     let mut supplies: BTreeMap<PoolIx, Supply> =
         pools.map(|pool| (pool, Supply::default())).collect();
     let mut staying = vec![0_u64; draft.snapshot.nodes.len()];
     let gives = |job: usize| taker.may_take_from(draft, job);
-    for job in (0..draft.jobs.len()).filter(|&job| !gives(job)) {
-        for (_, share) in draft.shares.held_by(job) {
-            staying[share.node().0] += share.order.qshares().0;
+    for job in 0..draft.jobs.len() {
+        let is_given = gives(job);
+        for (holding, share) in draft.shares.held_by(job) {
+            if !is_given || keeps(holding) {
+                staying[share.node().0] += share.order.qshares().0;
+            }
         }
     }
     let mut promised = vec![(0_u64, 0_u64); draft.snapshot.nodes.len()];
@@ -72,7 +84,9 @@ pub(super) fn supplies(
             continue;
         }
         let (kept, all) = promised[ix.0];
-        let available = node.order.0.saturating_sub(node.limbo.0 + staying[ix.0] + kept);
+        let in_use = node.limbo.0 + staying[ix.0] + kept + draft.spaces.closed(ix).0;
+        let available = node.order.0.saturating_sub(in_use);
+        supply.owe(ix, in_use.saturating_sub(node.order.0));
         let usable = draft.spaces.usable(ix).0.saturating_sub(all);
         supply.set(kinds, ix, Space { available, usable });
     }

@@ -10,6 +10,7 @@ use crate::engine::draft::Draft;
 use crate::model::{NodeIx, Order, Place, PoolIx, Shape};
 
 /// A gang that asks for nodes.
+#[derive(Clone)]
 pub(super) struct GangRequest<'d> {
     pub(super) job: usize,
     pub(super) pool: PoolIx,
@@ -18,6 +19,10 @@ pub(super) struct GangRequest<'d> {
     /// Rank of the first new process.
     pub(super) first_rank: u64,
     pub(super) list: Option<&'d [NodeIx]>,
+    /// Nodes of the present processes.
+    pub(super) held_on: BTreeSet<NodeIx>,
+    /// Number of present processes.
+    pub(super) held: u64,
     /// Nodes that may get no further process of the gang.
     pub(super) without: BTreeSet<NodeIx>,
     /// Placement sets of which any would do; empty if all nodes of the pool would do.
@@ -73,13 +78,22 @@ pub(super) fn gang_request<'d>(
     if let [only] = &mut pieces[..] {
         only.count = new;
     }
-    let held: BTreeSet<NodeIx> = draft.job(job).held().map(|share| share.node).collect();
-    let without = if shape.place == Place::Scatter { held } else { BTreeSet::new() };
+    let held_on: BTreeSet<NodeIx> = draft.job(job).held().map(|share| share.node).collect();
+    let pool = draft.class_of(job).pool;
+    let without = match shape.place {
+        Place::Scatter => held_on.clone(),
+        Place::Pack if !held_on.is_empty() => {
+            draft.spaces.schedulable(pool).filter(|node| !held_on.contains(node)).collect()
+        }
+        Place::Free | Place::Pack => BTreeSet::new(),
+    };
     GangRequest {
         job,
-        pool: draft.class_of(job).pool,
+        pool,
         shape,
         pieces,
+        held: draft.jobs[job].held,
+        held_on,
         first_rank: draft.job(job).held().filter_map(|share| share.rank).max().map_or(0, next),
         list: draft.job(job).nodes.as_deref(),
         without,

@@ -33,6 +33,8 @@ pub(super) type PlacementSet = (Name, Name);
 pub(super) struct Supply {
     shelves: BTreeMap<Shelf, BTreeSet<NodeIx>>,
     shelf_of: BTreeMap<NodeIx, Shelf>,
+    /// Space that was taken from nodes that did not have it. What is returned pays for it first.
+    short: BTreeMap<NodeIx, u64>,
     /// Nodes without an index, by kind: their size is unknown.
     unheard: BTreeMap<NodeKind, u64>,
 }
@@ -105,6 +107,7 @@ impl Supply {
     /// Takes `amount` of a node.
     pub(super) fn take(&mut self, kinds: &Kinds, node: NodeIx, amount: u64) {
         let Space { available, usable } = self.space(node);
+        self.owe(node, amount.saturating_sub(available));
         let (available, usable) = (available.saturating_sub(amount), usable.saturating_sub(amount));
         self.set(kinds, node, Space { available, usable });
     }
@@ -112,8 +115,18 @@ impl Supply {
     /// Returns `amount` to a node, `usable` of it free now.
     pub(super) fn give_back(&mut self, kinds: &Kinds, node: NodeIx, amount: u64, usable: u64) {
         let space = self.space(node);
-        let space = Space { available: space.available + amount, usable: space.usable + usable };
-        self.set(kinds, node, space);
+        let short = self.short.entry(node).or_default();
+        let paid = amount.min(*short);
+        *short -= paid;
+        let available = space.available + amount - paid;
+        self.set(kinds, node, Space { available, usable: space.usable + usable });
+    }
+
+    /// Notes that `amount` more than a node has is in use or promised.
+    pub(super) fn owe(&mut self, node: NodeIx, amount: u64) {
+        if 0 < amount {
+            *self.short.entry(node).or_default() += amount;
+        }
     }
 
     /// Values of `key` on nodes within `list`, each with its number of nodes.
@@ -201,16 +214,16 @@ impl Supply {
         nodes.into_iter().flatten().copied().filter(move |node| bounds.allow(*node))
     }
 
-    /// The first node, in the order of use, with at least `amount` for which `may_use` is true.
-    /// Nodes with so much free now come first.
-    pub(super) fn first_with(
-        &self,
-        amount: u64,
-        may_use: impl Fn(NodeIx) -> bool,
-    ) -> Option<NodeIx> {
+    /// The node with the least space of at least `amount` for which `may_use` is true, if possible
+    /// a node in use. Nodes with so much free now come first.
+    pub(super) fn best_fit(&self, amount: u64, may_use: impl Fn(NodeIx) -> bool) -> Option<NodeIx> {
         let find = |space: fn(&Shelf) -> u64| {
-            let mut shelves = self.shelves.iter().filter(|(shelf, _)| amount <= space(shelf));
-            shelves.find_map(|(_, nodes)| nodes.iter().copied().find(|&node| may_use(node)))
+            let shelves = self.shelves.iter().filter(|(shelf, _)| amount <= space(shelf));
+            let nodes = shelves.filter_map(|(shelf, nodes)| {
+                let first = nodes.iter().copied().find(|&node| may_use(node))?;
+                Some((space(shelf), shelf.kind.order == space(shelf), first))
+            });
+            nodes.min().map(|(.., node)| node)
         };
         find(|shelf| shelf.usable).or_else(|| find(|shelf| shelf.available))
     }

@@ -18,12 +18,11 @@ use super::decide::{has_cells, has_cells_for};
 use super::planner::GangPlanner;
 use super::request::{gang_request, qshares_of_gang, total};
 use super::supply::SpacePart;
+use super::turn_choices::TurnChoices;
 use super::{Slot, Taker, gang_shape};
 use crate::engine::capacity::EmptyCluster;
-use crate::engine::draft::{Draft, JobDraft};
-use crate::engine::preempt::EvictionRank;
+use crate::engine::draft::Draft;
 use crate::engine::report::{GangLack, GangNodes, WaitReason};
-use crate::engine::share_table::ShareIx;
 use crate::engine::snapshot::{GangProgress, PaidTurn, Snapshot, TurnAccount};
 use crate::engine::target::NodeListCapacity;
 use crate::model::{ClassIx, JobId, Millis, NodeIx, QShares, Shape, UserIx, ceil_div, count};
@@ -110,6 +109,7 @@ impl GangPlanner {
         space: &mut EmptyCluster,
         listed: &mut NodeListCapacity,
         gangs: &[usize],
+        choices: &TurnChoices,
     ) {
         let Some(&first) = gangs.first() else { return };
         self.find_supply(draft, Taker::of(draft, first));
@@ -140,7 +140,7 @@ impl GangPlanner {
                 continue;
             }
             if let Some(shape) = gang_shape(draft.job(job)) {
-                self.decide_turn(draft, space, listed, (job, shape), &mut with_turn);
+                self.decide_turn(draft, space, listed, (job, shape), (choices, &mut with_turn));
             }
         }
     }
@@ -152,7 +152,7 @@ impl GangPlanner {
         space: &mut EmptyCluster,
         listed: &mut NodeListCapacity,
         (job, shape): (usize, &Shape),
-        with_turn: &mut BTreeSet<ClassIx>,
+        (choices, with_turn): (&TurnChoices, &mut BTreeSet<ClassIx>),
     ) {
         let id = draft.jobs[job].id;
         let promised = self.promises.remove(&id).unwrap_or_default();
@@ -161,7 +161,10 @@ impl GangPlanner {
             self.release(draft, &request, promise);
         }
         let least = total(&request.pieces);
-        let outcome = self.outcome(draft, &mut request, &promised);
+        let outcome = match choices.of(job) {
+            Some(outcome) => outcome,
+            None => self.outcome_in((space, listed), draft, &mut request, &promised),
+        };
         let amount = |slots: &[Slot]| slots.iter().map(|slot| slot.order.qshares().0).sum();
         let asks = outcome.as_ref().map_or(least, |(slots, _)| amount(slots));
         let price = Price::of(draft, job, asks);
@@ -211,14 +214,23 @@ impl GangPlanner {
         }
     }
 
-    /// Starts gangs that are not due in space that no other job of this cycle could use.
+    /// Starts gangs that are not due, or that were counted nowhere, in space that no other job of
+    /// this cycle could use.
     pub(in crate::engine) fn start_unpaid(draft: &mut Draft<'_>) {
-        let waiting: Vec<usize> = draft
-            .gangs
-            .iter()
-            .copied()
-            .filter(|job| matches!(draft.gang_reasons.get(job), Some(WaitReason::Earning { .. })))
-            .collect();
+        let is_in_time = |reason: &WaitReason| {
+            matches!(
+                reason,
+                WaitReason::Earning { .. }
+                    | WaitReason::GangLacks(GangLack { of: GangNodes::Available, .. })
+            )
+        };
+        let is_waiting = |job: &usize| {
+            draft.jobs[*job].held == 0
+                && draft.jobs[*job].promised == 0
+                && draft.class_of(*job).policy.is_preemptable()
+                && draft.gang_reasons.get(job).is_some_and(is_in_time)
+        };
+        let waiting: Vec<usize> = draft.gangs.iter().copied().filter(is_waiting).collect();
         if waiting.is_empty() {
             return;
         }
@@ -237,39 +249,6 @@ impl GangPlanner {
             draft.gang_reasons.remove(&job);
         }
     }
-}
-
-/// Chooses nodes for a gang in its turn, once all targets are known: peers give only what they hold
-/// beyond their targets.
-pub(super) fn choose_again(draft: &mut Draft<'_>, job: usize, new: u64) -> Option<Vec<Slot>> {
-    let shape = gang_shape(draft.job(job))?;
-    let mut planner = GangPlanner::new(draft)?;
-    planner.find_supply_of(draft, &surplus(draft, Taker::of(draft, job)));
-    let mut request = gang_request(draft, job, shape, new);
-    planner.choose_sets(draft, &mut request).ok()?;
-    let free = planner.slots(&request, SpacePart::Usable);
-    free.or_else(|| planner.slots(&request, SpacePart::Available))
-}
-
-/// Shares that a gang may take: all of lower priorities and of unpaid gangs, and of peers shares
-/// beyond their targets.
-fn surplus(draft: &Draft<'_>, taker: Taker) -> BTreeSet<ShareIx> {
-    let mut gives = BTreeSet::new();
-    for job in (0..draft.jobs.len()).filter(|&job| taker.may_take_from(draft, job)) {
-        let JobDraft { held, given, is_gang, is_adapting, .. } = draft.jobs[job];
-        let is_peer = draft.class_of(job).priority == taker.priority && !is_gang;
-        let most = match (is_peer, is_adapting) {
-            (false, _) => held,
-            (true, false) => held.saturating_sub(given),
-            (true, true) => 0,
-        };
-        let held = draft.shares.held_by(job);
-        let mut ranked: Vec<(EvictionRank, ShareIx)> =
-            held.map(|(holding, share)| (EvictionRank::of(draft, share), holding)).collect();
-        ranked.sort_unstable();
-        gives.extend(ranked.into_iter().zip(0..most).map(|((_, holding), _)| holding));
-    }
-    gives
 }
 
 /// Bills of the gangs that started in this cycle, and incomes of all users with gangs.

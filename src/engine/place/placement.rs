@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use crate::engine::capacity::DemandByOrder;
 use crate::engine::draft::Draft;
+use crate::engine::gang::leaves_all_claims;
 use crate::model::{ClassPolicy, NodeIx, Order, PoolIx};
 
 /// Finds a node with space for an nshare of `job` now, and the order that the share will have.
@@ -29,12 +30,28 @@ pub(super) fn find_room(
         ClassPolicy::FixedShare => {
             let nowhere = BTreeSet::new();
             let taken = draft.services.get(&draft.job(job).service).unwrap_or(&nowhere);
-            let node = best_fit(draft, job, class.pool, wanted, taken)
-                .or_else(|| best_fit(draft, job, class.pool, wanted, &nowhere))?;
+            let place = |avoid: &BTreeSet<NodeIx>| best_fit(draft, job, class.pool, wanted, avoid);
+            let node =
+                if draft.claims.is_empty() { None } else { beside_claims(draft, job, place) };
+            let node = node.or_else(|| place(taken)).or_else(|| place(&nowhere))?;
             Some((node, order))
         }
         ClassPolicy::Reserve => empty_node(draft, job, class.pool),
     }
+}
+
+/// The node that `place` finds among nodes that no waiting gang needs. An older job may use other
+/// nodes, too, but not for nothing.
+fn beside_claims(
+    draft: &Draft<'_>,
+    job: usize,
+    place: impl Fn(&BTreeSet<NodeIx>) -> Option<NodeIx>,
+) -> Option<NodeIx> {
+    let claimed = draft.claims.keys().copied().filter(|&node| !leaves_all_claims(draft, job, node));
+    let claimed: BTreeSet<NodeIx> = claimed.collect();
+    let taken = draft.services.get(&draft.job(job).service);
+    let avoid = taken.map_or_else(|| claimed.clone(), |taken| taken | &claimed);
+    place(&avoid).or_else(|| place(&claimed))
 }
 
 /// True if a node on the list of `job` has space for an nshare of it, or for a reservation of its

@@ -12,6 +12,7 @@ use super::keeps::Keeps;
 use crate::engine::draft::Draft;
 use crate::engine::fairness_tree::Level;
 use crate::engine::schedule::VictimRule;
+use crate::engine::sizes::least_size;
 use crate::model::{Millis, NodeIx, count};
 
 /// Most processes of a job that may soon have only its last process left.
@@ -326,9 +327,10 @@ impl<'d, 'a> Entitlement<'d, 'a> {
         left.is_some_and(|left| self.compare(level, victim, self.order, left).is_le())
     }
 
-    /// True if `victim` would lose the last process that is owed to it.
+    /// True if `victim` would be left with nothing, though a process is owed to it. A job with legal
+    /// sizes has nothing below its smallest size.
     fn is_last_owed(&self, victim: usize) -> bool {
-        self.draft.jobs[victim].is_owed && self.nshares(victim) <= 1
+        self.draft.jobs[victim].is_owed && self.nshares(victim) <= least_size(self.draft, victim)
     }
 
     /// True if `victim` would be under its minimum after the loss of a further process.

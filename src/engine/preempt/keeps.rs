@@ -10,7 +10,7 @@ use crate::model::PoolIx;
 
 /// Remaining holdings of each side, out of its holdings when the search began. A gain of this cycle
 /// does not count before the next, so the cost of a plan only rises within a cycle.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Keeps {
     /// In quanta.
     pub amounts: Amounts,

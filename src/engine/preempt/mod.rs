@@ -27,6 +27,7 @@ mod queue;
 mod relocate;
 #[cfg(test)]
 mod tests;
+mod whole_steps;
 
 pub use budget::is_steady;
 pub use history::MEMORY_AFTER;
@@ -42,11 +43,13 @@ use super::place::place_one;
 use super::report::Declined;
 use super::schedule::{Alternatives, VictimRule};
 use super::share_table::ShareIx;
+use super::sizes::is_between_sizes;
 use super::water_filling::{Service, Turn};
 use crate::model::{ClassPolicy, JobId};
 use budget::is_at_rest;
 use queue::Reclaim;
 use relocate::relocate;
+use whole_steps::{make_room_for_steps, single_steps};
 
 /// Takes back what a job may not hold any more: its declared maximum fell below what it has.
 ///
@@ -131,6 +134,7 @@ fn make_room_for_those(
         // ends.
         while make_room_for_least_served(draft, reclaim, &jobs) || relocate(draft, reclaim, &jobs) {
         }
+        make_room_for_steps(draft, reclaim, &jobs);
     }
 }
 
@@ -165,6 +169,16 @@ fn make_room_for_least_served(
 /// Returns the processes that `job` may take from other jobs: an owed first process, up to its
 /// target, and in an idle cluster up to its demand.
 fn due(draft: &Draft<'_>, job: usize) -> u64 {
+    let due = due_of_any_size(draft, job);
+    if 0 < due && draft.jobs[job].is_elastic { due.min(single_steps(draft, job)) } else { due }
+}
+
+/// The same for all jobs, even for a job that grows by several processes at a time.
+fn due_of_any_size(draft: &Draft<'_>, job: usize) -> u64 {
+    // It has to shrink first.
+    if is_between_sizes(draft, job) {
+        return 0;
+    }
     let due = if is_at_rest(draft) { draft.below_cap(job) } else { draft.shortfall(job) };
     due.max(u64::from(draft.is_starved(job)))
 }

@@ -94,6 +94,12 @@ impl Reclaim {
         }
     }
 
+    /// The state for a trial on `draft`, with the same turns and deals.
+    pub(super) fn anew(&self, draft: &Draft<'_>) -> Reclaim {
+        let (keeps, asked) = (self.keeps.clone(), self.asked.clone());
+        Reclaim { keeps, asked, ..Reclaim::new(draft) }
+    }
+
     /// Notes that `job` has its turn. True if it had none before in this cycle.
     pub(super) fn take_turn(&mut self, job: usize) -> bool {
         self.asked.insert(job)

@@ -11,6 +11,7 @@ mod owed;
 mod sizes;
 #[cfg(test)]
 mod tests;
+mod turns;
 
 use super::capacity::EmptyCluster;
 use super::draft::Draft;
@@ -49,15 +50,15 @@ pub(super) fn set_targets(draft: &mut Draft<'_>) {
         if let Some(gangs) = &mut gangs {
             gangs.end(&mut space, &mut listed);
         }
-        let mut jobs = draft.jobs_of(priority, ClassPolicy::is_preemptable);
+        let jobs = draft.jobs_of(priority, ClassPolicy::is_preemptable);
         fair_share::remember_pure_fair_shares(draft, &space, &jobs);
         if let Some(planner) = &mut gangs {
-            let (whole, rest): (Vec<usize>, Vec<usize>) =
+            let (whole, others): (Vec<usize>, Vec<usize>) =
                 jobs.into_iter().partition(|&job| draft.jobs[job].is_gang);
-            planner.decide_turns(draft, &mut space, &mut listed, &whole);
-            jobs = rest;
+            turns::count(draft, &mut space, &mut listed, planner, (&whole, &others));
+        } else {
+            sizes::count(draft, &mut space, &mut listed, &jobs);
         }
-        sizes::count(draft, &mut space, &mut listed, &jobs);
         listed.keep_for(draft, priority);
     }
 }

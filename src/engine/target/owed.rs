@@ -11,6 +11,7 @@
 
 use crate::engine::bisect::largest;
 use crate::engine::draft::Draft;
+use crate::engine::sizes::least_size;
 use crate::model::NShares;
 
 /// Demand of the jobs of a class, in qshares.
@@ -49,15 +50,24 @@ pub(super) fn note_owed(draft: &mut Draft<'_>, jobs: &[usize], qshares: u64) {
 /// Marks the job of `user` that is owed a first process if all its targets are 0 and the user's
 /// part is `qshares`.
 fn note_owed_of_user(draft: &mut Draft<'_>, user: &User, qshares: u64) {
-    if user.jobs.iter().any(|&job| draft.jobs[job].is_owed) {
+    if user.jobs.iter().any(|&job| draft.jobs[job].is_owed) || has_gang(draft, user) {
         return;
     }
-    let rank = |job: usize| (draft.jobs[job].order.qshares().0, draft.jobs[job].held == 0, job);
+    let least = |job: usize| least_size(draft, job) * draft.jobs[job].order.qshares().0;
+    let rank = |job: usize| (least(job), draft.jobs[job].held == 0, job);
     let smallest =
         (user.jobs.iter().map(|&job| rank(job)).min()).filter(|(order, ..)| *order <= qshares);
     if let Some((_, _, job)) = smallest {
         draft.jobs[job].is_owed = true;
     }
+}
+
+/// True if a gang of `user` has nodes: the user is not left without a process.
+fn has_gang(draft: &Draft<'_>, user: &User) -> bool {
+    let group = |job: usize| draft.entities.group_of(job);
+    let own = |gang: &usize| user.jobs.iter().any(|&job| group(job) == group(*gang));
+    let has_nodes = |gang: usize| 0 < draft.has(gang) + draft.jobs[gang].given;
+    draft.gangs.iter().filter(|gang| own(gang)).any(|&gang| has_nodes(gang))
 }
 
 /// Demand of `jobs`, class by class.
