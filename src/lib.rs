@@ -13,6 +13,7 @@
 //!  bench ─► the same, timed; and the daemon, from outside
 //!  agent ─► api::wire, orchestrator::wire   (on every node: says that it lives, and runs slots)
 //!  slot  ─► orchestrator::wire              (in every share: runs tasks, one process each)
+//!  rank  ─► orchestrator::wire, slot::wire (in a gang: starts programs of rank 0 at other ranks)
 //!  orchestrator ─► api::wire, access        (campaigns of tasks; a client of the public API)
 //! ```
 //!
@@ -53,6 +54,7 @@ pub mod journal;
 pub mod model;
 pub mod net;
 pub mod orchestrator;
+pub mod rank;
 pub mod scheduler;
 pub mod sim;
 pub mod slot;

@@ -181,6 +181,7 @@ impl TimedSlot {
                 task: AttemptId { campaign: 1, task, attempt: 1 },
                 spec: 1,
                 param: None,
+                gang: None,
             };
             let given: Vec<NewTask> = (next..end).map(new).collect();
             next = end;
@@ -271,6 +272,7 @@ fn settings(lanes: u64) -> SlotSettings {
         spec: 1,
         linger_ms: LEASE,
         needs_kernel_limit: false,
+        listens: false,
     };
     SlotSettings {
         slot: format!("bench{}-{SHARE}", std::process::id()),
@@ -283,5 +285,6 @@ fn settings(lanes: u64) -> SlotSettings {
         ordered_ms: now,
         lease_until_ms: now.saturating_add(LEASE),
         limit: MemoryLimit::Watched,
+        address: None,
     }
 }

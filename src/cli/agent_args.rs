@@ -1,5 +1,6 @@
 //! Arguments of the agent, and of its part that runs work.
 
+use std::net::IpAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -91,6 +92,10 @@ pub struct AgentRunArgs {
     /// With --run: where the orchestrator listens; without it, where the daemon does
     #[arg(long, value_name = "URL", env = "APPORTION_ORCHESTRATOR", value_parser = parse_url)]
     pub orchestrator: Option<Url>,
+    /// With --run: the address at which other nodes reach this node; without it, the address from which
+    /// it reaches the orchestrator
+    #[arg(long, value_name = "IP")]
+    pub address: Option<IpAddr>,
     /// With --run: the folder for slots and output of tasks
     #[arg(long, value_name = "DIR", default_value = SPOOL)]
     pub spool: PathBuf,

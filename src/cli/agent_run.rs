@@ -19,6 +19,7 @@ pub fn options(args: &AgentArgs, node: String) -> RunOptions {
         authority: args.trust.ca.clone(),
         token_file: args.trust.token_file.clone(),
         node,
+        address: run.address,
         spool: run.spool.clone(),
         users: run.rules(),
         limits: run.limits.map(Rung::from),

@@ -19,8 +19,8 @@ use super::table::Column::{Left, Right};
 use super::table::{memory, plain, table};
 use crate::model::counted;
 use crate::orchestrator::wire::{
-    CampaignDetail, CampaignPage, CampaignStats, CampaignSummary, Resubmit, Resubmitted, TaskInfo,
-    TaskList,
+    CampaignDetail, CampaignPage, CampaignStats, CampaignSummary, GangInfo, Resubmit, Resubmitted,
+    TaskInfo, TaskList,
 };
 
 const LIST_EXAMPLES: &str = "\
@@ -260,6 +260,13 @@ async fn list(args: &ListArgs) -> Result<(), Failure> {
     })?)
 }
 
+/// The gang of a campaign in a line.
+pub(super) fn gang_line(gang: &GangInfo) -> String {
+    let starts = if gang.every_node { "every node" } else { "the first node" };
+    let alone = if gang.exclusive { ", with nothing else on its nodes" } else { "" };
+    format!("a gang{alone}: {}; the program starts on {starts}", plain(&gang.words()))
+}
+
 fn state(one: &CampaignSummary) -> String {
     if one.frozen { format!("{}, frozen", one.state) } else { one.state.clone() }
 }
@@ -281,6 +288,7 @@ fn shown(detail: &CampaignDetail, stats: &CampaignStats) -> String {
         ),
         format!("asked for {} a slot; {}", memory(detail.memory_mb), used(stats)),
     ];
+    lines.extend(detail.gang.as_ref().map(gang_line));
     if let Some(folded_ms) = one.folded_ms {
         lines.push(format!(
             "its tasks were folded at {} (UTC); only counts are left",
@@ -330,8 +338,9 @@ async fn tasks(args: &TasksArgs) -> Result<(), Failure> {
         let columns =
             [Left("task"), Left("state"), Left("reason"), Right("attempts"), Right("lost")];
         let row = |task: &TaskInfo| {
+            let rank = task.rank.map(|rank| format!(", rank {rank}")).unwrap_or_default();
             [
-                format!("{}.{}", task.campaign, task.task),
+                format!("{}.{}{rank}", task.campaign, task.task),
                 task.state.clone(),
                 task.reason.clone().unwrap_or_default(),
                 task.attempt.to_string(),

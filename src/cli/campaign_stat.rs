@@ -12,8 +12,8 @@ use super::progress::rough;
 use super::table::Column::{Left, Right};
 use super::table::{memory, plain, table};
 use crate::orchestrator::wire::{
-    CampaignEvent, CampaignEvents, CampaignPage, CampaignStats, CampaignSummary, NodeStats, Spread,
-    TaskInfo, TaskList,
+    CampaignDetail, CampaignEvent, CampaignEvents, CampaignPage, CampaignStats, CampaignSummary,
+    GangInfo, NodeStats, Spread, TaskInfo, TaskList,
 };
 
 pub(super) const STAT_EXAMPLES: &str = "\
@@ -123,7 +123,8 @@ pub(super) async fn stat(args: &StatArgs) -> Result<(), Failure> {
             None => orchestrator.get(&path, &query).await?,
             Some(_) => TaskList { tasks: Vec::new() },
         };
-        all.push(FullCampaign { stats, failed: failed.tasks });
+        let detail: CampaignDetail = orchestrator.get(&["v1", "campaigns", &id], &[]).await?;
+        all.push(FullCampaign { stats, gang: detail.gang, failed: failed.tasks });
     }
     Ok(print(&match form {
         Form::Json => serde_json::to_string_pretty(&all)?,
@@ -141,6 +142,8 @@ pub(super) async fn stats(orchestrator: &Orchestrator, id: u64) -> Result<Campai
 struct FullCampaign {
     #[serde(flatten)]
     stats: CampaignStats,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    gang: Option<GangInfo>,
     failed: Vec<TaskInfo>,
 }
 
@@ -269,7 +272,7 @@ fn ppm(millionths: u64) -> String {
 }
 
 fn full(campaign: &FullCampaign) -> String {
-    let FullCampaign { stats, failed } = campaign;
+    let FullCampaign { stats, gang, failed } = campaign;
     let one = &stats.campaign;
     let mut lines = vec![
         format!("campaign {} {} of {}: {}", one.id, plain(&one.name), plain(&one.user), one.state),
@@ -286,6 +289,7 @@ fn full(campaign: &FullCampaign) -> String {
         format!("  failed        {} of the tasks that ended", ppm(stats.failed_ppm)),
         format!("  repeated      {} of {} attempts", ppm(stats.repeated_ppm), stats.attempts),
     ];
+    lines.extend(gang.iter().map(|gang| format!("  gang          {}", plain(&gang.words()))));
     lines.extend(stats.left_ms.map(|left| format!("  left          {}", rough(left))));
     let columns = [Left("  node"), Right("open"), Right("done"), Right("other"), Right("mean ms")];
     let row = |node: &NodeStats| {
@@ -421,13 +425,14 @@ mod tests {
             attempt: 1,
             tries: 1,
             may_run_twice: false,
+            rank: None,
             losses: 0,
             reason: Some("memory".to_owned()),
             param: None,
             advice: Vec::new(),
             attempts: Vec::new(),
         }];
-        insta::assert_snapshot!(full(&FullCampaign { stats, failed }));
+        insta::assert_snapshot!(full(&FullCampaign { stats, gang: None, failed }));
     }
 
     #[test]

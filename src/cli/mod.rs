@@ -12,6 +12,7 @@ mod agent_run;
 mod allocator;
 mod answer;
 pub mod args;
+mod attached;
 mod audit;
 pub mod bench;
 mod campaign;
@@ -35,6 +36,7 @@ mod figures;
 mod filter_args;
 mod filters;
 mod formats;
+mod gang_flags;
 mod habits;
 mod jobs;
 mod load;
@@ -55,11 +57,13 @@ mod progress;
 mod publication;
 mod questions;
 mod queue;
+mod rank;
 mod reasons;
 mod remote;
 mod replay;
 mod requests;
 mod run;
+mod run_gang;
 mod serve;
 mod settings;
 mod shims;
@@ -104,6 +108,9 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     }
     if arguments.get(1).is_some_and(|word| word == slot::NAME) {
         return exit(slot::run_alone(&arguments));
+    }
+    if arguments.get(1).is_some_and(|word| word == rank::SERVER || word == rank::SHELL) {
+        return exit(rank::run_alone(&arguments));
     }
     let root = up::found_by_default(Cli::command());
     match complete::answer(&arguments, root.clone()) {

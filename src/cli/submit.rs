@@ -9,6 +9,7 @@ use serde_json::{Map, Value};
 
 use super::campaign_wait;
 use super::failure::{Failure, FailureKind};
+use super::gang_flags::GangFlags;
 use super::output::{complain, print, show};
 use super::place::{Orchestrator, OrchestratorArgs};
 use super::table::plain;
@@ -25,6 +26,7 @@ Examples:
   apportion submit --memory 2GB --each-line inputs.txt -- ./crunch {entry}
   apportion submit --array 1-1000:2 --wait --progress -- ./crunch {task}
   apportion submit sweep.toml --check
+  apportion submit --nodes 4 --exclusive -- mpirun ./solve
 
 {campaign} {task} {attempt} {node} {entry} are replaced in the command and in paths of output.
 
@@ -75,6 +77,9 @@ pub struct CampaignFlags {
     /// The user that it belongs to, for callers that may choose
     #[arg(long)]
     pub user: Option<String>,
+    /// Nodes of a gang.
+    #[command(flatten)]
+    pub gang: GangFlags,
 }
 
 /// Submits a campaign.
@@ -167,13 +172,11 @@ pub async fn run(args: &SubmitArgs) -> Result<(), Failure> {
         return Ok(print(&explained(&spec, &params))?);
     }
     if args.check {
-        return Ok(print(&format!("right: {}", counted(spec.tasks.count, "task")))?);
+        return Ok(print(&format!("right: {}", size_of(&spec)))?);
     }
     let orchestrator = args.place.open()?;
     let submitted = send(&orchestrator, &document, stdin.as_deref()).await?;
-    let say = |submitted: &Submitted| {
-        format!("campaign {}: {}", submitted.id, counted(submitted.tasks, "task"))
-    };
+    let say = |submitted: &Submitted| format!("campaign {}: {}", submitted.id, size_of(&spec));
     show(&submitted, args.place.json, say)?;
     if args.wait {
         return campaign_wait::wait_for(&orchestrator, submitted.id, args.progress).await;
@@ -342,6 +345,7 @@ pub(super) fn complete(
             document.insert(key.to_owned(), value);
         }
     }
+    asked.gang.put(document);
     if !document.contains_key("cwd") {
         let cwd = std::env::current_dir()?;
         let cwd = cwd.to_str().ok_or_else(|| {
@@ -397,7 +401,24 @@ fn told(problems: &[SpecProblem], text: &str, file: Option<&Path>) -> Failure {
     Failure::new(FailureKind::Refused, lines.join("\n"))
 }
 
+/// The size of a campaign: its tasks, or the nodes of its gang.
+fn size_of(spec: &CampaignSpec) -> String {
+    let gang = spec.gang.as_ref();
+    let nodes = gang.map(|gang| format!("a gang of {}", counted(gang.nodes, "node")));
+    nodes.unwrap_or_else(|| counted(spec.tasks.count, "task"))
+}
+
 fn explained(spec: &CampaignSpec, params: &Params) -> String {
+    if let Some(gang) = &spec.gang {
+        let class = spec.class.as_deref().unwrap_or("the default class");
+        let (memory, nodes) = (super::table::memory(spec.memory_mb), counted(gang.nodes, "node"));
+        let amount = if gang.exclusive { "the whole memory" } else { memory.as_str() };
+        let starts = if gang.every_node { "each of them" } else { "the first of them" };
+        return format!(
+            "a gang of {nodes}, together or not at all\none job of {class}: {amount} of each node; the \
+             program starts on {starts}"
+        );
+    }
     let with = match params {
         Params::Numbers => "a number each",
         Params::Texts(_) => "a text each",

@@ -154,7 +154,9 @@ fn shown(info: &TaskInfo) -> String {
     let reason = info.reason.as_deref().and_then(Reason::from_word);
     let reason = reason.filter(|reason| *reason == Reason::NodeKiller);
     let reason = reason.map(|reason| format!(": {}", reason.words())).unwrap_or_default();
-    let mut lines = vec![format!("task {}.{}: {}{reason}", info.campaign, info.task, info.state)];
+    let rank = info.rank.map(|rank| format!(", rank {rank} of its gang")).unwrap_or_default();
+    let (campaign, task) = (info.campaign, info.task);
+    let mut lines = vec![format!("task {campaign}.{task}{rank}: {}{reason}", info.state)];
     lines.extend(info.param.as_ref().map(|param| format!("entry {}", plain(param))));
     if info.may_run_twice {
         lines.push(

@@ -105,6 +105,10 @@ impl Answers {
             for task in &mut slot.tasks {
                 let id = task.task;
                 let Some(campaign) = book.campaigns().get(&id.campaign) else { continue };
+                if let Some(gang) = &mut task.gang {
+                    gang.key = store.gang_key(id.campaign).await?;
+                    continue;
+                }
                 if let Some(position) = campaign.spec.tasks.position(id.task) {
                     task.param = self.param(store, id.campaign, position).await?;
                 }

@@ -13,8 +13,8 @@ use tokio_util::sync::CancellationToken;
 
 use super::answers::Answers;
 use super::book::{
-    Book, CannotExtend, Effect, Event, ExchangeRefusal, Figures, JobShares, NewCampaign, NodeFacts,
-    Now, PublishedWork, Reopened, Settings, TaskState,
+    Book, CannotExtend, Effect, Event, ExchangeRefusal, Figures, GangState, JobShares, NewCampaign,
+    NodeFacts, Now, PublishedWork, Reopened, Settings, TaskState,
 };
 use super::extend::{Extend, ExtendReply};
 use super::meters::OrchestratorMeters;
@@ -98,6 +98,8 @@ pub enum BookRequest {
     Nodes(oneshot::Sender<Vec<NodeFacts>>),
     /// The slots of a node; `None` if its agent runs none.
     Slots(Name, oneshot::Sender<Option<NodeSlots>>),
+    /// The gang of a campaign; `None` if it has none, or is final.
+    Gang(u64, oneshot::Sender<Option<GangState>>),
     /// A new schedule.
     Schedule(Option<u64>, Vec<JobShares>),
     /// Count campaigns, tasks, slots and nodes.
@@ -330,6 +332,7 @@ impl Owner {
             BookRequest::Adoption(reply) | BookRequest::Adopt(_, _, reply) => {
                 drop(reply.send(Adoption::default()));
             }
+            BookRequest::Gang(id, reply) => drop(reply.send(self.book.gang(id))),
             BookRequest::Count(reply) => drop(reply.send(self.book.figures())),
             BookRequest::Publication(reply) => self.publication(reply),
             BookRequest::Published(sequence, gone) => self.record(Event::Published(sequence, gone)),
@@ -387,9 +390,11 @@ impl Owner {
         let Some((row, mut tasks, beyond)) = self.store.finals(campaign, &states).await? else {
             return Ok(0);
         };
+        let spec = self.store.spec(&row).await?;
+        // Ranks of a gang begin together.
+        let task = task.filter(|_| spec.gang.is_none());
         tasks.retain(|row| task.is_none_or(|task| row.task == task));
         let untouched = task.is_none() && states.contains(&TaskState::Cancelled);
-        let spec = self.store.spec(&row).await?;
         let cut = if untouched { spec.tasks.count.saturating_sub(row.limit) } else { 0 };
         let count = crate::model::count(&tasks) + cut;
         self.note(by, "resubmit", format!("campaign {campaign}: {count} tasks"));
@@ -485,6 +490,7 @@ mod tests {
             number,
             limits: Rung::Watched,
             only_user: None,
+            address: None,
             epoch: 0,
             slots: Vec::new(),
         };

@@ -103,6 +103,7 @@ impl PendingAdoption<'_> {
             | BookRequest::Count(_)
             | BookRequest::Nodes(_)
             | BookRequest::Slots(..)
+            | BookRequest::Gang(..)
             | BookRequest::Note(..)
             | BookRequest::Published(..)
             | BookRequest::Refused(_)

@@ -8,12 +8,13 @@ use axum::Router;
 use reqwest::{Method, StatusCode, Url};
 use serde::de::DeserializeOwned;
 
-use super::book::{JobShares, PublishedWork, SlotState, TerminatingShare};
+use super::book::{HeldShare, JobShares, PublishedWork, SlotState, TerminatingShare};
+use super::spec::GangSpec;
 use super::way::{Answer, Question, RmWay};
 use super::wire::StopReason;
 use crate::api::wire::{
-    ClassList, NodeInfo, NodeList, Problem, Process, ProcessState, Publication, PublicationAnswer,
-    RemovalReason, Schedule, WhyBrief, Work, WorkKind, WorkState,
+    ChunkPlace, ChunkRequest, ClassList, NodeInfo, NodeList, Problem, Process, ProcessState,
+    Publication, PublicationAnswer, RemovalReason, Schedule, WhyBrief, Work, WorkKind, WorkState,
 };
 use crate::client::{NoToken, Transport, TransportError};
 use crate::model::Name;
@@ -184,7 +185,12 @@ pub fn shares_of(schedule: Schedule) -> Vec<JobShares> {
             .shares
             .into_iter()
             .chain(job.added)
-            .map(|share| (share.share, Name::from(share.node)))
+            .map(|share| HeldShare {
+                share: share.share,
+                node: Name::from(share.node),
+                rank: share.rank.map(u64::from),
+                memory_mb: share.memory_mb,
+            })
             .collect(),
         removed: job
             .removed
@@ -244,17 +250,30 @@ fn request_for(work: PublishedWork) -> Work {
         initialization_ms: signed(slot.initialization_ms),
         investment_ms: signed(slot.investment_ms),
     };
+    let chunk = |gang: &GangSpec| ChunkRequest {
+        count: gang.nodes,
+        memory_mb: work.memory_mb,
+        tags: gang.tags.clone(),
+    };
+    let gang = work.gang.as_ref();
     let kind = if work.is_kept { WorkKind::ArbitraryProcess } else { WorkKind::Job };
     Work {
         class: work.class,
-        memory_mb: Some(work.memory_mb),
+        // The chunks of a gang say how many processes it has, and how large they are.
+        memory_mb: Some(work.memory_mb).filter(|_| gang.is_none()),
+        chunks: gang.map(|gang| vec![chunk(gang)]),
+        place: gang.map(|_| ChunkPlace::Scatter),
+        exclusive: gang.is_some_and(|gang| gang.exclusive),
+        group_by: gang.and_then(|gang| gang.group_by.clone()),
+        duration_ms: work.duration_ms.map(signed),
         threads: work.threads,
         state,
         remaining: work.remaining,
-        max_processes: work.max.filter(|_| !work.is_frozen),
+        max_processes: work.max.filter(|_| !work.is_frozen && gang.is_none()),
         frozen: work.is_frozen,
         running: work.has_begun,
-        time_per_item_ms: (0 < work.time_per_item_ms).then(|| signed(work.time_per_item_ms)),
+        time_per_item_ms: (0 < work.time_per_item_ms && gang.is_none())
+            .then(|| signed(work.time_per_item_ms)),
         nodes: work.nodes,
         processes: work.slots.into_iter().map(process).collect(),
         ..Work::of(work.work, kind, work.user, work.submitted_ms)

@@ -16,6 +16,7 @@ use super::journal::{Record, plain_result};
 use super::life::{Lane, Phase, RunningSlot, own_pid};
 use super::orders::input_file;
 use super::output::Stream;
+use super::ranks::{rank_of, spec_of};
 use super::run::{Run, RunRole};
 use super::spawn::{NotStarted, Program, check_cwd, start};
 use super::words::{TaskPaths, Words, environment};
@@ -150,6 +151,7 @@ impl RunningSlot {
         spec: Arc<TaskSpec>,
         now: u64,
     ) -> Result<(), NotStarted> {
+        let spec = spec_of(&role, spec);
         let Ready { program, streams, mark, error_file } = self.make_ready(lane, &role, &spec)?;
         let (pid, group) = match self.spawn(lane, spec.oom_ends_task, program) {
             Ok(started) => started,
@@ -237,6 +239,12 @@ impl RunningSlot {
                 output.map_err(|error| node_fault(&error))?,
                 error.map_err(|error| node_fault(&error))?,
             ],
+        };
+        let program = match rank_of(role) {
+            Some(gang) => {
+                self.rank(gang, &paths.temporary, program).map_err(|error| node_fault(&error))?
+            }
+            None => program,
         };
         let mark = is_task.then(|| checkpoints.join("done")).map(|path| {
             let time = fs::metadata(&path).and_then(|metadata| metadata.modified()).ok();

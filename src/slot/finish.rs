@@ -150,6 +150,7 @@ impl RunningSlot {
             self.finished_ms = self.finished_ms.saturating_add(ms);
         }
         self.keep_streams(lane, run.streams, task.task);
+        self.listen_again();
         self.add_result(result);
         self.check_shared_memory();
     }

@@ -14,6 +14,7 @@ use super::family;
 use super::journal::{Journal, Record, plain_result};
 use super::known::KnownAttempts;
 use super::output::{Spool, Stream};
+use super::ranks::RankPort;
 use super::run::{Exit, Run};
 use super::serve::{AgentConnection, SocketEvent};
 use super::wire::SlotSettings;
@@ -102,6 +103,8 @@ pub(super) struct RunningSlot {
     pub reported_ms: u64,
     pub looked_ms: u64,
     pub sampled_ms: u64,
+    /// Listener for other ranks of its gang.
+    pub rank_port: RankPort,
     /// Tells the reaper to wait for the next child.
     pub reaper: Sender<()>,
 }

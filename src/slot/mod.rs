@@ -21,6 +21,7 @@ mod life;
 mod order_to_end;
 mod orders;
 mod output;
+mod ranks;
 mod reaper;
 mod report;
 mod run;
@@ -51,6 +52,7 @@ use self::journal::{Journal, JournalError, Record};
 use self::known::KnownAttempts;
 use self::life::{Lane, Phase, RunningSlot, SlotEvent};
 use self::output::Spool;
+use self::ranks::RankPort;
 use self::wire::{JOURNAL, ReadRequest, SETTINGS, SOCKET, SlotSettings};
 use crate::orchestrator::wire::SlotEnd;
 
@@ -138,6 +140,8 @@ fn live(folder: &Path) -> Result<SlotEnd, SlotError> {
         .map_err(set_up("a thread"))?;
     serve::start(Path::new(SOCKET), move |heard| drop(tell.send(SlotEvent::Socket(heard))))
         .map_err(set_up("its socket"))?;
+    let rank_port = RankPort::open(settings.start.listens, settings.address);
+    let rank_port = rank_port.map_err(set_up("the port of its rank"))?;
     let lanes = settings.start.lanes.clamp(1, MAX_LANES);
     let now = since_boot_ms();
     let slot = RunningSlot {
@@ -171,6 +175,7 @@ fn live(folder: &Path) -> Result<SlotEnd, SlotError> {
         looked_ms: now,
         sampled_ms: 0,
         reaper,
+        rank_port,
         settings,
     };
     Ok(slot.live(&events))

@@ -68,6 +68,7 @@ impl RunningSlot {
             results: self.results.values().take(all).cloned().collect(),
             seen_order: self.seen_order,
             prepared_ms: self.prepared_ms,
+            port: self.rank_port.port(),
             end,
             text: self.text.as_deref().filter(|_| end.is_some()).map(shorten),
         };
@@ -244,6 +245,7 @@ pub fn report_dead(folder: &Path, acked: u64, out: &mut impl Write) -> Result<()
         results,
         seen_order: 0,
         prepared_ms: None,
+        port: None,
         end: Some(end),
         text: text.as_deref().map(shorten),
     };

@@ -7,6 +7,7 @@
 
 use std::collections::BTreeMap;
 use std::io::{self, ErrorKind, Read, Write};
+use std::net::IpAddr;
 use std::path::PathBuf;
 
 use serde::de::DeserializeOwned;
@@ -61,6 +62,9 @@ pub struct SlotSettings {
     pub lease_until_ms: u64,
     /// Enforcement of the memory limit.
     pub limit: MemoryLimit,
+    /// Address of the node for other nodes. Absent: not known.
+    #[serde(default)]
+    pub address: Option<IpAddr>,
 }
 
 /// The name of the file with the [`SlotSettings`].

@@ -62,6 +62,8 @@ const FORBIDDEN: &[(&str, &[&str])] = &[
     ("src/agent/", AGENT),
     // A slot is small, waits for no network, and outlives the agent that started it.
     ("src/slot/", SLOT),
+    // A rank of a gang is as small, and its server waits for the network in its place.
+    ("src/rank/", RANK),
     // Pages are made from what the API tells.
     (
         "src/dashboard/",
@@ -124,6 +126,23 @@ const SLOT: &[&str] = &[
     "crate::orchestrator::spec",
     "crate::orchestrator::store",
     "crate::scheduler",
+    "crate::store",
+];
+
+const RANK: &[&str] = &[
+    ".await",
+    "async ",
+    "tokio",
+    "sqlx",
+    "axum",
+    "reqwest",
+    "crate::agent",
+    "crate::api",
+    "crate::cli::",
+    "crate::orchestrator::book",
+    "crate::orchestrator::serve",
+    "crate::orchestrator::spec",
+    "crate::orchestrator::store",
     "crate::store",
 ];
 

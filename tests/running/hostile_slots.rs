@@ -70,6 +70,7 @@ fn forged(size: u64) -> Vec<u8> {
         results: (0..size).map(|number| result(number + 1, &text)).collect(),
         seen_order: u64::MAX,
         prepared_ms: Some(u64::MAX),
+        port: None,
         end: Some(SlotEnd::Died),
         text: Some(text),
     };
@@ -88,6 +89,7 @@ fn idle() -> SlotReport {
         results: Vec::new(),
         seen_order: 1,
         prepared_ms: None,
+        port: None,
         end: None,
         text: None,
     }

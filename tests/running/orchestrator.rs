@@ -140,6 +140,7 @@ impl Agent {
                 number,
                 limits: Rung::Watched,
                 only_user: None,
+                address: None,
                 epoch: 0,
                 slots: self.slots.values().cloned().collect(),
             };
@@ -171,6 +172,7 @@ impl Agent {
                 results: Vec::new(),
                 seen_order: 0,
                 prepared_ms: Some(1),
+                port: None,
                 end: None,
                 text: None,
             });

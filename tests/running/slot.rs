@@ -161,6 +161,7 @@ fn parameters_arrive_byte_for_byte() {
             task: id(task),
             spec: 5,
             param: Some(param.to_owned()),
+            gang: None,
         };
         slot.order(SlotOrder { tasks: vec![new], ..SlotOrder::default() });
         let count = usize::try_from(task).unwrap();
@@ -210,6 +211,7 @@ fn chosen_outputs_are_files_of_the_user() {
         task: id(task),
         spec: 5,
         param: Some(param.to_owned()),
+        gang: None,
     };
     let tasks =
         vec![task(1, "a"), task(2, "../../x/y"), task(3, "nul\0"), task(4, &"l".repeat(4096))];
@@ -601,7 +603,8 @@ fn an_expired_lease_ends_everything() {
     settings.lease_until_ms = since_boot_ms() + 5_000;
     let mut slot = Slot::start(&settings);
     // Only the agent extends the lease, and the test does not.
-    let task = apportion::orchestrator::wire::NewTask { task: id(1), spec: 5, param: None };
+    let task =
+        apportion::orchestrator::wire::NewTask { task: id(1), spec: 5, param: None, gang: None };
     let order = SlotOrder { share: 7, order: 1, tasks: vec![task], ..SlotOrder::default() };
     slot.send(&ToSlot::Order(Box::new(apportion::slot::wire::LeasedOrder {
         lease_until_ms: 0,

@@ -125,6 +125,7 @@ impl Head {
             task: AttemptId { campaign: 9, task, attempt: 1 },
             spec: 5,
             param: None,
+            gang: None,
         };
         let mut book = self.book();
         book.slots.get_mut(&share).unwrap().queue.extend(tasks.into_iter().map(task));
@@ -186,7 +187,7 @@ impl Head {
             let committed = slot.committed.keys().copied().filter(|task| !known.contains(task));
             let mut next = |task: AttemptId| {
                 let task = AttemptId { attempt: task.attempt + 1, ..task };
-                again.push(NewTask { task, spec: 5, param: None });
+                again.push(NewTask { task, spec: 5, param: None, gang: None });
             };
             not_done.chain(committed).for_each(&mut next);
             again.append(&mut slot.queue);

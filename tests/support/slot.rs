@@ -72,6 +72,7 @@ pub fn start() -> SlotStart {
         spec: 5,
         linger_ms: 600_000,
         needs_kernel_limit: false,
+        listens: false,
     }
 }
 
@@ -101,6 +102,7 @@ pub fn settings(spec: TaskSpec) -> SlotSettings {
         ordered_ms: since_boot_ms(),
         lease_until_ms: since_boot_ms() + 600_000,
         limit: MemoryLimit::Watched,
+        address: None,
     }
 }
 
@@ -189,7 +191,7 @@ impl Slot {
 
     /// Gives it these tasks. Returns whether it took the order.
     pub fn try_give(&mut self, tasks: impl IntoIterator<Item = u64>) -> bool {
-        let task = |task| NewTask { task: id(task), spec: 5, param: None };
+        let task = |task| NewTask { task: id(task), spec: 5, param: None, gang: None };
         let tasks = tasks.into_iter().map(task).collect();
         self.try_order(SlotOrder { tasks, ..SlotOrder::default() })
     }
@@ -227,7 +229,7 @@ impl Slot {
 
     /// Gives it these tasks.
     pub fn give(&mut self, tasks: impl IntoIterator<Item = u64>) {
-        let task = |task| NewTask { task: id(task), spec: 5, param: None };
+        let task = |task| NewTask { task: id(task), spec: 5, param: None, gang: None };
         let tasks = tasks.into_iter().map(task).collect();
         self.order(SlotOrder { tasks, ..SlotOrder::default() });
     }

@@ -135,6 +135,7 @@ mod tests {
             results: (1..=200).map(|number| result(number, &text)).collect(),
             seen_order: u64::MAX,
             prepared_ms: Some(u64::MAX),
+            port: None,
             end: Some(SlotEnd::Died),
             text: Some(text),
         }

@@ -1,4 +1,4 @@
-//! Client of the orchestrator: the agent connects, and nothing listens on the node.
+//! Client of the orchestrator: the agent connects, and never listens.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;

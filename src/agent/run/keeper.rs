@@ -139,6 +139,7 @@ impl Keeper {
             ordered_ms: birth.ordered_ms,
             lease_until_ms: birth.lease_until_ms,
             limit: node.ladder.limit(&self.record.slot),
+            address: node.address.get(),
         };
         let identity = account.identity;
         let owner = (identity.uid, identity.gid);
@@ -353,6 +354,7 @@ pub fn gone(share: u64, end: SlotEnd, text: Option<String>) -> SlotReport {
         results: Vec::new(),
         seen_order: 0,
         prepared_ms: None,
+        port: None,
         end: Some(end),
         text,
     }

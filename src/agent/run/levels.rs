@@ -25,6 +25,7 @@ pub(super) fn nothing() -> SlotStart {
         spec: 0,
         linger_ms: 0,
         needs_kernel_limit: false,
+        listens: false,
     }
 }
 
@@ -65,6 +66,7 @@ mod tests {
             results: Vec::new(),
             seen_order: 0,
             prepared_ms: None,
+            port: None,
             end: None,
             text: None,
         };

@@ -10,11 +10,13 @@
 //! agent itself handles no path or file of a user; processes of that user do. A slot survives the
 //! agent, and the next agent finds it by its record, its process and its socket.
 
+mod address;
 mod bounds;
 mod ending;
 mod head;
 mod inputs;
 mod keeper;
+mod known;
 mod ladder;
 mod levels;
 mod node;
@@ -26,6 +28,7 @@ mod spool;
 mod sweep;
 mod users;
 
+use std::net::IpAddr;
 use std::path::PathBuf;
 
 use reqwest::Url;
@@ -49,6 +52,9 @@ pub struct RunOptions {
     pub token_file: Option<PathBuf>,
     /// The name of the node.
     pub node: String,
+    /// Address of the node for other nodes. `None`: the address from which this node reaches the
+    /// orchestrator.
+    pub address: Option<IpAddr>,
     /// The folder for slots and their output.
     pub spool: PathBuf,
     /// Rules for the users that may run work.

@@ -8,6 +8,7 @@ use std::time::Duration;
 use tokio::io::AsyncReadExt;
 use tokio::process::Command;
 
+use super::address::OwnAddress;
 use super::ladder::Ladder;
 use super::records::{SlotRecord, SlotRecords};
 use super::spool::NodeSpool;
@@ -25,6 +26,8 @@ pub struct LocalNode {
     pub name: String,
     /// Boot id of the node.
     pub boot: String,
+    /// Address of the node for other nodes.
+    pub address: OwnAddress,
     /// The program of this process.
     pub program: PathBuf,
     /// True if programs with the setuid bit keep their effect in tasks.

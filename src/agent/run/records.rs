@@ -218,6 +218,7 @@ mod tests {
             spec: 5,
             linger_ms: 2_000,
             needs_kernel_limit: false,
+            listens: false,
         };
         SlotRecord {
             slot: "o1-7".to_owned(),

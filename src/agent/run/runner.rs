@@ -11,10 +11,12 @@ use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout};
 
+use super::address::OwnAddress;
 use super::bounds::portions;
 use super::head::{Head, LONGEST_WAIT};
 use super::inputs::fetch_input;
 use super::keeper::{Birth, Keeper, News, ToKeeper, gone};
+use super::known::KnownSlot;
 use super::ladder::Ladder;
 use super::levels::{nothing, specs_of, without_times};
 use super::node::LocalNode;
@@ -54,21 +56,6 @@ const CLEAN_EVERY: Duration = Duration::from_mins(5);
 
 /// Answers in a row that do not name a slot before it counts as an orphan.
 const ORPHAN_AFTER: u32 = 2;
-
-/// A slot of the orchestrator on this node.
-#[derive(Debug)]
-struct KnownSlot {
-    keeper: mpsc::Sender<ToKeeper>,
-    report: SlotReport,
-    /// Number of the last result that the orchestrator acknowledged.
-    acked: u64,
-    /// Answers in a row that did not name it.
-    unnamed: u32,
-    /// Specifications of its orders: it has a right to their input.
-    specs: BTreeSet<u64>,
-    /// Specifications whose input was requested.
-    inputs: BTreeSet<u64>,
-}
 
 /// An exchange that ended.
 struct Done {
@@ -123,6 +110,7 @@ impl Runner {
         let life = facts::life()?;
         let boot = facts::boot()?;
         let program = std::env::current_exe().map_err(RunError::Program)?;
+        let address = OwnAddress::new(options.address, options.orchestrator.clone());
         let head = Head::new(
             options.orchestrator,
             options.authority.as_deref(),
@@ -134,6 +122,7 @@ impl Runner {
         let node = LocalNode {
             name: options.node,
             boot,
+            address,
             program,
             allow_setuid: options.allow_setuid,
             max_processes: options.max_processes,
@@ -302,6 +291,7 @@ impl Runner {
             number: self.number,
             limits: self.node.ladder.rung,
             only_user: self.node.users.only_user(),
+            address: self.node.address.get().map(|address| address.to_string()),
             epoch: self.seen.epoch,
             slots: portions(self.slots.values().map(|known| &known.report)),
         };

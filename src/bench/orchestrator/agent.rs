@@ -113,6 +113,7 @@ impl BenchAgent {
             number: self.number,
             limits: Rung::Watched,
             only_user: None,
+            address: None,
             epoch: 0,
             slots: self.slots.values_mut().map(BenchSlot::told).collect(),
         }
@@ -160,6 +161,7 @@ impl BenchSlot {
             results: Vec::new(),
             seen_order: 0,
             prepared_ms: Some(1),
+            port: None,
             end: None,
             text: None,
         };

@@ -175,7 +175,7 @@ impl Writer {
             let (id, node) = (task, node.clone());
             let row = AttemptRow { id, share, node, assigned_ms: 1, result: None, ended_ms: None };
             self.effects.push(Effect::Attempt(row));
-            tasks.push(NewTask { task, spec: 1, param: None });
+            tasks.push(NewTask { task, spec: 1, param: None, gang: None });
         }
         self.effects.push(Effect::Slot(self.slot(share, node, order, acked)));
         SlotOrder { share, order, acked, tasks, ..SlotOrder::default() }
@@ -199,6 +199,8 @@ impl Writer {
             boot: Some("bench".to_owned()),
             stop: None,
             drains: false,
+            rank: None,
+            memory_mb: None,
         }
     }
 }

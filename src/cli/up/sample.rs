@@ -117,6 +117,8 @@ name = \"normal\"
 policy = \"fair-share\"
 nodepool = \"main\"
 default = true
+# For `apportion run --nodes 4`: several nodes at once.
+gangs = true
 
 # For `apportion run --keep`: is never preempted.
 [[class]]

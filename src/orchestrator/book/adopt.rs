@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::rows::{AttemptRow, SlotRow, SlotState, TaskRow, TaskState};
 use super::{CampaignRow, Effect, Saved};
 use crate::model::Name;
-use crate::orchestrator::spec::CampaignSpec;
+use crate::orchestrator::spec::{CampaignSpec, GangSpec};
 use crate::orchestrator::wire::{AttemptId, Exchange, SlotReport};
 
 /// Attempts found in the reports of nodes.
@@ -100,6 +100,9 @@ impl<'a> AdoptionSearch<'a> {
     fn new_slot(&self, node: &Name, boot: &str, report: &SlotReport) -> Option<SlotRow> {
         let mut campaigns = ids(report).map(|id| id.campaign);
         let campaign = campaigns.find(|campaign| self.campaigns.contains_key(campaign))?;
+        let (_, spec) = self.campaigns.get(&campaign)?;
+        let task = ids(report).find(|id| id.campaign == campaign).map(|id| id.task);
+        let rank = task.filter(|_| spec.gang.is_some()).map(GangSpec::rank_of);
         Some(SlotRow {
             share: report.share,
             node: node.clone(),
@@ -113,6 +116,8 @@ impl<'a> AdoptionSearch<'a> {
             boot: Some(boot.to_owned()),
             stop: None,
             drains: false,
+            rank,
+            memory_mb: None,
         })
     }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::bag::{Cursor, TaskQueue, UNTOUCHED};
 use super::measure::Measure;
-use super::rows::{CampaignRow, CampaignState, Ending, TaskRow, TaskState, WorkRow};
+use super::rows::{CampaignRow, CampaignState, Ending, SlotRow, TaskRow, TaskState, WorkRow};
 use crate::orchestrator::spec::CampaignSpec;
 
 /// Slots in a row that may fail to prepare before the campaign gets no more.
@@ -33,6 +33,8 @@ pub struct Campaign {
     pub measure: Measure,
     /// Sentence with which the resource manager refuses the campaign's work, as last noted.
     pub refused: Option<String>,
+    /// Shares of the slots of a gang that are not gone, by rank.
+    pub ranks: BTreeMap<u64, u64>,
 }
 
 /// A memory step of a campaign.
@@ -66,6 +68,7 @@ impl Campaign {
             slots: 0,
             measure: Measure::default(),
             refused: None,
+            ranks: BTreeMap::new(),
         };
         campaign.step_mut(0);
         campaign
@@ -113,6 +116,11 @@ impl Campaign {
     pub fn memory_of(&self, step: u64) -> u64 {
         let step = usize::try_from(step).ok().and_then(|at| self.steps.get(at));
         step.map_or(self.spec.memory_mb, |step| step.work.memory_mb)
+    }
+
+    /// Memory of a slot, in MiB. A share of an exclusive gang has more than the gang asked for.
+    pub fn memory_of_slot(&self, row: &SlotRow) -> u64 {
+        row.memory_mb.unwrap_or_else(|| self.memory_of(row.step))
     }
 
     /// Tasks of a step that are not final.

@@ -2,13 +2,15 @@
 
 use std::collections::BTreeSet;
 
+use super::ends::{end_word, ended, is_failure, state_of};
+use super::gangs::{GANG_LINGER_MS, NO_ADDRESS};
 use super::rows::{AttemptRow, Note, SlotState, TaskState};
 use super::slots::Held;
 use super::{Book, Now, attempt_of};
 use crate::model::{Name, count};
 use crate::orchestrator::wire::{
-    AttemptId, Exchange, NewTask, Reason, Rung, SlotEnd, SlotOrder, SlotReport, SlotStage,
-    SlotStart, SlotStop, StopReason, TaskResult,
+    AttemptId, Exchange, NewTask, Reason, Rung, SlotOrder, SlotReport, SlotStage, SlotStart,
+    SlotStop, StopReason,
 };
 
 /// Reason to refuse a report.
@@ -57,6 +59,7 @@ impl Book {
         node.number = report.number;
         (node.limits, node.heard) = (Some(report.limits), now.ms);
         node.only_user = report.only_user.as_deref().map(Name::from);
+        node.address.clone_from(&report.address);
         (node.is_waiting, node.has_news) = (true, false);
         node.unknown_gone.clear();
         let shares: Vec<u64> = self.shares_of(name);
@@ -105,6 +108,7 @@ impl Book {
                 "the node has no limit that the kernel enforces".to_owned()
             }
             Some(user) if user != owner => format!("the node runs work of {user} only"),
+            _ if campaign.spec.gang.is_some() && node.address.is_none() => NO_ADDRESS.to_owned(),
             Some(_) | None => return,
         };
         self.prepare_failed(share, "no-limit-or-user", &problem);
@@ -122,7 +126,7 @@ impl Book {
         slot.row.boot.get_or_insert_with(|| boot.to_owned());
         slot.seen_order = report.seen_order;
         slot.signals.retain(|(order, _)| report.seen_order < *order);
-        slot.prepared_ms = report.prepared_ms;
+        (slot.prepared_ms, slot.port) = (report.prepared_ms, report.port);
         let mut ended = Vec::new();
         let running = report.running.iter().map(|one| one.rss_mb);
         let used_mb = running.chain(report.results.iter().map(|result| result.rss_mb)).max();
@@ -205,7 +209,7 @@ impl Book {
     }
 
     /// Counts a slot that could not be prepared. After three in a row the campaign is frozen.
-    fn prepare_failed(&mut self, share: u64, code: &'static str, text: &str) {
+    pub(super) fn prepare_failed(&mut self, share: u64, code: &'static str, text: &str) {
         let Some(slot) = self.slots.get(&share) else { return };
         let Some(campaign) = self.campaigns.get_mut(&slot.row.campaign) else { return };
         campaign.facts.init_fails += 1;
@@ -249,6 +253,9 @@ impl Book {
 
     /// Gives queued tasks to slots of a campaign whose agents wait for an answer.
     pub(super) fn assign_waiting(&mut self, id: u64, now: Now) {
+        if self.campaigns.get(&id).is_some_and(|campaign| campaign.spec.gang.is_some()) {
+            return self.assign_gang(id, now);
+        }
         let hungry = self.hungry.range((id, 0)..=(id, u64::MAX));
         let shares: Vec<u64> = hungry.map(|(_, share)| *share).collect();
         for share in shares {
@@ -303,7 +310,7 @@ impl Book {
     /// Recalls unstarted attempts for slots without an attempt, when no task is queued.
     pub(super) fn rebalance(&mut self, id: u64) {
         let Some(campaign) = self.campaigns.get(&id) else { return };
-        if campaign.has_queued() || !campaign.may_begin() {
+        if campaign.has_queued() || !campaign.may_begin() || campaign.spec.gang.is_some() {
             return;
         }
         let lanes = usize::try_from(campaign.spec.lanes).unwrap_or(usize::MAX);
@@ -336,6 +343,7 @@ impl Book {
 
     /// Orders a slot to stop. A slot that no node knows of is gone at once.
     pub(super) fn stop_slot(&mut self, share: u64, why: StopReason, drains: bool, now: Now) {
+        let drains = drains || self.waits_for_leader(share, now);
         let Some(slot) = self.slots.get_mut(&share) else { return };
         if !slot.is_told {
             self.end_slot(share, &BTreeSet::new(), now);
@@ -398,8 +406,14 @@ impl Book {
             .attempts
             .iter()
             .filter(|(id, held)| !held.is_listed && campaign.is_current(share, **id));
-        let task = |id: &AttemptId| NewTask { task: *id, spec, param: None };
-        order.tasks = unknown.map(|(id, _)| task(id)).collect();
+        let is_gang = campaign.spec.gang.is_some();
+        let task = |(id, _): (&AttemptId, &Held)| {
+            let gang = self.rank_start(campaign, id.task);
+            // After a restart, a rank waits until the book knows the places of all ranks again.
+            let is_whole = gang.is_some() || !is_gang;
+            is_whole.then_some(NewTask { task: *id, spec, param: None, gang })
+        };
+        order.tasks = unknown.filter_map(task).collect();
         order.recall = slot.recall.iter().copied().collect();
         let cancelled = |id: &&AttemptId| campaign.tasks.get(&id.task).is_none_or(|row| row.cancel);
         order.cancel = slot.attempts.keys().filter(cancelled).copied().collect();
@@ -414,11 +428,13 @@ impl Book {
                 campaign: campaign.facts.id,
                 user: campaign.facts.owner.clone(),
                 uid: campaign.facts.uid,
-                memory_mb: campaign.memory_of(slot.row.step),
+                memory_mb: campaign.memory_of_slot(&slot.row),
                 lanes: campaign.spec.lanes,
                 spec,
-                linger_ms: self.settings.linger_ms,
+                // The slots of a gang wait for each other.
+                linger_ms: if is_gang { GANG_LINGER_MS } else { self.settings.linger_ms },
                 needs_kernel_limit: campaign.spec.needs_kernel_limit,
+                listens: is_gang,
             });
         }
         order
@@ -438,54 +454,5 @@ impl Book {
             (node.is_waiting, node.has_news) = (false, false);
             node.unknown_gone.clear();
         }
-    }
-}
-
-/// The end of an attempt that no node reported.
-fn ended(id: AttemptId, held: &Held, why: Reason, now: Now) -> TaskResult {
-    TaskResult {
-        number: 0,
-        task: id,
-        why,
-        exit: None,
-        signal: None,
-        ms: held.begun.map_or(0, |begun| now.ms.saturating_sub(begun)),
-        cpu_ms: 0,
-        peak_mb: 0,
-        rss_mb: 0,
-        out: [0, 0],
-        tail: String::new(),
-        error: String::new(),
-        has_saved: held.has_saved,
-    }
-}
-
-fn state_of(stage: SlotStage) -> SlotState {
-    match stage {
-        SlotStage::Starting => SlotState::Starting,
-        SlotStage::Preparing => SlotState::Preparing,
-        SlotStage::Working => SlotState::Working,
-        SlotStage::Idle => SlotState::Idle,
-        // The slot counts as gone only after its results are entered.
-        SlotStage::Stopping | SlotStage::Gone => SlotState::Stopping,
-    }
-}
-
-/// True if `end` means that the slot could not begin tasks.
-fn is_failure(end: SlotEnd) -> bool {
-    matches!(end, SlotEnd::NotStarted | SlotEnd::NoUser | SlotEnd::NoLimit | SlotEnd::Prologue)
-}
-
-fn end_word(end: SlotEnd) -> &'static str {
-    match end {
-        SlotEnd::Idle => "idle",
-        SlotEnd::Stopped => "stopped",
-        SlotEnd::Unheard => "unheard",
-        SlotEnd::Died => "died",
-        SlotEnd::NotStarted => "not-started",
-        SlotEnd::NoUser => "no-user",
-        SlotEnd::NoLimit => "no-limit",
-        SlotEnd::Prologue => "prologue",
-        SlotEnd::SharedMemory => "shared-memory",
     }
 }

@@ -25,6 +25,9 @@ pub enum CannotExtend {
     /// The campaign has `keep`, and so has a single task.
     #[error("campaign {0} is kept, and so has one task; submit a new one")]
     Kept(u64),
+    /// The campaign is a gang, whose ranks are its tasks.
+    #[error("campaign {0} is a gang, and runs one program; submit a new one")]
+    Gang(u64),
     /// The campaign has cancelled tasks that were never touched.
     #[error(
         "campaign {0} was cancelled and resubmitted without its cancelled tasks; first `apportion campaign \
@@ -63,6 +66,8 @@ impl Book {
             Err(CannotExtend::Test(id))
         } else if campaign.spec.keep {
             Err(CannotExtend::Kept(id))
+        } else if campaign.spec.gang.is_some() {
+            Err(CannotExtend::Gang(id))
         } else if campaign.cursor.limit < range.count {
             Err(CannotExtend::Cut(id))
         } else if TaskRange::LARGEST < total || LARGEST_NUMBER < last {

@@ -11,15 +11,20 @@
 //! - A task has at most one attempt without a result, unless its campaign says that it may run twice.
 //!   Exactly one result of it counts.
 //! - A final task stays as it is. Later results of its attempts do not change it.
+//! - The ranks of a gang are its tasks. They get attempts in one event, once the slots of all ranks
+//!   are ready, and have the same state after their last attempt. No rank gets another attempt
+//!   while an attempt of another rank is left.
 //! - A slot is gone if its node said so, its node has another boot, its lease ran out, or no answer
 //!   ever named it. Only then are its tasks queued again and its share published as gone.
 
 pub mod adopt;
 mod bag;
 mod campaigns;
+mod ends;
 mod exchange;
 mod extend;
 mod figures;
+mod gangs;
 mod leases;
 mod measure;
 mod node_slots;
@@ -44,8 +49,10 @@ pub use campaigns::{Campaign, INIT_FAILS, MAX_STEPS, Step};
 pub use exchange::{ExchangeRefusal, NodeAnswer};
 pub use extend::CannotExtend;
 pub use figures::Figures;
+pub use gangs::{GangState, RankState};
+use nodes::Node;
 pub use nodes::NodeFacts;
-pub use obey::{JobShares, TerminatingShare};
+pub use obey::{HeldShare, JobShares, TerminatingShare};
 pub use publish::{PublishedSlot, PublishedWork};
 pub use requests::{NewCampaign, Reopened};
 pub use rows::{
@@ -57,7 +64,7 @@ pub use tries::LOST_LIMIT;
 
 use crate::model::Name;
 use crate::orchestrator::spec::CampaignSpec;
-use crate::orchestrator::wire::{AttemptId, Exchange, Reason, Rung, TaskResult};
+use crate::orchestrator::wire::{AttemptId, Exchange, Reason, TaskResult};
 
 /// Settings of the book.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -166,25 +173,6 @@ pub struct Saved {
     pub attempts: Vec<AttemptRow>,
     /// Slots.
     pub slots: Vec<SlotRow>,
-}
-
-/// A node as the book tracks it.
-#[derive(Clone, Debug, Default)]
-struct Node {
-    boot: String,
-    life: String,
-    number: u64,
-    limits: Option<Rung>,
-    only_user: Option<Name>,
-    /// True if the agent waits for an answer.
-    is_waiting: bool,
-    /// Time of the last exchange, by the clock of the book.
-    heard: u64,
-    /// Gone shares of the last report that the book does not know, each with its last result's
-    /// number.
-    unknown_gone: Vec<(u64, u64)>,
-    /// True if the answer to the last report has news that no slot shows.
-    has_news: bool,
 }
 
 /// Rows that differ from the stored rows.
@@ -329,6 +317,7 @@ impl Book {
         if campaign.has_failed_too_often() {
             self.cancel(id, Ending::MaxFails);
         }
+        self.keep_whole(id, now);
         self.assign_waiting(id, now);
         self.finish_or_go_on(id);
         self.number_works(id);
@@ -409,6 +398,7 @@ impl Book {
             };
             change(&mut campaign.slots);
             change(&mut campaign.step_mut(row.step).slots);
+            campaign.note_rank(row, is_in);
         }
     }
 
@@ -423,6 +413,9 @@ impl Book {
         }
         slot.recall.remove(&id);
         let Some(campaign) = self.campaigns.get_mut(&id.campaign) else { return };
+        if campaign.spec.gang.is_some() {
+            return self.end_rank(share, result, now);
+        }
         let Some(row) = campaign.after(share, &result) else {
             self.close_attempt(TaskResult { why: Reason::Superseded, ..result }, now);
             return;

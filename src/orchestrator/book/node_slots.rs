@@ -33,7 +33,7 @@ impl Book {
             name: campaign.spec.task.name.clone(),
             user: campaign.facts.owner.clone(),
             state: slot.row.state.word().to_owned(),
-            memory_mb: campaign.memory_of(slot.row.step),
+            memory_mb: campaign.memory_of_slot(&slot.row),
             used_mb: (0 < slot.used_mb).then_some(slot.used_mb),
             waiting: count(&slot.attempts).saturating_sub(count(&running)),
             running,

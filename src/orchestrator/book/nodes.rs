@@ -1,6 +1,6 @@
 //! Nodes, as their agents reported them last.
 
-use super::{Book, Node};
+use super::Book;
 use crate::model::{Name, count};
 use crate::orchestrator::wire::Rung;
 
@@ -21,6 +21,27 @@ pub struct NodeFacts {
     pub used_mb: u64,
     /// Silence of the agent, in milliseconds. 0: the agent waits for an answer.
     pub silent_ms: u64,
+}
+
+/// A node as the book tracks it.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Node {
+    pub boot: String,
+    pub life: String,
+    pub number: u64,
+    pub limits: Option<Rung>,
+    pub only_user: Option<Name>,
+    /// Address for other nodes, as the agent reported it last.
+    pub address: Option<String>,
+    /// True if the agent waits for an answer.
+    pub is_waiting: bool,
+    /// Time of the last exchange, by the clock of the book.
+    pub heard: u64,
+    /// Gone shares of the last report that the book does not know, each with its last result's
+    /// number.
+    pub unknown_gone: Vec<(u64, u64)>,
+    /// True if the answer to the last report has news that no slot shows.
+    pub has_news: bool,
 }
 
 impl Node {
@@ -44,7 +65,7 @@ impl Book {
             };
             let memory = |slot: &&super::Slot| {
                 let campaign = self.campaigns.get(&slot.row.campaign)?;
-                Some(campaign.memory_of(slot.row.step))
+                Some(campaign.memory_of_slot(&slot.row))
             };
             NodeFacts {
                 node: name.clone(),

@@ -13,12 +13,25 @@ use crate::orchestrator::wire::StopReason;
 pub struct JobShares {
     /// The number of the work.
     pub work: u64,
-    /// All shares of the work with their nodes, including new shares.
-    pub shares: Vec<(u64, Name)>,
+    /// All shares of the work, including new shares.
+    pub shares: Vec<HeldShare>,
     /// Shares that are new.
     pub added: BTreeSet<u64>,
     /// Shares that are terminating.
     pub removed: Vec<TerminatingShare>,
+}
+
+/// A share that the work may use.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HeldShare {
+    /// Number of the share.
+    pub share: u64,
+    /// Node of the share.
+    pub node: Name,
+    /// Rank of the share in its gang. `None`: it belongs to no gang.
+    pub rank: Option<u64>,
+    /// Memory of the share, in MiB.
+    pub memory_mb: u64,
 }
 
 /// A terminating share.
@@ -53,24 +66,19 @@ impl Book {
                 named.insert(removed.share);
                 let is_known = self.slots.contains_key(&removed.share);
                 if let (false, Some(place)) = (is_known, place) {
-                    self.order_slot(
-                        job.work,
-                        place,
-                        removed.share,
-                        removed.node.clone(),
-                        true,
-                        now,
-                    );
+                    let (share, node) = (removed.share, removed.node.clone());
+                    let unknown = HeldShare { share, node, rank: None, memory_mb: 0 };
+                    self.order_slot(job.work, place, unknown, true, now);
                 }
                 let drains = removed.has_died && self.finishes_unheard(removed.share);
                 self.stop_slot(removed.share, removed.why, drains, now);
             }
-            for (share, node) in job.shares {
-                named.insert(share);
-                let is_known = self.slots.contains_key(&share);
+            for held in job.shares {
+                named.insert(held.share);
+                let is_known = self.slots.contains_key(&held.share);
                 if let (false, Some(place)) = (is_known, place) {
-                    let may_run = !job.added.contains(&share);
-                    self.order_slot(job.work, place, share, node, may_run, now);
+                    let may_run = !job.added.contains(&held.share);
+                    self.order_slot(job.work, place, held, may_run, now);
                 }
             }
         }
@@ -90,11 +98,12 @@ impl Book {
         &mut self,
         work: u64,
         (campaign, step): (u64, u64),
-        share: u64,
-        node: Name,
+        held: HeldShare,
         may_run: bool,
         now: Now,
     ) {
+        let HeldShare { share, node, rank, memory_mb } = held;
+        let has_gang = self.campaigns.get(&campaign).is_some_and(|it| it.spec.gang.is_some());
         let row = SlotRow {
             share,
             node: node.clone(),
@@ -107,6 +116,8 @@ impl Book {
             boot: None,
             stop: None,
             drains: false,
+            rank: rank.filter(|_| has_gang),
+            memory_mb: Some(memory_mb).filter(|size| has_gang && 0 < *size),
         };
         let mut slot = Slot::new(row, now.ms);
         slot.is_told = may_run;

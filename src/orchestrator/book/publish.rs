@@ -5,6 +5,7 @@ use super::campaigns::{Campaign, Step};
 use super::rows::{CampaignState, SlotRow, SlotState};
 use super::slots::Slot;
 use crate::model::Name;
+use crate::orchestrator::spec::GangSpec;
 
 /// The work of a memory step.
 #[expect(clippy::struct_excessive_bools, reason = "facts that do not depend on each other")]
@@ -38,6 +39,10 @@ pub struct PublishedWork {
     pub submitted_ms: u64,
     /// Only nodes that the work may use. Empty: any node.
     pub nodes: Vec<String>,
+    /// Gang of the work: its processes start together. `None`: they come and go by themselves.
+    pub gang: Option<GangSpec>,
+    /// Longest time that the work runs, in milliseconds, if it is a gang and has a limit.
+    pub duration_ms: Option<u64>,
     /// Slots of the work.
     pub slots: Vec<PublishedSlot>,
 }
@@ -82,12 +87,14 @@ impl Book {
         all
     }
 
-    /// Takes the number from the work of a gone slot, if the work may have a single slot only. For
-    /// the resource manager such a work is over with its process, and gets no second process.
-    /// Remaining tasks get another number.
+    /// Takes the number from the work of a gone slot, if the work may have a single slot only, or is
+    /// a gang. For the resource manager such a work is over with its processes, and gets no further
+    /// process. Remaining tasks get another number.
     pub(super) fn end_kept_work(&mut self, row: &SlotRow) {
         let campaign = self.campaigns.get_mut(&row.campaign);
-        let Some(campaign) = campaign.filter(|campaign| campaign.spec.keep) else { return };
+        let Some(campaign) = campaign.filter(|it| it.spec.keep || it.spec.gang.is_some()) else {
+            return;
+        };
         let step = campaign.step_mut(row.step);
         if step.slots == 0 && step.work.number == Some(row.work) {
             step.work.number = None;
@@ -137,6 +144,8 @@ fn work(
         time_per_item_ms,
         submitted_ms: campaign.facts.submitted_ms,
         nodes: campaign.spec.nodes.clone(),
+        gang: campaign.spec.gang.clone(),
+        duration_ms: campaign.spec.task.time_limit_ms.filter(|_| campaign.spec.gang.is_some()),
         slots,
     }
 }

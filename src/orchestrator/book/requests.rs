@@ -72,6 +72,7 @@ impl Book {
             ended: 0,
             prepared_ms: 0,
             rss_mb: 0,
+            verdict: None,
         };
         let mut campaign = Campaign::new(facts, new.spec);
         let step = campaign.step_mut(0);
@@ -143,6 +144,10 @@ impl Book {
 
     pub(super) fn cancel_task(&mut self, id: u64, task: u64) {
         let Some(campaign) = self.campaigns.get_mut(&id) else { return };
+        if campaign.spec.gang.is_some() {
+            // Ranks end together, so the end of one is the end of the campaign.
+            return self.cancel(id, Ending::Cancelled);
+        }
         let row = if campaign.cursor.holds(task) {
             campaign.cursor.skip(task);
             Some(campaign.fresh(task))
@@ -168,14 +173,19 @@ impl Book {
     }
 
     pub(super) fn signal(&mut self, id: u64, task: u64, signal: u8) {
-        let row = self.campaigns.get(&id).and_then(|campaign| campaign.tasks.get(&task));
-        let Some(row) = row.filter(|row| row.state == TaskState::Running) else { return };
-        let Some(slot) = row.share.and_then(|share| self.slots.get_mut(&share)) else { return };
-        slot.row.order += 1;
-        let signal = TaskSignal { task: super::attempt_of(row), signal };
-        slot.signals.push((slot.row.order, signal));
-        self.dirty.slots.insert(slot.row.share);
-        self.dirty.wake.insert(slot.row.node.clone());
+        let Some(campaign) = self.campaigns.get(&id) else { return };
+        let is_everywhere = campaign.spec.gang.as_ref().is_some_and(|gang| gang.every_node);
+        let is_meant =
+            |row: &&TaskRow| row.state == TaskState::Running && (is_everywhere || row.task == task);
+        for row in campaign.tasks.values().filter(is_meant) {
+            let slot = row.share.and_then(|share| self.slots.get_mut(&share));
+            let Some(slot) = slot else { continue };
+            slot.row.order += 1;
+            let signal = TaskSignal { task: super::attempt_of(row), signal };
+            slot.signals.push((slot.row.order, signal));
+            self.dirty.slots.insert(slot.row.share);
+            self.dirty.wake.insert(slot.row.node.clone());
+        }
     }
 
     /// Queues final tasks again. A campaign that ended runs again.

@@ -116,6 +116,9 @@ pub struct CampaignRow {
     pub prepared_ms: u64,
     /// The most memory that a task used, in MiB.
     pub rss_mb: u64,
+    /// State that all ranks of a gang get once none of its attempts is left. `None`: the gang is not
+    /// to end.
+    pub verdict: Option<TaskState>,
 }
 
 /// Work of a memory step of a campaign, as the resource manager knows it.
@@ -313,6 +316,12 @@ pub struct SlotRow {
     pub stop: Option<StopReason>,
     /// True if running tasks may end by themselves when the slot stops.
     pub drains: bool,
+    /// Rank of the slot in its gang. `None`: it belongs to no gang.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rank: Option<u64>,
+    /// Memory of the share, in MiB, if it differs from the memory of the step.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub memory_mb: Option<u64>,
 }
 
 /// A sentence about a campaign, for people.

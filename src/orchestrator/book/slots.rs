@@ -36,6 +36,8 @@ pub struct Slot {
     pub signals: Vec<(u64, TaskSignal)>,
     /// Number of the publication that declared the slot gone.
     pub gone_in: Option<u64>,
+    /// Port on which it listens for other ranks, by its last report.
+    pub port: Option<u16>,
 }
 
 /// An attempt that a slot has or should have.
@@ -70,6 +72,7 @@ impl Slot {
             recall: BTreeSet::new(),
             signals: Vec::new(),
             gone_in: None,
+            port: None,
         }
     }
 

@@ -121,6 +121,7 @@ fn row(id: u64, state: CampaignState) -> CampaignRow {
         ended: TASKS,
         prepared_ms: 3,
         rss_mb: 90,
+        verdict: None,
     }
 }
 

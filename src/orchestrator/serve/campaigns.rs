@@ -8,6 +8,7 @@ use serde_json::{Map, Value};
 
 use super::MAX_LIVE;
 use super::caller::OrchestratorCaller;
+use super::gangs::gang_of;
 use super::problem::Failed;
 use super::state::{ServeState, Sight};
 use crate::model::{memory_text, nearest};
@@ -135,8 +136,11 @@ pub(super) async fn get_campaign(
     let spec = reader.spec(&info.row).await?;
     let notes =
         if caller.may_touch(&info.row.owner) { reader.notes(id, NOTES).await? } else { Vec::new() };
+    let campaign = summarise(reader, &info).await?;
+    drop(reading);
     Ok(Json(CampaignDetail {
-        campaign: summarise(reader, &info).await?,
+        campaign,
+        gang: gang_of(&state, id, &spec).await?,
         memory_mb,
         may_run_twice: spec.may_run_twice,
         on_unheard: if spec.task.finishes_unheard { "finish" } else { "stop" }.to_owned(),

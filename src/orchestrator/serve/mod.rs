@@ -10,6 +10,7 @@ mod caller;
 mod campaigns;
 mod events;
 mod extend;
+mod gangs;
 mod grid;
 mod hub;
 mod metrics;

@@ -15,7 +15,7 @@ use super::state::ServeState;
 use super::stats::memory_of;
 use crate::orchestrator::book::{AttemptRow, CampaignState, Event, TaskRow, TaskState};
 use crate::orchestrator::drive;
-use crate::orchestrator::spec::CampaignSpec;
+use crate::orchestrator::spec::{CampaignSpec, GangSpec};
 use crate::orchestrator::store::{CampaignInfo, StoreReader};
 use crate::orchestrator::wire::{
     AttemptInfo, Reason, SignalRequest, TaskInfo, TaskList, signal_number,
@@ -61,6 +61,10 @@ pub(super) async fn get_tasks(
     let (after, limit) = (query.after.unwrap_or(0), query.limit.unwrap_or(100).clamp(1, 1000));
     let tasks = reader.tasks(id, wanted, after, limit).await?;
     let mut list = TaskList { tasks: tasks.iter().map(info).collect() };
+    let spec = reader.spec(&campaign.row).await?;
+    for task in &mut list.tasks {
+        task.rank = rank_in(&spec, task.task);
+    }
     if query.attempts == Some(true)
         && let (Some(first), Some(last)) = (tasks.first(), tasks.last())
     {
@@ -134,6 +138,7 @@ pub(super) async fn task_of(
     let row = reader.task(id, task).await?;
     let mut shown = row.as_ref().map_or_else(|| untouched(&campaign, task, position), info);
     shown.may_run_twice = spec.may_run_twice;
+    shown.rank = rank_in(&spec, task);
     let may_read = caller.may_touch(&campaign.row.owner);
     if may_read {
         shown.param = reader.param(id, position).await?;
@@ -216,6 +221,11 @@ pub(super) async fn post_signal(
     Ok(StatusCode::NO_CONTENT)
 }
 
+/// The rank of a task; `None` if its campaign has no gang.
+fn rank_in(spec: &CampaignSpec, task: u64) -> Option<u64> {
+    spec.gang.as_ref().map(|_| GangSpec::rank_of(task))
+}
+
 pub(super) fn info(row: &TaskRow) -> TaskInfo {
     TaskInfo {
         campaign: row.campaign,
@@ -225,6 +235,7 @@ pub(super) fn info(row: &TaskRow) -> TaskInfo {
         tries: row.tries,
         losses: row.losses,
         may_run_twice: false,
+        rank: None,
         reason: row.reason.map(|reason: Reason| reason.word().to_owned()),
         param: None,
         advice: Vec::new(),
@@ -258,6 +269,7 @@ fn untouched(campaign: &CampaignInfo, task: u64, position: u64) -> TaskInfo {
         tries: 0,
         losses: 0,
         may_run_twice: false,
+        rank: None,
         reason: None,
         param: None,
         advice: Vec::new(),

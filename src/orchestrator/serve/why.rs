@@ -5,6 +5,7 @@ use axum::extract::{Path, State};
 
 use super::caller::OrchestratorCaller;
 use super::campaigns::known;
+use super::gangs::gang_of;
 use super::problem::Failed;
 use super::state::ServeState;
 use crate::orchestrator::book::CampaignState;
@@ -31,10 +32,12 @@ pub(super) async fn get_why(
 
 /// The reasons of campaign `id`.
 pub(super) async fn why_of(state: &ServeState, id: u64) -> Result<CampaignWhy, Failed> {
-    let (info, works) = {
+    let (info, works, spec) = {
         let mut reading = state.reader().await?;
         let reader = reading.get()?;
-        (known(reader.campaign(id).await?, id)?, reader.works(id).await?)
+        let info = known(reader.campaign(id).await?, id)?;
+        let spec = reader.spec(&info.row).await?;
+        (info, reader.works(id).await?, spec)
     };
     let mut why = CampaignWhy { sentences: Vec::new(), hints: Vec::new() };
     if info.row.state == CampaignState::Suspended {
@@ -62,9 +65,12 @@ pub(super) async fn why_of(state: &ServeState, id: u64) -> Result<CampaignWhy, F
             why.hints.push(PREDICTION_HINT.to_owned());
         }
         why.sentences.push(brief.sentence);
-        if has_all && !info.row.has_begun && !info.row.state.is_final() {
+        if has_all && !info.row.has_begun && spec.gang.is_none() && !info.row.state.is_final() {
             why.sentences.push("its slots are starting; no task has begun yet".to_owned());
         }
+    }
+    if let Some(gang) = gang_of(state, id, &spec).await?.filter(|gang| !gang.ranks.is_empty()) {
+        why.sentences.push(format!("its gang has {}", gang.words()));
     }
     if why.sentences.is_empty() {
         why.sentences

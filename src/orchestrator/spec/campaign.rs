@@ -8,6 +8,7 @@ use serde_json::{Map, Value};
 use super::SpecProblem;
 use super::environment;
 use super::fields::Fields;
+use super::gang::{self, GangSpec};
 use super::limits::{MAX_DURATION_MS, MAX_GRACE_MS, MAX_NAME, MAX_STDIN};
 use super::params::{self, Params, TaskRange, short};
 use crate::model::is_hidden;
@@ -58,6 +59,9 @@ pub struct CampaignSpec {
     /// the first result counts.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub may_run_twice: bool,
+    /// Gang of the campaign, whose ranks are the tasks. Absent: the tasks are independent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gang: Option<GangSpec>,
 }
 
 /// Purpose of the tasks of a campaign.
@@ -120,7 +124,7 @@ impl CampaignSpec {
         let name = name(&mut fields);
         let command = fields.command("write it after `--`, or as `command`");
         let task = task_spec(&mut fields, name, command.unwrap_or(Command::Argv(Vec::new())));
-        let spec = CampaignSpec {
+        let mut spec = CampaignSpec {
             task,
             kind: kind(&mut fields),
             tasks,
@@ -138,8 +142,10 @@ impl CampaignSpec {
             keep: fields.flag("keep"),
             nodes: nodes(&mut fields),
             may_run_twice: fields.flag("may_run_twice"),
+            gang: gang::take(&mut fields),
         };
         fields.finish();
+        gang::settle(&mut spec, &params, &mut problems);
         spec.check_keep(&mut problems);
         if problems.is_empty() { Ok((spec, params)) } else { Err(problems) }
     }
@@ -153,7 +159,7 @@ impl CampaignSpec {
     }
 
     fn check_keep(&self, problems: &mut Vec<SpecProblem>) {
-        if self.keep && self.tasks.count != 1 {
+        if self.keep && self.gang.is_none() && self.tasks.count != 1 {
             let message = format!("{} tasks cannot be kept", self.tasks.count);
             problems.push(SpecProblem::new("keep", message, "submit one task, or remove it"));
         }

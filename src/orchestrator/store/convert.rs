@@ -97,6 +97,7 @@ pub(super) fn campaign(row: &SqliteRow) -> Result<CampaignRow, sqlx::Error> {
         ended: number(row, "ended")?,
         prepared_ms: number(row, "prepared_ms")?,
         rss_mb: number(row, "rss_mb")?,
+        verdict: maybe_word(row, "verdict", TaskState::from_word)?,
     })
 }
 

@@ -8,6 +8,7 @@ mod acts;
 mod convert;
 mod extend;
 mod figures;
+mod gang;
 mod mark;
 mod read;
 mod retention;
@@ -47,6 +48,7 @@ const SCHEMAS: &[(i64, &str, &str)] = &[
     (4, "mark", include_str!("../../../migrations/orchestrator/0004_mark.sql")),
     (5, "retention", include_str!("../../../migrations/orchestrator/0005_retention.sql")),
     (6, "additions", include_str!("../../../migrations/orchestrator/0006_additions.sql")),
+    (7, "gangs", include_str!("../../../migrations/orchestrator/0007_gangs.sql")),
 ];
 
 /// Reason why the database cannot be used.

@@ -10,8 +10,11 @@ use sqlx::sqlite::{Sqlite, SqliteConnection};
 use sqlx::{QueryBuilder, query};
 
 use super::convert::{ending_word, text, to_sql};
+use super::gang::new_key;
 use super::write::Batch;
-use crate::orchestrator::book::{AttemptRow, CampaignRow, Effect, Note, SlotRow, TaskRow, WorkRow};
+use crate::orchestrator::book::{
+    AttemptRow, CampaignRow, Effect, Note, SlotRow, TaskRow, TaskState, WorkRow,
+};
 use crate::orchestrator::wire::{AttemptId, Reason};
 
 /// Numbers of rows in a statement. Few sizes, so that all statements stay prepared.
@@ -119,8 +122,9 @@ async fn put_campaign(
     if let Some(new) = new {
         let sql = "insert into campaigns (id, owner, uid, spec, name, total, submitted_ms, state, ending,
                        taken, positions, done, failed, cancelled, dropped, init_fails, has_begun, ended_ms,
-                       ended, prepared_ms, rss_mb)
-                   values (?1, ?2, ?3, ?4, ?5, ?6, ?7, 'running', null, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0)
+                       ended, prepared_ms, rss_mb, gang_key)
+                   values (?1, ?2, ?3, ?4, ?5, ?6, ?7, 'running', null, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0,
+                       ?8)
                    on conflict do nothing";
         query(sql)
             .bind(to_sql(row.id))
@@ -130,13 +134,14 @@ async fn put_campaign(
             .bind(&new.spec.task.name)
             .bind(to_sql(row.total))
             .bind(to_sql(row.submitted_ms))
+            .bind(new.spec.gang.is_some().then(new_key).transpose()?)
             .execute(&mut *connection)
             .await?;
     }
     let sql = "update campaigns set state = ?2, ending = ?3, taken = ?4, positions = ?5, done = ?6,
                    failed = ?7, cancelled = ?8, dropped = ?9, init_fails = ?10, has_begun = ?11,
                    ended_ms = ?12, ended = ?13, prepared_ms = ?14, rss_mb = ?15, final_ms = ?16,
-                   total = ?17
+                   total = ?17, verdict = ?18
                where id = ?1";
     query(sql)
         .bind(to_sql(row.id))
@@ -156,6 +161,7 @@ async fn put_campaign(
         .bind(to_sql(row.rss_mb))
         .bind(row.state.is_final().then_some(to_sql(batch.at_ms)))
         .bind(to_sql(row.total))
+        .bind(row.verdict.map(TaskState::word))
         .execute(connection)
         .await?;
     Ok(())

@@ -277,6 +277,8 @@ async fn of_each_row_the_last_version_counts() {
             boot: None,
             stop: None,
             drains: false,
+            rank: Some(3),
+            memory_mb: None,
         })
     };
     // More rows than a statement of each size takes.

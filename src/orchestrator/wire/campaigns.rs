@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use super::exchange::TaskResult;
+use super::gang::GangInfo;
 
 /// The answer to a submission.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
@@ -89,6 +90,9 @@ pub struct CampaignDetail {
     /// their queue.
     #[serde(default)]
     pub on_unheard: String,
+    /// The gang of the campaign. Absent: its tasks are independent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gang: Option<GangInfo>,
     /// Numbers of the campaign's work at the resource manager.
     pub works: Vec<u64>,
     /// Notes for people, the latest at the end.
@@ -197,6 +201,9 @@ pub struct TaskInfo {
     /// True if the task may run twice while its node is silent. The first result counts.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub may_run_twice: bool,
+    /// Rank of the task in the gang of its campaign. Absent: the campaign has no gang.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rank: Option<u64>,
     /// Reason of the end of the last attempt.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,

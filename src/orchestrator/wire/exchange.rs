@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::openapi::{RefOr, Schema};
 use utoipa::{PartialSchema, ToSchema};
 
+use super::gang::RankStart;
 use super::output::OutputRequest;
 use super::rung::Rung;
 use super::spec::TaskSpec;
@@ -75,6 +76,9 @@ pub struct Exchange {
     /// users.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub only_user: Option<String>,
+    /// Address of the node for other nodes. Absent: not known, and no gang can run on the node.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub address: Option<String>,
     /// The highest epoch of this orchestrator that the agent has seen. 0: none yet.
     #[serde(default)]
     pub epoch: u64,
@@ -114,6 +118,9 @@ pub struct SlotReport {
     /// prepared yet.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub prepared_ms: Option<u64>,
+    /// Port on which the slot listens for the other ranks of its gang. Absent: it does not listen.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub port: Option<u16>,
     /// Reason of the slot's end. Present if and only if `gone`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub end: Option<SlotEnd>,
@@ -395,6 +402,9 @@ pub struct NewTask {
     /// The parameter of the task: a line, or an item as JSON. Absent: the task has its number only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub param: Option<String>,
+    /// Rank of the attempt in its gang. Absent: the task belongs to no gang.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gang: Option<RankStart>,
 }
 
 /// Start of a slot.
@@ -419,6 +429,9 @@ pub struct SlotStart {
     /// True if the slot may be started only on a node where the kernel enforces its limit.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub needs_kernel_limit: bool,
+    /// True if the slot is for a rank of a gang: it listens, and reports its port.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub listens: bool,
 }
 
 /// Stop of a slot.
@@ -519,6 +532,7 @@ mod tests {
             results: vec![result],
             seen_order: 41,
             prepared_ms: Some(12),
+            port: None,
             end: None,
             text: None,
         };
@@ -529,6 +543,7 @@ mod tests {
             number: 912,
             limits: Rung::SystemdUser,
             only_user: None,
+            address: None,
             epoch: 2,
             slots: vec![slot],
         };
@@ -548,8 +563,10 @@ mod tests {
             spec: 5,
             linger_ms: 2000,
             needs_kernel_limit: true,
+            listens: false,
         };
-        let task = NewTask { task: id(1), spec: 5, param: Some("a \"b\"\t".to_owned()) };
+        let task =
+            NewTask { task: id(1), spec: 5, param: Some("a \"b\"\t".to_owned()), gang: None };
         let slots = vec![
             SlotOrder { share: 81, order: 1, start: Some(start), ..SlotOrder::default() },
             SlotOrder { share: 77, order: 42, acked: 3, tasks: vec![task], ..SlotOrder::default() },

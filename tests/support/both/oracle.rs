@@ -258,7 +258,7 @@ impl Oracle {
     /// A schedule was read. `works` says which campaign and step each work is of.
     pub fn scheduled(&mut self, jobs: &[JobShares], works: &BTreeMap<u64, (u64, u64)>, now: u64) {
         for job in jobs {
-            let held = job.shares.iter().map(|(share, node)| (*share, node, false));
+            let held = job.shares.iter().map(|held| (held.share, &held.node, false));
             let removed = job.removed.iter().map(|removed| (removed.share, &removed.node, true));
             for (share, node, has_to_go) in held.chain(removed) {
                 if let Some(known) = self.shares.get_mut(&share) {

@@ -213,6 +213,7 @@ impl SimSlot {
             results: self.results.clone(),
             seen_order: self.seen_order,
             prepared_ms: self.prepared_ms,
+            port: None,
             end: self.end,
             text: None,
         }
@@ -246,6 +247,7 @@ impl SimNode {
             number: self.number,
             limits: Rung::Watched,
             only_user: None,
+            address: None,
             epoch: 0,
             slots: self.slots.iter().map(|(share, slot)| slot.report(*share, now)).collect(),
         }

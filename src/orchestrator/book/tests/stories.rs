@@ -4,6 +4,7 @@ use super::super::*;
 use super::spec;
 use super::world::World;
 use crate::orchestrator::spec::MemoryRetry;
+use crate::orchestrator::wire::Rung;
 
 /// Builds a world with a campaign of `count` tasks, and a slot on node 0 that asked for tasks.
 fn with_slot(count: u64) -> World {
@@ -344,6 +345,7 @@ fn an_older_exchange_is_refused() {
         number: 1,
         limits: Rung::Watched,
         only_user: None,
+        address: None,
         epoch: 0,
         slots: Vec::new(),
     };

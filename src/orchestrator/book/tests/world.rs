@@ -70,6 +70,8 @@ pub struct SimSlot {
     pub stop: Option<SlotStop>,
     pub end: Option<SlotEnd>,
     pub lanes: u64,
+    /// True if the slot is for a rank of a gang.
+    pub listens: bool,
     /// True if the slot outlives its lease.
     pub finishes_unheard: bool,
     /// Time at which the last successful exchange was sent.
@@ -89,6 +91,7 @@ impl SimSlot {
             stop: None,
             end: None,
             lanes,
+            listens: false,
             finishes_unheard: false,
             renewed: now,
         }
@@ -168,6 +171,7 @@ impl SimSlot {
             results: self.results.clone(),
             seen_order: self.seen_order,
             prepared_ms: None,
+            port: self.listens.then_some(4_000),
             end: self.end,
             text: None,
         }
@@ -194,6 +198,8 @@ pub struct World {
     pub settings: Settings,
     /// Shares of the resource manager: number, node, work, and true if the share is removed.
     pub shares: BTreeMap<u64, (usize, u64, bool)>,
+    /// Ranks of the shares of gangs.
+    pub ranks: BTreeMap<u64, u64>,
     /// Number of the last publication, and its works.
     pub sequence: u64,
     pub published: Vec<PublishedWork>,
@@ -218,6 +224,7 @@ impl World {
             wall_began: 1_000_000,
             settings,
             shares: BTreeMap::new(),
+            ranks: BTreeMap::new(),
             sequence: 0,
             published: Vec::new(),
             next_share: 1,
@@ -232,6 +239,7 @@ impl World {
     /// Records and commits.
     pub fn record(&mut self, event: Event) -> Vec<Effect> {
         let effects = self.book.record(event, self.time());
+        super::gangs::begins_whole(self, &effects);
         self.rows.keep(&effects);
         effects
     }
@@ -296,6 +304,7 @@ impl World {
 
     /// Builds the schedule that the resource manager answers to the last publication.
     pub fn schedule(&mut self) {
+        super::gangs::break_gangs(self);
         let known: BTreeSet<u64> =
             self.published.iter().flat_map(|work| &work.slots).map(|slot| slot.share).collect();
         let mut jobs: BTreeMap<u64, JobShares> = BTreeMap::new();
@@ -307,9 +316,10 @@ impl World {
                 let (share, node) = (*share, name(*node));
                 job.removed.push(TerminatingShare { share, node, why, has_died: share % 2 == 0 });
             } else {
-                job.shares.push((*share, name(*node)));
-                if !known.contains(share) {
-                    job.added.insert(*share);
+                let (share, node, rank) = (*share, name(*node), self.ranks.get(share).copied());
+                job.shares.push(HeldShare { share, node, rank, memory_mb: 1024 });
+                if !known.contains(&share) {
+                    job.added.insert(share);
                 }
             }
         }
@@ -326,6 +336,9 @@ impl World {
             .collect();
         if !works.is_empty() {
             let work = works[pick % works.len()];
+            if super::gangs::give_whole(self, work, node) {
+                return;
+            }
             self.shares.insert(self.next_share, (node, work, false));
             self.next_share += 1;
         }
@@ -342,6 +355,7 @@ impl World {
             number: sim.number,
             limits: Rung::Watched,
             only_user: None,
+            address: Some("127.0.0.1".to_owned()),
             epoch: 0,
             slots: sim.slots.iter().map(|(share, slot)| slot.report(*share)).collect(),
         };
@@ -368,7 +382,9 @@ impl World {
                 sim.slots.remove(&order.share);
             } else if let Some(start) = &order.start {
                 let finishes_unheard = self.specs[&start.campaign].task.finishes_unheard;
-                let new = || SimSlot { finishes_unheard, ..SimSlot::new(now, start.lanes) };
+                let listens = start.listens;
+                let new =
+                    || SimSlot { listens, finishes_unheard, ..SimSlot::new(now, start.lanes) };
                 sim.slots.entry(order.share).or_insert_with(new);
             } else if order.stop.is_some() && !sim.slots.contains_key(&order.share) {
                 let mut slot = SimSlot::new(now, 1);
@@ -404,6 +420,7 @@ impl World {
         }
         let share = open[pick % open.len()];
         let id = self.nodes[node].slots[&share].held[0];
+        super::gangs::is_of_one_generation(self, id);
         assert!(self.begun.insert(id), "T1: {id} began twice");
         let may_run_twice = self.specs[&id.campaign].may_run_twice;
         for sim in self.nodes.iter().filter(|_| !may_run_twice) {
@@ -431,6 +448,13 @@ impl World {
             return;
         }
         let (share, id) = running[pick % running.len()];
+        let gang = &self.specs[&id.campaign].gang;
+        let serves = gang.as_ref().is_some_and(|gang| !gang.every_node && 1 < id.task);
+        let is_stopped = self.nodes[node].slots[&share].stop.is_some_and(|it| it.by_ms.is_some());
+        if serves && why == Reason::Done && !is_stopped {
+            // A server of a rank has no end of its own.
+            return;
+        }
         let slot = self.nodes[node].slots.get_mut(&share).unwrap();
         let kill = slot.stop.filter(|stop| stop.by_ms.is_some());
         let (why, exit) = kill.map_or((why, exit), |stop| (stop.why.of_task(), None));
@@ -467,7 +491,7 @@ impl World {
     /// Ends the slots that have no task.
     pub fn end_idle_slots(&mut self) {
         for slot in self.nodes.iter_mut().flat_map(|node| node.slots.values_mut()) {
-            let is_idle = slot.held.is_empty() && slot.running.is_empty();
+            let is_idle = slot.held.is_empty() && slot.running.is_empty() && !slot.listens;
             if slot.stage == SlotStage::Working && is_idle {
                 slot.end_all(Reason::Lost, SlotEnd::Idle);
             }

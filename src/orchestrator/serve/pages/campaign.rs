@@ -204,8 +204,21 @@ fn facts(stats: &CampaignStats, spec: &CampaignSpec) -> Vec<(&'static str, Strin
         facts.push(("Time of a task", format!("{half} ms by half of them, {most} ms at most")));
     }
     facts.push(("Attempts that were repeated", number(stats.repeated)));
+    facts.extend(gang_facts(spec));
     facts.extend(on_silent_nodes(spec));
     facts
+}
+
+/// Describes the gang of a campaign.
+fn gang_facts(spec: &CampaignSpec) -> Vec<(&'static str, String)> {
+    let Some(gang) = &spec.gang else { return Vec::new() };
+    let nodes = crate::model::counted(gang.nodes, "node");
+    let alone = if gang.exclusive { ", with nothing else on them" } else { "" };
+    let starts = if gang.every_node { "every one of them" } else { "the first of them" };
+    vec![
+        ("Together or not at all", format!("{nodes}{alone}")),
+        ("The program starts on", starts.to_owned()),
+    ]
 }
 
 /// Describes tasks and slots of a silent node, if the campaign chose another behaviour than the

@@ -85,6 +85,7 @@ fn facts(info: &TaskInfo) -> Vec<(&'static str, String)> {
         ("Attempts that failed", info.tries.to_string()),
         ("Attempts that were lost", info.losses.to_string()),
     ];
+    facts.extend(info.rank.map(|rank| ("Rank in its gang", rank.to_string())));
     if let Some(ending) = info.ending() {
         facts.push(("The last attempt ended", ending));
     }

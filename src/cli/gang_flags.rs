@@ -1,0 +1,79 @@
+//! Flags of gangs, for `run` and `submit`.
+
+use clap::Args;
+use serde_json::{Map, Value};
+
+/// Nodes that run a program together.
+#[derive(Clone, Debug, Default, Args)]
+#[command(next_help_heading = "Several nodes at once")]
+pub struct GangFlags {
+    /// Nodes that the program gets together: all of them at once, or none
+    #[arg(long, value_name = "N")]
+    pub nodes: Option<u64>,
+    /// Start the program on every node, not only on the first
+    #[arg(long, requires = "nodes")]
+    pub every_node: bool,
+    /// Have nothing else on these nodes
+    #[arg(long, requires = "nodes")]
+    pub exclusive: bool,
+    /// Tags that each node must have
+    #[arg(long, value_name = "KEY=VALUE", value_delimiter = ',', requires = "nodes")]
+    pub tags: Vec<String>,
+    /// Only nodes with the same value of this tag, such as rack
+    #[arg(long, value_name = "TAG", requires = "nodes")]
+    pub group_by: Option<String>,
+}
+
+impl GangFlags {
+    /// Puts the flags over what the section `gang` of a file says.
+    pub(super) fn put(&self, document: &mut Map<String, Value>) {
+        let Some(nodes) = self.nodes else { return };
+        let mut gang = match document.remove("gang") {
+            Some(Value::Object(gang)) => gang,
+            Some(_) | None => Map::new(),
+        };
+        gang.insert("nodes".to_owned(), nodes.into());
+        for (key, flag) in [("every_node", self.every_node), ("exclusive", self.exclusive)] {
+            if flag {
+                gang.insert(key.to_owned(), true.into());
+            }
+        }
+        if !self.tags.is_empty() {
+            let pair = |text: &String| {
+                let (key, value) = text.split_once('=').unwrap_or((text, ""));
+                (key.to_owned(), Value::from(value))
+            };
+            gang.insert("tags".to_owned(), Value::Object(self.tags.iter().map(pair).collect()));
+        }
+        if let Some(key) = &self.group_by {
+            gang.insert("group_by".to_owned(), key.as_str().into());
+        }
+        document.insert("gang".to_owned(), Value::Object(gang));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn flags_go_over_the_file() {
+        let document = json!({ "gang": { "nodes": 2, "exclusive": true } });
+        let mut document = document.as_object().unwrap().clone();
+        GangFlags::default().put(&mut document);
+        assert_eq!(document["gang"]["nodes"], 2);
+        let flags = GangFlags {
+            nodes: Some(4),
+            tags: vec!["gpu=a100".to_owned(), "bare".to_owned()],
+            group_by: Some("rack".to_owned()),
+            ..GangFlags::default()
+        };
+        flags.put(&mut document);
+        let expected = json!({
+            "nodes": 4, "exclusive": true, "tags": { "gpu": "a100", "bare": "" }, "group_by": "rack"
+        });
+        assert_eq!(document["gang"], expected);
+    }
+}
