@@ -8,6 +8,7 @@ mod faults_calls;
 mod faults_slot;
 mod fleet;
 mod full_spool;
+mod gangs;
 mod hostile_slots;
 mod kill_matrix;
 mod orchestrator;
