@@ -6,7 +6,7 @@
 //! ```
 //!
 //! The slot of each rank listens before the gang begins, so that all ports are known. The slot of a
-//! rank other than 0 starts [`serve`] with this listener as its standard input. [`shell`] finds the
+//! rank other than 0 starts [`serve`] with this listener as its standard input. [`shell()`] finds the
 //! rank of a host, and both sides prove that they know the secret of the campaign before the server
 //! starts a command. Output and commands are not encrypted, like the traffic of MPI itself.
 

@@ -4,8 +4,8 @@ use std::path::PathBuf;
 
 use super::*;
 use crate::orchestrator::book::{
-    AttemptRow, Book, Effect, Event, NewCampaign, Now, Settings, SlotRow, SlotState, TaskRow,
-    TaskState,
+    AttemptRow, Book, CampaignRow, Effect, Event, NewCampaign, Now, Settings, SlotRow, SlotState,
+    TaskRow, TaskState,
 };
 use crate::orchestrator::spec::{CampaignSpec, Params};
 use crate::orchestrator::wire::AttemptId;
@@ -25,7 +25,12 @@ use std::sync::Arc;
 async fn submit(store: &mut CampaignStore, book: &mut Book, lines: usize) -> u64 {
     let lines: Vec<String> = (0..lines).map(|line| format!("line {line} ü\t\"")).collect();
     let text = format!("command = [\"true\"]\nlines = {}", serde_json::to_string(&lines).unwrap());
-    let (spec, params) = spec(&text);
+    submit_text(store, book, &text).await
+}
+
+/// Submits the campaign of a file, and returns its number.
+async fn submit_text(store: &mut CampaignStore, book: &mut Book, text: &str) -> u64 {
+    let (spec, params) = spec(text);
     let spec_number = store.spec_number(&spec, None).await.unwrap();
     let campaign = book.next_number();
     let new =
@@ -304,4 +309,52 @@ async fn of_each_row_the_last_version_counts() {
     let order = |share| (share, if share == 8 { 3 } else { 2 });
     let expected: Vec<(u64, u64)> = (1..=75).filter(|share| *share != 7).map(order).collect();
     assert_eq!(orders, expected);
+}
+
+#[tokio::test]
+async fn a_gang_has_a_secret_and_a_verdict_on_record() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut store = CampaignStore::open(&file(&folder)).await.unwrap();
+    let mut book = Book::new(Settings::default());
+    let gang = "command = [\"true\"]\ngang = { nodes = 3 }";
+    let first = submit_text(&mut store, &mut book, gang).await;
+    let second = submit_text(&mut store, &mut book, gang).await;
+    let plain = submit(&mut store, &mut book, 3).await;
+    let verdict = Some(TaskState::Failed);
+    let row = CampaignRow { verdict, ..book.campaigns()[&first].row() };
+    let effects = vec![Effect::Campaign(row)];
+    store.commit(&Batch { effects, ..Batch::default() }).await.unwrap();
+    let key = store.gang_key(first).await.unwrap();
+    assert_eq!(key.0.len(), 64);
+    assert_ne!(key, store.gang_key(second).await.unwrap());
+    assert_eq!(store.gang_key(plain).await.unwrap().0, "");
+    let saved = store.saved().await.unwrap();
+    let verdicts: Vec<_> = saved.campaigns.iter().map(|(row, _)| row.verdict).collect();
+    assert_eq!(verdicts, [verdict, None, None]);
+}
+
+#[tokio::test]
+async fn a_database_from_before_gangs_opens() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut store = CampaignStore::open(&file(&folder)).await.unwrap();
+    submit(&mut store, &mut Book::new(Settings::default()), 3).await;
+    for sql in [
+        "alter table campaigns drop column verdict",
+        "alter table campaigns drop column gang_key",
+        "delete from _sqlx_migrations where version = 7",
+        "insert into slots (share, node, campaign, facts) values (7, 'n1', 1, '{\"share\":7,
+             \"node\":\"n1\",\"campaign\":1,\"step\":0,\"work\":1,\"state\":\"working\",\"order\":2,
+             \"acked\":0,\"boot\":\"b\",\"stop\":null,\"drains\":false}')",
+    ] {
+        query(sql).execute(&mut store.connection).await.unwrap();
+    }
+    store.close().await.unwrap();
+    let mut store = CampaignStore::open(&file(&folder)).await.unwrap();
+    let saved = store.saved().await.unwrap();
+    assert_eq!(saved.campaigns[0].0.verdict, None);
+    assert_eq!(
+        (saved.slots[0].share, saved.slots[0].rank, saved.slots[0].memory_mb),
+        (7, None, None)
+    );
+    assert_eq!(store.gang_key(1).await.unwrap().0, "");
 }
