@@ -260,6 +260,9 @@ impl Book {
             return;
         }
         campaign.facts.verdict = None;
+        // The campaign may have been cancelled since the verdict.
+        let is_over = campaign.facts.ending.is_some() && verdict == TaskState::Queued;
+        let verdict = if is_over { TaskState::Cancelled } else { verdict };
         while let Some(task) = campaign.cursor.take() {
             let row = campaign.fresh(task);
             campaign.place(row);
