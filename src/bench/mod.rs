@@ -8,6 +8,7 @@
 //! cluster   a seed ─► nodes and jobs
 //! drive     nodes and jobs ⇄ Scheduler ─► a settled scheduler
 //! cycle     a scheduler in one of five situations ─► timed cycles ─► measure
+//! gangs     plans of clusters with gangs of the kinds that cost most ─► bare, audit
 //! situation a scheduler right before a cycle, for benchmarks that repeat it · parts: the parts of the plan
 //! place     requests for one share each ─► one timed cycle ─► measure
 //! measure   parts of a cycle · bare: the pass that is the lower bound · audit, untimed
@@ -22,6 +23,7 @@ pub mod cluster;
 pub mod cycle;
 pub mod daemon;
 pub mod drive;
+pub mod gangs;
 #[expect(clippy::float_arithmetic, reason = "figures for people; nothing is decided by them")]
 pub mod load;
 pub mod measure;

@@ -245,6 +245,9 @@ pub enum Regime {
     /// A settled and thus full cluster with as many jobs again, of many shapes, that get nothing:
     /// the engine alone, from scratch, which gives each of them its reason.
     Blocked,
+    /// Gangs of the kinds that cost a batch system most, the engine alone, from scratch: as many
+    /// gangs as --jobs says.
+    Gangs,
 }
 
 /// Times the placing of many requests.

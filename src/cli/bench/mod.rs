@@ -13,7 +13,7 @@ use super::output::{complain, show};
 use super::table::{Column, table};
 use super::wait;
 use crate::bench::cluster::ClusterShape;
-use crate::bench::{DurationSpread, Measured, Parts, cycle, daemon, load, place, slot};
+use crate::bench::{DurationSpread, Measured, Parts, cycle, daemon, gangs, load, place, slot};
 use crate::model::{Mebibytes, Quantum};
 
 /// Timed cycles where cycles are short.
@@ -50,6 +50,7 @@ pub fn run(action: &Bench) -> Result<(), Failure> {
 
 fn run_cycle(args: &CycleBenchArgs) -> Result<(), Failure> {
     let (regime, cycles) = match args.regime {
+        Regime::Gangs => return run_gangs(args),
         Regime::Burst => (cycle::CycleRegime::Burst, FEW_CYCLES),
         Regime::Steady => (cycle::CycleRegime::Steady, CYCLES),
         Regime::Waiting => (cycle::CycleRegime::Waiting, CYCLES),
@@ -73,6 +74,20 @@ fn run_cycle(args: &CycleBenchArgs) -> Result<(), Failure> {
         ));
     }
     judged(&figures.measured, &findings)
+}
+
+fn run_gangs(args: &CycleBenchArgs) -> Result<(), Failure> {
+    let Size { nodes, jobs, .. } = args.size;
+    let options = gangs::GangOptions { nodes, jobs, cycles: args.cycles.unwrap_or(FEW_CYCLES) };
+    let begun = Instant::now();
+    let all = gangs::run(&options, &|| begun.elapsed());
+    let figures: Vec<_> = all.iter().map(|(figures, _)| figures.clone()).collect();
+    show(&figures, args.size.json, |figures| planned_gangs(figures))?;
+    let findings = all.iter().flat_map(|(_, findings)| findings);
+    for finding in findings.clone() {
+        complain(&format!("audit: {finding}"));
+    }
+    if findings.count() == 0 { Ok(()) } else { Err(Failure::silent(FailureKind::Refused)) }
 }
 
 fn run_slot(args: &args::SlotBenchArgs) -> Result<(), Failure> {
@@ -172,6 +187,41 @@ fn placed(figures: &place::PlaceFigures) -> String {
         ("cycles timed", figures.cycles.to_string()),
     ];
     render(rows.into_iter().chain(measured(&figures.measured)))
+}
+
+/// Figures of plans with gangs.
+fn planned_gangs(all: &[gangs::GangFigures]) -> String {
+    let case = |figures: &gangs::GangFigures| match figures.case {
+        gangs::GangCase::Waiting => "gangs that wait",
+        gangs::GangCase::Impossible => "gangs that can never start",
+        gangs::GangCase::EqualImpossible => "equal gangs, never",
+        gangs::GangCase::SingleNodes => "exclusive nodes",
+        gangs::GangCase::Wide => "a gang on every node",
+        gangs::GangCase::Room => "room on half the nodes",
+        gangs::GangCase::Tagged => "jobs with tags",
+        gangs::GangCase::Untagged => "jobs without tags",
+    };
+    let columns = [
+        Column::Left("CASE"),
+        Column::Right("JOBS"),
+        Column::Right("PLAN"),
+        Column::Right("BARE PASS"),
+        Column::Right("RATIO"),
+        Column::Right("STARTED"),
+        Column::Right("PREEMPTED"),
+    ];
+    let rows = all.iter().map(|figures| {
+        [
+            case(figures).to_owned(),
+            figures.jobs.to_string(),
+            milliseconds(figures.plan_ms.median),
+            milliseconds(figures.bare_pass_ms),
+            figures.ratio.map_or("-".to_owned(), |ratio| format!("{ratio:.0}")),
+            figures.started.to_string(),
+            figures.preempted.to_string(),
+        ]
+    });
+    table(columns, rows)
 }
 
 /// Figures of the daemon.

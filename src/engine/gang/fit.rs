@@ -7,7 +7,7 @@
 //!
 //! Design: requests and time, section 3.2.
 
-use super::packing::Search;
+use super::packing::PackingSearch;
 use super::request::total;
 use crate::engine::bisect::largest;
 use crate::model::Place;
@@ -288,7 +288,7 @@ impl Fitting<'_> {
         let space = all.map(|group| group.nodes.saturating_mul(group.free));
         !lack.is_uncertain
             || space.fold(0, u64::saturating_add) < total(self.pieces)
-            || Search::of(self).proves_that_nothing_fits()
+            || PackingSearch::of(self).proves_that_nothing_fits()
     }
 }
 

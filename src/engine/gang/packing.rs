@@ -50,7 +50,7 @@ impl Fitting<'_> {
                 chunks.sort_by_key(|&chunk| (choices(chunk), size(chunk)));
                 self.mix_in(&chunks)
             })
-            .or_else(|| Search::of(self).run())
+            .or_else(|| PackingSearch::of(self).run())
     }
 
     /// Packs processes on common nodes, chunk by chunk in this order.
@@ -87,7 +87,7 @@ impl Fitting<'_> {
 }
 
 /// A search over all packings, node by node.
-pub(super) struct Search<'f> {
+pub(super) struct PackingSearch<'f> {
     fitting: &'f Fitting<'f>,
     /// Group of each node that suits some chunk.
     nodes: Vec<usize>,
@@ -99,15 +99,15 @@ pub(super) struct Search<'f> {
     chosen: Vec<Vec<u64>>,
 }
 
-impl<'f> Search<'f> {
-    pub(super) fn of(fitting: &'f Fitting<'f>) -> Search<'f> {
+impl<'f> PackingSearch<'f> {
+    pub(super) fn of(fitting: &'f Fitting<'f>) -> PackingSearch<'f> {
         let suits_any = |&group: &usize| fitting.groups[group].suits.contains(&true);
         let nodes = (0..fitting.groups.len()).filter(suits_any).flat_map(|group| {
             let nodes = usize::try_from(fitting.groups[group].nodes).unwrap_or(usize::MAX);
             std::iter::repeat_n(group, nodes.min(SEARCHED_NODES_MAX + 1))
         });
         let nodes = nodes.take(SEARCHED_NODES_MAX + 1).collect();
-        Search { fitting, nodes, failed: BTreeSet::new(), is_cut: false, chosen: Vec::new() }
+        PackingSearch { fitting, nodes, failed: BTreeSet::new(), is_cut: false, chosen: Vec::new() }
     }
 
     /// True if all packings were tried, and none holds all processes.
