@@ -6,8 +6,8 @@
 
 use crate::engine::WaitReason;
 use crate::model::{
-    JobId, JobKind, Mebibytes, Name, Order, QShares, Quantum, Shape, ShareId, SharePhase, counted,
-    span,
+    JobId, JobKind, Mebibytes, NShares, Name, Order, QShares, Quantum, Shape, ShareId, SharePhase,
+    counted, span,
 };
 use crate::scheduler::{
     Declined, JobDisposition, JobView, Refusal, Removal, ShareView, View, Waiting,
@@ -39,6 +39,8 @@ pub struct JobUpdate {
     pub added: Vec<AssignedShare>,
     /// The shares it has to give up, until that is confirmed.
     pub removed: Vec<ShareRemoval>,
+    /// Number of processes before and after the change of size that goes on.
+    pub resize: Option<(NShares, NShares)>,
     /// Reason for which the job has less than it wants.
     pub reason: Option<Explanation>,
 }
@@ -99,6 +101,7 @@ pub fn update_of(job: &JobView) -> JobUpdate {
         shares: job.shares.iter().map(assigned).collect(),
         added: job.shares.iter().filter(is_new).map(assigned).collect(),
         removed: job.shares.iter().chain(&job.purged).filter_map(removed).collect(),
+        resize: job.resize(),
         reason: job.reason.as_ref().map(|reason| explain(reason, job.quantum)),
     }
 }

@@ -9,8 +9,8 @@ use std::sync::Arc;
 use super::shared_list::SharedList;
 use crate::engine::{Cap, CycleSchedule, Declined, JobAccount, Preemption, Snapshot, WaitReason};
 use crate::model::{
-    JobFacts, JobId, JobKind, Mebibytes, Millis, NShares, Name, NodeCondition, Order, QShares,
-    Quantum, Shape, ShareFacts, ShareId, SharePhase, Tags, Topology, count,
+    Elasticity, JobFacts, JobId, JobKind, Mebibytes, Millis, NShares, Name, NodeCondition, Order,
+    QShares, Quantum, Shape, ShareFacts, ShareId, SharePhase, Tags, Topology, count,
 };
 
 /// The cluster after a cycle.
@@ -177,6 +177,19 @@ impl JobView {
         let is_changing =
             |share: &ShareView| share.removal.is_some() || !share.facts.is_initialized;
         self.shape.as_deref().is_some_and(Shape::is_elastic) && self.shares.iter().any(is_changing)
+    }
+
+    /// Number of processes before and after the change of size that goes on; `None` if none does, or
+    /// if the job only begins. A process counts as old once it has initialized.
+    pub fn resize(&self) -> Option<(NShares, NShares)> {
+        let shape = self.shape.as_deref()?;
+        if !shape.is_elastic() && shape.elasticity != Some(Elasticity::Evolving) {
+            return None;
+        }
+        let is_old =
+            |share: &&ShareView| share.facts.is_initialized || share.state == SharePhase::Leaving;
+        let (from, to) = (NShares(count(self.shares.iter().filter(is_old))), self.held());
+        (NShares(0) < from && from != to).then_some((from, to))
     }
 
     /// For how many cycles it has been below its count and has got nothing, up to and with `cycle`.

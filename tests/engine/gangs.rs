@@ -8,10 +8,11 @@ use std::sync::Arc;
 
 use crate::support::cluster::{Cluster, UNPACED, class, job, single, topology};
 use crate::support::diary::Diary;
+use apportion::converter::update_from;
 use apportion::engine::plan;
 use apportion::model::{
-    Chunk, ClassPolicy, Elasticity, GangRules, JobId, JobKind, LegalSizes, Mebibytes, Name,
-    NodeTagging, Place, ProcessLimit, Shape, SharePhase, TagRule, Tags, Topology,
+    Chunk, ClassPolicy, Elasticity, GangRules, JobFacts, JobId, JobKind, LegalSizes, Mebibytes,
+    Name, NodeTagging, Place, ProcessLimit, Shape, SharePhase, TagRule, Tags, Topology,
 };
 use apportion::scheduler::{AdminCommand, SchedulerEvent};
 use proptest::prelude::*;
@@ -398,6 +399,43 @@ impl History {
             }
         }
     }
+}
+
+/// The schedule says from which size to which size a job changes, until the change is over.
+#[test]
+fn a_change_of_size_is_told_until_it_is_over() {
+    let mut cluster = Cluster::new(world(false));
+    cluster.nodes("a1=4");
+    let mut spec = job(1, "ann", "normal", 1);
+    spec.facts.limit = ProcessLimit::AtMost(2);
+    spec.shape = Some(Arc::new(Shape {
+        elasticity: Some(Elasticity::Malleable),
+        min_processes: 1,
+        legal_sizes: LegalSizes::PowerOfTwo,
+        ..Shape::default()
+    }));
+    let told = |cluster: &Cluster| {
+        let update = update_from(&cluster.view);
+        update.jobs[0].resize.map(|(from, to)| (from.0, to.0))
+    };
+    cluster.arrive(spec.clone());
+    cluster.cycle();
+    assert_eq!((cluster.held(1), told(&cluster)), (2, None), "it begins");
+    let resized = |most| SchedulerEvent::JobChanged {
+        job: JobId(1),
+        facts: JobFacts { limit: ProcessLimit::AtMost(most), ..spec.facts },
+    };
+    cluster.invest(1, 1000);
+    cluster.record(resized(4));
+    cluster.cycle();
+    assert_eq!((cluster.held(1), told(&cluster)), (4, Some((2, 4))), "it grows");
+    cluster.invest(1, 1000);
+    cluster.cycle();
+    assert_eq!(told(&cluster), None, "it has grown");
+    cluster.confirms_exits = false;
+    cluster.record(resized(1));
+    cluster.cycle();
+    assert_eq!((cluster.held(1), told(&cluster)), (1, Some((4, 1))), "it shrinks");
 }
 
 /// The same 300 histories every time, or as many others as `PROPTEST_CASES` asks for.

@@ -47,6 +47,7 @@ impl From<&JobUpdate> for wire::ScheduledJob {
             shares: job.shares.iter().map(Into::into).collect(),
             added: job.added.iter().map(Into::into).collect(),
             removed: job.removed.iter().map(Into::into).collect(),
+            resize: job.resize.map(|(from, to)| wire::Resize { from: from.0, to: to.0 }),
             reason: job.reason.as_ref().map(Into::into),
         }
     }

@@ -44,7 +44,7 @@ pub use publication::{
 };
 pub use reason::Reason;
 pub use receipts::{Considered, HeldBack, HeldBackCode, PreemptionInfo, PreemptionRule, RunnerUp};
-pub use schedule::{Assigned, RemovalReason, Removed, Schedule, ScheduledJob};
+pub use schedule::{Assigned, RemovalReason, Removed, Resize, Schedule, ScheduledJob};
 pub use shape::{ChunkPlace, ChunkRequest, ElasticityWord, NamedSizes, SizeRule, SizeStep};
 pub use totals::{
     AbsentWork, Account, Calm, ClassInfo, ClassList, ClassLoad, CycleTimes, JobCounts, Load,

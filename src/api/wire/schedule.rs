@@ -35,9 +35,22 @@ pub struct ScheduledJob {
     pub added: Vec<Assigned>,
     /// Shares to give up. Repeated until the process is published as gone, or no longer.
     pub removed: Vec<Removed>,
+    /// Change of size that goes on, of a job with legal sizes or of an evolving gang. Absent: its
+    /// size does not change.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub resize: Option<Resize>,
     /// Reason why the job has less than it wants. Absent: it has all it wants.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<Reason>,
+}
+
+/// Change of the number of processes of a job.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Resize {
+    /// Number of processes before.
+    pub from: u64,
+    /// Number of processes once new ones have initialized and others have exited.
+    pub to: u64,
 }
 
 /// A share on a node.

@@ -200,6 +200,7 @@ impl ManagerState {
                 shares: taken.iter().map(assigned).collect(),
                 added: added.iter().map(assigned).collect(),
                 removed: Vec::new(),
+                resize: None,
                 reason: None,
             }
         };

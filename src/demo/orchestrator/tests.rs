@@ -57,6 +57,7 @@ fn schedule(added: &[u64], removed: &[(u64, RemovalReason)]) -> wire::Schedule {
         shares: added.iter().map(assigned).collect(),
         added: added.iter().map(assigned).collect(),
         removed: removed.iter().map(taken).collect(),
+        resize: None,
         reason: None,
     };
     wire::Schedule { cycle: 1, publication: None, jobs: vec![job] }
