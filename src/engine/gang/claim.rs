@@ -32,12 +32,12 @@ impl GangPlanner {
         listed: &mut NodeListCapacity,
         request: &GangRequest<'_>,
     ) {
-        let claimants: BTreeSet<usize> = self.claims.iter().map(|claim| claim.job).collect();
+        let claimants: usize = self.claimants.values().map(BTreeSet::len).sum();
         let pools = &self.pools[&request.pool];
         let may_start_in =
             |set: Option<&PlacementSet>| self.test(&pools.ending, request, set, true).is_ok();
         let may_start_by_itself = request.domains().any(may_start_in);
-        if CLAIMS_MAX <= claimants.len() || !may_start_by_itself || !holds_now(draft, request.job) {
+        if CLAIMS_MAX <= claimants || !may_start_by_itself || !holds_now(draft, request.job) {
             return;
         }
         // What older gangs leave of their nodes is claimed, too: work that stays there would be in
@@ -53,6 +53,7 @@ impl GangPlanner {
         }
         for claim in best.map(|(_, claims)| claims).unwrap_or_default() {
             self.claims.push(claim);
+            self.claimants.entry(request.pool).or_default().insert(claim.job);
             draft.claims.entry(claim.node).or_default().push((claim.job, claim.amount));
             self.take_claim(draft, space, listed, claim);
         }
@@ -66,6 +67,10 @@ impl GangPlanner {
         set: Option<&PlacementSet>,
     ) -> Vec<Claim> {
         let bounds = request.bounds(set);
+        // Older gangs may have claimed all of it.
+        if !self.supply[&request.pool].has_any_space(&self.kinds, request.shape, set) {
+            return Vec::new();
+        }
         let stock =
             supply.stock(&self.kinds, request.shape, &request.pieces, bounds, SpacePart::Available);
         let counts = request.fitting(&stock).as_many_as_fit();
@@ -105,8 +110,7 @@ impl GangPlanner {
         draft: &Draft<'_>,
         request: &GangRequest<'_>,
     ) -> Option<JobId> {
-        let is_here = |claim: &&Claim| draft.spaces.pool(claim.node) == request.pool;
-        let first = self.claims.iter().filter(is_here).map(|claim| claim.job).min()?;
+        let first = *self.claimants.get(&request.pool)?.first()?;
         let supply = &self.unclaimed[&request.pool];
         let mut domains = request.domains();
         let would_fit = domains.any(|set| self.test(supply, request, set, false).is_ok());

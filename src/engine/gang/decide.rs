@@ -92,7 +92,7 @@ impl GangPlanner {
     /// that they will probably use, it may use these, and the requests go elsewhere.
     pub(super) fn outcome_in(
         &mut self,
-        (space, listed): (&EmptyCluster, &NodeListCapacity),
+        (space, listed): (&mut EmptyCluster, &NodeListCapacity),
         draft: &mut Draft<'_>,
         request: &mut GangRequest<'_>,
         promised: &[Promise],
@@ -352,25 +352,32 @@ impl GangPlanner {
 /// counted on it.
 pub(super) fn has_cells(
     draft: &Draft<'_>,
-    space: &EmptyCluster,
+    space: &mut EmptyCluster,
     listed: &NodeListCapacity,
     slots: &[Slot],
 ) -> bool {
     has_cells_for(draft, space, listed, &amounts_by_node(slots))
 }
 
-/// True if the ideal cluster has these amounts left, each on a node of its own.
+/// True if the ideal cluster has these amounts left, each on a node of its own. The cluster is
+/// unchanged afterwards.
 pub(super) fn has_cells_for(
     draft: &Draft<'_>,
-    space: &EmptyCluster,
+    space: &mut EmptyCluster,
     listed: &NodeListCapacity,
     amounts: &BTreeMap<NodeIx, u64>,
 ) -> bool {
-    let mut space = space.clone();
-    amounts.iter().all(|(&node, &amount)| {
+    let mut taken = Vec::new();
+    let has_all = amounts.iter().all(|(&node, &amount)| {
         let pool = draft.spaces.pool(node);
-        space.take_like(pool, listed.cell(node), amount).is_some()
-    })
+        let cell = space.take_like(pool, listed.cell(node), amount);
+        taken.extend(cell.map(|cell| (pool, cell, amount)));
+        cell.is_some()
+    });
+    while let Some((pool, cell, amount)) = taken.pop() {
+        space.give_back(pool, cell, amount);
+    }
+    has_all
 }
 
 /// Space of slots on each node.

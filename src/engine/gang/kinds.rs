@@ -51,21 +51,31 @@ impl Kinds {
             );
         }
         asked.extend(&sets);
-        let mut alike: BTreeMap<(PoolIx, Tags), u64> = BTreeMap::new();
         let unheard = unheard_nodes(snapshot);
         let plain = |tags: &Tags| tags.only(|key| !sets.contains(key));
+        // Many nodes have the same tags, so each combination is dealt with once.
+        let mut by_tags: BTreeMap<(PoolIx, &Tags), u64> = BTreeMap::new();
         for node in snapshot.nodes.iter() {
-            *alike.entry((node.pool, plain(&node.tags))).or_default() += 1;
+            *by_tags.entry((node.pool, &*node.tags)).or_default() += 1;
         }
         for (pool, tags, _) in &unheard {
-            *alike.entry((*pool, plain(tags))).or_default() += 1;
+            *by_tags.entry((*pool, tags)).or_default() += 1;
+        }
+        let mut alike: BTreeMap<(PoolIx, Tags), u64> = BTreeMap::new();
+        for (&(pool, tags), nodes) in &by_tags {
+            *alike.entry((pool, plain(tags))).or_default() += nodes;
         }
         let mut places: BTreeMap<Tags, usize> = BTreeMap::new();
-        let mut kind = |pool: PoolIx, tags: &Tags, preference: i32, order: u64| {
+        let mut known: BTreeMap<(PoolIx, &Tags), (usize, u64)> = BTreeMap::new();
+        for &(pool, tags) in by_tags.keys() {
             let next = places.len();
             let place = *places.entry(tags.only(|key| asked.contains(key))).or_insert(next);
             let alike = alike.get(&(pool, plain(tags))).copied().unwrap_or(0);
-            NodeKind { preference: Reverse(preference), alike: Reverse(alike), order, tags: place }
+            known.insert((pool, tags), (place, alike));
+        }
+        let kind = |pool: PoolIx, tags: &Tags, preference: i32, order: u64| {
+            let (tags, alike) = known.get(&(pool, tags)).copied().unwrap_or_default();
+            NodeKind { preference: Reverse(preference), alike: Reverse(alike), order, tags }
         };
         let size = |node: &crate::engine::snapshot::Node| {
             if node.state.is_awaited { UNKNOWN_SIZE } else { node.order.0 }
@@ -74,8 +84,9 @@ impl Kinds {
         let of = nodes.map(|node| kind(node.pool, &node.tags, node.preference, size(node)));
         let of = of.collect();
         let mut counts: BTreeMap<(PoolIx, NodeKind), u64> = BTreeMap::new();
-        for (pool, tags, preference) in unheard {
-            *counts.entry((pool, kind(pool, &tags, preference, UNKNOWN_SIZE))).or_default() += 1;
+        for (pool, tags, preference) in &unheard {
+            let kind = kind(*pool, tags, *preference, UNKNOWN_SIZE);
+            *counts.entry((*pool, kind)).or_default() += 1;
         }
         let mut tags = vec![Tags::default(); places.len()];
         for (asked, place) in places {

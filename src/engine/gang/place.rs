@@ -1,7 +1,7 @@
 //! Carries out the plans of gangs: all processes of a gang start in this cycle, or all their space
 //! is promised.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::decide::amounts_by_node;
@@ -20,7 +20,11 @@ use crate::model::{NodeIx, QShares, count};
 struct Clearance {
     /// The only shares that may go, if the gang takes from peers.
     surplus: Option<BTreeSet<ShareIx>>,
-    victims: Vec<ShareIx>,
+    /// Promises to single processes, by node.
+    single: BTreeMap<NodeIx, Vec<Promise>>,
+    victims: BTreeSet<ShareIx>,
+    /// Space of the victims, by node.
+    freed: BTreeMap<NodeIx, QShares>,
     /// Promises to work of lower priority, each with its job.
     withdrawn: Vec<(usize, Promise)>,
 }
@@ -38,6 +42,10 @@ pub(in crate::engine) fn place_gangs(draft: &mut Draft<'_>) {
         let taker = Taker::of(draft, plan.job);
         let surplus = taker.is_among_peers.then(|| surplus(draft, taker));
         let mut clearance = Clearance { surplus, ..Clearance::default() };
+        // Space that is promised to a gang stays promised.
+        for promise in draft.promises.iter().filter(|promise| promise.rank.is_none()) {
+            clearance.single.entry(promise.node).or_default().push(*promise);
+        }
         let mut cleared = amounts
             .iter()
             .map(|(node, amount)| clear(draft, plan.job, &mut clearance, *node, QShares(*amount)));
@@ -83,14 +91,8 @@ fn clear(
     let mut missing = draft.spaces.missing_for(node, amount);
     let taker = Taker::of(draft, gang);
     // A gang that goes leaves all its nodes.
-    for victim in clearance.victims.iter().map(|&victim| draft.shares.at(victim)) {
-        if victim.node() == node {
-            missing = missing.saturating_sub(victim.order.qshares());
-        }
-    }
-    // Space that is promised to a gang stays promised.
-    let single = draft.promises.iter().filter(|promise| promise.rank.is_none());
-    for promise in single.filter(|promise| promise.node == node) {
+    missing = missing.saturating_sub(clearance.freed.get(&node).copied().unwrap_or_default());
+    for promise in clearance.single.get(&node).into_iter().flatten() {
         if missing == QShares(0) {
             break;
         }
@@ -138,13 +140,14 @@ fn may_go(draft: &Draft<'_>, taker: Taker, clearance: &Clearance, holding: Share
 impl Clearance {
     /// Adds a share; of a gang, all shares.
     fn take(&mut self, draft: &Draft<'_>, victim: ShareIx) {
-        if draft.jobs[victim.job].is_gang {
-            let all = draft.shares.held_by(victim.job).map(|(holding, _)| holding);
-            let new = all.filter(|holding| !self.victims.contains(holding));
-            let new: Vec<ShareIx> = new.collect();
-            self.victims.extend(new);
-        } else {
-            self.victims.push(victim);
+        let all = draft.shares.held_by(victim.job).map(|(holding, _)| holding);
+        let is_gang = draft.jobs[victim.job].is_gang;
+        let whole = all.filter(|_| is_gang).chain([victim]);
+        for holding in whole {
+            if self.victims.insert(holding) {
+                let share = draft.shares.at(holding);
+                *self.freed.entry(share.node()).or_default() += share.order.qshares();
+            }
         }
     }
 }

@@ -30,6 +30,8 @@ pub(in crate::engine) struct GangPlanner {
     pub(super) used: BTreeMap<NodeIx, u64>,
     /// Claims of this cycle, with the cells that they took from the ideal cluster.
     pub(super) claims: Vec<Claim>,
+    /// Gangs that claim something, by pool.
+    pub(super) claimants: BTreeMap<PoolIx, BTreeSet<usize>>,
     pub(super) claimed_cells: Vec<(PoolIx, Cell, u64)>,
     /// Space that the claims took from the nodes of lists.
     pub(super) claimed_on_lists: Vec<(NodeIx, u64)>,
@@ -80,6 +82,7 @@ impl GangPlanner {
             expected: Vec::new(),
             used: BTreeMap::new(),
             claims: Vec::new(),
+            claimants: BTreeMap::new(),
             claimed_cells: Vec::new(),
             claimed_on_lists: Vec::new(),
             services: BTreeMap::new(),

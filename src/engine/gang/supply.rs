@@ -32,7 +32,8 @@ pub(super) type PlacementSet = (Name, Name);
 #[derive(Clone, Debug, Default)]
 pub(super) struct Supply {
     shelves: BTreeMap<Shelf, BTreeSet<NodeIx>>,
-    shelf_of: BTreeMap<NodeIx, Shelf>,
+    /// Shelf of each node, by its place.
+    shelf_of: Vec<Option<Shelf>>,
     /// Space that was taken from nodes that did not have it. What is returned pays for it first.
     short: BTreeMap<NodeIx, u64>,
     /// Nodes without an index, by kind: their size is unknown.
@@ -79,7 +80,7 @@ impl Supply {
 
     /// Space of a node; nothing for a node that is not in the supply.
     pub(super) fn space(&self, node: NodeIx) -> Space {
-        let shelf = self.shelf_of.get(&node);
+        let shelf = self.shelf_of.get(node.0).copied().flatten();
         shelf.map_or_else(Space::default, |shelf| Space {
             available: shelf.available,
             usable: shelf.usable,
@@ -88,7 +89,18 @@ impl Supply {
 
     /// Enters a node, or changes its space.
     pub(super) fn set(&mut self, kinds: &Kinds, node: NodeIx, space: Space) {
-        if let Some(shelf) = self.shelf_of.remove(&node)
+        if self.shelf_of.len() <= node.0 {
+            self.shelf_of.resize(node.0 + 1, None);
+        }
+        let Space { available, usable } = space;
+        let usable = usable.min(available);
+        let is_in_use = usable < available;
+        let shelf = Shelf { kind: kinds.of(node.0), is_in_use, available, usable };
+        let before = self.shelf_of[node.0].replace(shelf);
+        if before == Some(shelf) {
+            return;
+        }
+        if let Some(shelf) = before
             && let Some(nodes) = self.shelves.get_mut(&shelf)
         {
             nodes.remove(&node);
@@ -96,12 +108,7 @@ impl Supply {
                 self.shelves.remove(&shelf);
             }
         }
-        let Space { available, usable } = space;
-        let usable = usable.min(available);
-        let is_in_use = usable < available;
-        let shelf = Shelf { kind: kinds.of(node.0), is_in_use, available, usable };
         self.shelves.entry(shelf).or_default().insert(node);
-        self.shelf_of.insert(node, shelf);
     }
 
     /// Takes `amount` of a node.
@@ -185,7 +192,7 @@ impl Supply {
                 continue;
             }
             let count = match bounds.list {
-                None if bounds.without.is_empty() => crate::model::count(nodes),
+                None if bounds.without.is_empty() => number_of(nodes),
                 _ => crate::model::count(nodes.iter().filter(|node| bounds.allow(**node))),
             };
             if 0 < count {
@@ -201,6 +208,20 @@ impl Supply {
             }
         }
         stock
+    }
+
+    /// True if a node of `set` that suits a chunk of `shape` has any space.
+    pub(super) fn has_any_space(
+        &self,
+        kinds: &Kinds,
+        shape: &Shape,
+        set: Option<&PlacementSet>,
+    ) -> bool {
+        self.shelves.keys().filter(|shelf| 0 < shelf.available).any(|shelf| {
+            let tags = kinds.tags(shelf.kind);
+            set.is_none_or(|(key, value)| tags.get(key) == Some(value))
+                && shape.chunks.iter().any(|chunk| tags.satisfy(&chunk.tags))
+        })
     }
 
     /// The nodes of a group of `stock`, by name.
@@ -229,10 +250,15 @@ impl Supply {
     }
 }
 
+/// Number of nodes, without a look at each.
+fn number_of(nodes: &BTreeSet<NodeIx>) -> u64 {
+    u64::try_from(nodes.len()).unwrap_or(u64::MAX)
+}
+
 /// Number of `nodes` that are in `list`.
 fn count_within(nodes: &BTreeSet<NodeIx>, list: Option<&[NodeIx]>) -> u64 {
     match list {
-        None => crate::model::count(nodes),
+        None => number_of(nodes),
         Some(list) => {
             let is_listed = |node: &&NodeIx| list.binary_search(node).is_ok();
             crate::model::count(nodes.iter().filter(is_listed))
