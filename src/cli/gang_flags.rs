@@ -7,9 +7,17 @@ use serde_json::{Map, Value};
 #[derive(Clone, Debug, Default, Args)]
 #[command(next_help_heading = "Several nodes at once")]
 pub struct GangFlags {
-    /// Nodes that the program gets together: all of them at once, or none
-    #[arg(long, value_name = "N")]
-    pub nodes: Option<u64>,
+    /// Nodes that the program gets together, all of them at once or none; as 2-8, a number that
+    /// varies while it runs
+    #[arg(long, value_name = "N|MIN-MAX")]
+    pub nodes: Option<String>,
+    /// Of nodes that vary, only such numbers
+    #[arg(long, value_name = "RULE", requires = "nodes",
+        value_parser = ["any", "even", "odd", "power_of_two"])]
+    pub legal_sizes: Option<String>,
+    /// Signal that tells the program of another number of nodes [default: SIGUSR1]
+    #[arg(long, value_name = "SIGNAL", requires = "nodes")]
+    pub resize_signal: Option<String>,
     /// Start the program on every node, not only on the first
     #[arg(long, requires = "nodes")]
     pub every_node: bool,
@@ -27,12 +35,20 @@ pub struct GangFlags {
 impl GangFlags {
     /// Puts the flags over what the section `gang` of a file says.
     pub(super) fn put(&self, document: &mut Map<String, Value>) {
-        let Some(nodes) = self.nodes else { return };
+        let Some(nodes) = &self.nodes else { return };
         let mut gang = match document.remove("gang") {
             Some(Value::Object(gang)) => gang,
             Some(_) | None => Map::new(),
         };
-        gang.insert("nodes".to_owned(), nodes.into());
+        let number = nodes.parse::<u64>().map(Value::from);
+        gang.insert("nodes".to_owned(), number.unwrap_or_else(|_| nodes.as_str().into()));
+        for (key, text) in
+            [("legal_sizes", &self.legal_sizes), ("resize_signal", &self.resize_signal)]
+        {
+            if let Some(text) = text {
+                gang.insert(key.to_owned(), text.as_str().into());
+            }
+        }
         for (key, flag) in [("every_node", self.every_node), ("exclusive", self.exclusive)] {
             if flag {
                 gang.insert(key.to_owned(), true.into());
@@ -65,7 +81,7 @@ mod tests {
         GangFlags::default().put(&mut document);
         assert_eq!(document["gang"]["nodes"], 2);
         let flags = GangFlags {
-            nodes: Some(4),
+            nodes: Some("4".to_owned()),
             tags: vec!["gpu=a100".to_owned(), "bare".to_owned()],
             group_by: Some("rack".to_owned()),
             ..GangFlags::default()
@@ -74,6 +90,16 @@ mod tests {
         let expected = json!({
             "nodes": 4, "exclusive": true, "tags": { "gpu": "a100", "bare": "" }, "group_by": "rack"
         });
+        assert_eq!(document["gang"], expected);
+        let flags = GangFlags {
+            nodes: Some("2-8".to_owned()),
+            legal_sizes: Some("even".to_owned()),
+            resize_signal: Some("SIGUSR2".to_owned()),
+            ..GangFlags::default()
+        };
+        let mut document = Map::new();
+        flags.put(&mut document);
+        let expected = json!({ "nodes": "2-8", "legal_sizes": "even", "resize_signal": "SIGUSR2" });
         assert_eq!(document["gang"], expected);
     }
 }

@@ -404,18 +404,23 @@ fn told(problems: &[SpecProblem], text: &str, file: Option<&Path>) -> Failure {
 /// The size of a campaign: its tasks, or the nodes of its gang.
 fn size_of(spec: &CampaignSpec) -> String {
     let gang = spec.gang.as_ref();
-    let nodes = gang.map(|gang| format!("a gang of {}", counted(gang.nodes, "node")));
+    let nodes = gang.map(|gang| format!("a gang of {}", gang.words()));
     nodes.unwrap_or_else(|| counted(spec.tasks.count, "task"))
 }
 
 fn explained(spec: &CampaignSpec, params: &Params) -> String {
     if let Some(gang) = &spec.gang {
         let class = spec.class.as_deref().unwrap_or("the default class");
-        let (memory, nodes) = (super::table::memory(spec.memory_mb), counted(gang.nodes, "node"));
+        let (memory, nodes) = (super::table::memory(spec.memory_mb), gang.words());
         let amount = if gang.exclusive { "the whole memory" } else { memory.as_str() };
         let starts = if gang.every_node { "each of them" } else { "the first of them" };
+        let together = if gang.is_malleable() {
+            "as many as there is space for, and told of each change"
+        } else {
+            "together or not at all"
+        };
         return format!(
-            "a gang of {nodes}, together or not at all\none job of {class}: {amount} of each node; the \
+            "a gang of {nodes}, {together}\none job of {class}: {amount} of each node; the \
              program starts on {starts}"
         );
     }

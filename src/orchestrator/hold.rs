@@ -132,6 +132,7 @@ impl PendingAdoption<'_> {
             recall: Vec::new(),
             cancel: Vec::new(),
             signals: Vec::new(),
+            resize: None,
             forget: false,
         });
         ExchangeAnswer {

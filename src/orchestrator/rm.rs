@@ -13,8 +13,9 @@ use super::spec::GangSpec;
 use super::way::{Answer, Question, RmWay};
 use super::wire::StopReason;
 use crate::api::wire::{
-    ChunkPlace, ChunkRequest, ClassList, NodeInfo, NodeList, Problem, Process, ProcessState,
-    Publication, PublicationAnswer, RemovalReason, Schedule, WhyBrief, Work, WorkKind, WorkState,
+    ChunkPlace, ChunkRequest, ClassList, ElasticityWord, NodeInfo, NodeList, Problem, Process,
+    ProcessState, Publication, PublicationAnswer, RemovalReason, Schedule, SizeRule, WhyBrief,
+    Work, WorkKind, WorkState,
 };
 use crate::client::{NoToken, Transport, TransportError};
 use crate::model::Name;
@@ -255,21 +256,27 @@ fn request_for(work: PublishedWork) -> Work {
         memory_mb: work.memory_mb,
         tags: gang.tags.clone(),
     };
-    let gang = work.gang.as_ref();
+    let (gang, sizes) =
+        (work.gang.as_ref(), work.gang.as_ref().and_then(|gang| gang.sizes.as_ref()));
+    let most = gang.filter(|_| sizes.is_some()).map_or(work.max, |gang| Some(gang.nodes));
+    let fixed = gang.filter(|_| sizes.is_none());
     let kind = if work.is_kept { WorkKind::ArbitraryProcess } else { WorkKind::Job };
     Work {
         class: work.class,
         // The chunks of a gang say how many processes it has, and how large they are.
-        memory_mb: Some(work.memory_mb).filter(|_| gang.is_none()),
-        chunks: gang.map(|gang| vec![chunk(gang)]),
-        place: gang.map(|_| ChunkPlace::Scatter),
+        memory_mb: Some(work.memory_mb).filter(|_| fixed.is_none()),
+        chunks: fixed.map(|gang| vec![chunk(gang)]),
+        place: fixed.map(|_| ChunkPlace::Scatter),
+        elasticity: sizes.map(|_| ElasticityWord::Malleable),
+        min_processes: sizes.map_or(0, |sizes| sizes.min_nodes),
+        legal_sizes: sizes.map(|sizes| SizeRule::from(&sizes.legal())),
         exclusive: gang.is_some_and(|gang| gang.exclusive),
         group_by: gang.and_then(|gang| gang.group_by.clone()),
         duration_ms: work.duration_ms.map(signed),
         threads: work.threads,
         state,
         remaining: work.remaining,
-        max_processes: work.max.filter(|_| !work.is_frozen && gang.is_none()),
+        max_processes: most.filter(|_| !work.is_frozen && fixed.is_none()),
         frozen: work.is_frozen,
         running: work.has_begun,
         time_per_item_ms: (0 < work.time_per_item_ms && gang.is_none())

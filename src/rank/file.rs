@@ -43,19 +43,43 @@ impl RankFiles {
 /// If they cannot be written.
 pub fn prepare(folder: &Path, gang: &RankStart, program: &Path) -> io::Result<RankFiles> {
     let files = RankFiles::of(folder);
+    write_ranks(&files, gang, write)?;
+    if !gang.every_node {
+        let words = [quoted(program), "rank-shell".to_owned(), quoted(&files.ranks)].join(" ");
+        write(&files.shell, 0o700, &format!("#!/bin/sh\nexec {words} \"$@\"\n"))?;
+    }
+    Ok(files)
+}
+
+/// Replaces the files that name the ranks, each at once as a whole.
+///
+/// # Errors
+///
+/// If they cannot be written.
+pub fn replace(folder: &Path, gang: &RankStart) -> io::Result<()> {
+    write_ranks(&RankFiles::of(folder), gang, |path, mode, text| {
+        let new = path.with_extension("new");
+        let _ = std::fs::remove_file(&new);
+        write(&new, mode, text)?;
+        std::fs::rename(&new, path)
+    })
+}
+
+/// Writes the files that name the ranks with `write`. The file for people and programs is the last,
+/// so that all others are there when it changes.
+fn write_ranks(
+    files: &RankFiles,
+    gang: &RankStart,
+    write: impl Fn(&Path, u32, &str) -> io::Result<()>,
+) -> io::Result<()> {
     let lines = |end: &str| {
         let lines: Vec<String> =
             gang.ranks.iter().map(|rank| format!("{}{end}\n", rank.node)).collect();
         lines.concat()
     };
     write(&files.ranks, 0o600, &serde_json::to_string(gang)?)?;
-    write(&files.nodes, 0o644, &lines(""))?;
     write(&files.hosts, 0o644, &lines(" slots=1"))?;
-    if !gang.every_node {
-        let words = [quoted(program), "rank-shell".to_owned(), quoted(&files.ranks)].join(" ");
-        write(&files.shell, 0o700, &format!("#!/bin/sh\nexec {words} \"$@\"\n"))?;
-    }
-    Ok(files)
+    write(&files.nodes, 0o644, &lines(""))
 }
 
 fn write(path: &Path, mode: u32, text: &str) -> io::Result<()> {

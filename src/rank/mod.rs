@@ -17,7 +17,7 @@ mod proof;
 mod server;
 mod shell;
 
-pub use file::{RankFiles, prepare};
+pub use file::{RankFiles, prepare, replace};
 pub use listen::RankListener;
 pub use server::serve;
 pub use shell::shell;

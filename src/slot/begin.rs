@@ -183,6 +183,7 @@ impl RunningSlot {
             group,
             seen: BTreeSet::new(),
             error_file,
+            resize: None,
         };
         if let Some(lane) = self.lanes.get_mut(lane) {
             lane.run = Some(run);
@@ -305,6 +306,11 @@ struct Ready {
     error_file: PathBuf,
 }
 
+/// The temporary folder of a lane's task.
+pub(super) fn temporary_of(folder: &Path, lane: usize) -> PathBuf {
+    folder.join(format!("lane{lane}.tmp"))
+}
+
 /// Files and folders of a lane.
 struct LanePaths {
     temporary: PathBuf,
@@ -314,7 +320,7 @@ struct LanePaths {
 impl LanePaths {
     fn of(folder: &Path, lane: usize) -> LanePaths {
         LanePaths {
-            temporary: folder.join(format!("lane{lane}.tmp")),
+            temporary: temporary_of(folder, lane),
             error: folder.join(format!("lane{lane}.error")),
         }
     }

@@ -69,6 +69,15 @@ pub fn group(pid: i32) -> Option<i32> {
     stat(pid)?.get(2)?.parse().ok()
 }
 
+/// True if a process has a handler for the signal of that number.
+pub fn catches(pid: i32, signal: u8) -> bool {
+    let text = read(pid, "status").unwrap_or_default();
+    let caught = text.lines().find_map(|line| line.strip_prefix("SigCgt:"));
+    let caught = caught.and_then(|digits| u64::from_str_radix(digits.trim(), 16).ok());
+    let bit = u32::from(signal).checked_sub(1).and_then(|place| 1_u64.checked_shl(place));
+    caught.zip(bit).is_some_and(|(caught, bit)| caught & bit != 0)
+}
+
 /// The session of a process.
 pub fn session(pid: i32) -> Option<i32> {
     stat(pid)?.get(3)?.parse().ok()

@@ -169,6 +169,7 @@ impl RunningSlot {
             let cpu_ms = family::cpu_ms(pid);
             if let Ok(Some((_, status))) = waitpid(Some(run.pid), WaitOptions::NOHANG) {
                 run.look_for_checkpoint(now);
+                run.tell_size();
                 run.exit = Some(Exit { status, at_ms: now, cpu_ms });
             }
         }

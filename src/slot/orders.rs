@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use super::journal::{Record, no_follow, plain_result};
 use super::life::{Phase, RunningSlot};
+use super::ranks::serves_to_the_end;
 use super::wire::{LeasedOrder, ToSlot};
 use crate::orchestrator::wire::{
     AttemptId, NewTask, Reason, SlotEnd, SlotOrder, SlotStop, StopReason,
@@ -33,8 +34,17 @@ impl RunningSlot {
         // Each order is answered, even an order without news: the agent takes silence for a stuck
         // slot.
         self.has_news = true;
-        let Some(SlotOrder { order: number, acked, tasks, stop, recall, cancel, signals, .. }) =
-            order.order
+        let Some(SlotOrder {
+            order: number,
+            acked,
+            tasks,
+            stop,
+            recall,
+            cancel,
+            signals,
+            resize,
+            ..
+        }) = order.order
         else {
             return;
         };
@@ -59,6 +69,9 @@ impl RunningSlot {
             if let Some(run) = runs.find(|run| run.attempt() == Some(signal.task)) {
                 run.send(signal.signal);
             }
+        }
+        if let Some(resize) = resize {
+            self.resize(resize);
         }
         if let Some(stop) = stop {
             self.stop(stop, now);
@@ -156,7 +169,8 @@ impl RunningSlot {
                 && expected_end.is_some_and(|end| now < end && end <= half);
             let has_checkpoint = run.spec.checkpoint.is_some() && run.attempt().is_some();
             let waits = is_almost_done || has_checkpoint;
-            run.end(why, if waits { half } else { now }, kill);
+            let ask = if waits { half } else { now };
+            run.end(why, if serves_to_the_end(&run.role) { kill } else { ask }, kill);
             if has_checkpoint && stop.why != StopReason::Cancelled {
                 run.ask_to_save_before_end();
             }

@@ -6,10 +6,11 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use super::begin::temporary_of;
 use super::life::RunningSlot;
 use super::run::RunRole;
 use super::spawn::Program;
-use crate::orchestrator::wire::{NewTask, RankStart, Stdin, TaskSpec};
+use crate::orchestrator::wire::{GangResize, NewTask, RankStart, Stdin, TaskSpec};
 use crate::rank::{self, RankFiles, RankListener};
 
 /// Number of the signal that ends a server of a rank: SIGTERM.
@@ -52,6 +53,11 @@ pub(super) fn rank_of(role: &RunRole) -> Option<&RankStart> {
         RunRole::Task(NewTask { gang, .. }) => gang.as_ref(),
         RunRole::Prologue | RunRole::Epilogue => None,
     }
+}
+
+/// True if a program serves rank 0 of a malleable gang, which needs time to go on without it.
+pub(super) fn serves_to_the_end(role: &RunRole) -> bool {
+    rank_of(role).is_some_and(|gang| is_server(gang) && gang.resize_signal.is_some())
 }
 
 /// True if the attempt serves rank 0, and does not run the program of the campaign.
@@ -100,6 +106,33 @@ impl RunningSlot {
             program.words = vec![own, "rank-server".to_owned(), text(&files.ranks)];
         }
         Ok(program)
+    }
+
+    /// Writes the new ranks of a malleable gang down for its rank 0, and tells the program. An order
+    /// that says the same again changes nothing.
+    pub(super) fn resize(&mut self, resize: GangResize) {
+        let GangResize { task, ranks } = resize;
+        let queued = self.queue.iter_mut().find(|queued| queued.task == task);
+        if let Some(gang) = queued.and_then(|queued| queued.gang.as_mut()) {
+            gang.ranks = ranks;
+            return;
+        }
+        for (place, lane) in self.lanes.iter_mut().enumerate() {
+            let Some(run) = lane.run.as_mut().filter(|run| run.exit.is_none()) else { continue };
+            let RunRole::Task(NewTask { task: known, gang: Some(gang), .. }) = &mut run.role else {
+                continue;
+            };
+            if *known != task || gang.ranks == ranks {
+                continue;
+            }
+            let new = RankStart { ranks: ranks.clone(), ..gang.clone() };
+            // The next order tries again: the orchestrator repeats the ranks.
+            if rank::replace(&temporary_of(&self.folder, place), &new).is_ok() {
+                *gang = new;
+                run.resize = gang.resize_signal;
+                run.tell_size();
+            }
+        }
     }
 
     /// Listens again after the program of a rank has ended.

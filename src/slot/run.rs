@@ -45,6 +45,8 @@ pub(super) struct Run {
     /// Processes seen below it, by number and start: some may have left its group since.
     pub seen: BTreeSet<(i32, u64)>,
     pub error_file: PathBuf,
+    /// Signal for a new size that no process of the program has caught yet.
+    pub resize: Option<u8>,
 }
 
 /// End of the program itself.
@@ -114,6 +116,20 @@ impl Run {
         let signal = Signal::from_named_raw(i32::from(signal));
         if let Some(signal) = signal.filter(|_| self.exit.is_none()) {
             family::send_group(self.pid, signal);
+        }
+    }
+
+    /// Tells the program of a new size, once a process of its group catches the signal. Processes that
+    /// do not catch it would die of it, and do not get it.
+    pub fn tell_size(&mut self) {
+        let Some(number) = self.resize.filter(|_| self.exit.is_none()) else { return };
+        let Some(signal) = Signal::from_named_raw(i32::from(number)) else { return };
+        let leader = self.pid.as_raw_nonzero().get();
+        let is_meant =
+            |pid: &i32| family::group(*pid) == Some(leader) && family::catches(*pid, number);
+        for pid in family::tree(leader).into_iter().filter(is_meant) {
+            family::send(pid, signal);
+            self.resize = None;
         }
     }
 

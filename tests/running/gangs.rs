@@ -236,6 +236,60 @@ async fn a_gang_that_lost_a_node_begins_again_as_a_whole_elsewhere() {
     assert!(list.tasks.iter().all(|task| (task.tries, task.losses) == (0, 1)), "{list:?}");
 }
 
+/// Takes a node out of service.
+async fn vary_off(fleet: &Fleet, node: &str) {
+    let body = json!({ "nodes": [node], "reason": "a test" });
+    let request = reqwest::Client::new().post(format!("{}/v1/nodes/vary-off", fleet.rm));
+    let answer = request.json(&body).send().await.unwrap();
+    assert!(answer.status().is_success(), "{}", answer.text().await.unwrap());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_malleable_gang_is_told_of_nodes_that_come_and_go() {
+    let mut fleet = fleet(&config(), 3).await;
+    fleet.kill(Part::Agent(3));
+    // A child without a handler outlives every change.
+    let shell = r#"
+        size() { echo $(cat "$APPORTION_NODE_FILE") >> sizes; }
+        trap size USR1
+        "$APPORTION_RANK_SHELL" "$(tail -n 1 "$APPORTION_NODE_FILE")" 'echo $APPORTION_RANK' >> ranks
+        size
+        sleep 600 & child=$!
+        while [ ! -e go ]; do sleep 0.1; done
+        "$APPORTION_RANK_SHELL" "$(tail -n 1 "$APPORTION_NODE_FILE")" 'echo $APPORTION_RANK' >> ranks
+        wc -l < "${APPORTION_NODE_FILE%/*}/hosts" >> hosts
+        kill $child && echo alive >> hosts
+    "#;
+    let gang = json!({ "nodes": "2-3" });
+    let body = json!({ "shell": shell, "memory": "1GB", "gang": gang, "grace": "3s" });
+    let id = fleet.submit(body).await;
+    let lines = async |fleet: &Fleet, count: usize| {
+        Some(fleet.lines("sizes")).filter(|lines| lines.len() == count)
+    };
+    let first = fleet.until("two nodes", async |fleet: &Fleet| lines(fleet, 1).await).await;
+    let nodes = |line: &str| line.split(' ').map(str::to_owned).collect::<Vec<_>>();
+    assert_eq!(nodes(&first[0]).iter().collect::<BTreeSet<_>>().len(), 2, "{first:?}");
+    fleet.revive();
+    let more = fleet.until("a third node", async |fleet: &Fleet| lines(fleet, 2).await).await;
+    assert_eq!(more[1], format!("{} n3", first[0]));
+    let words = fleet.campaign(id).await.unwrap().gang.unwrap().words();
+    assert_eq!(words, "2 to 3 nodes, 3 ready");
+    let second = nodes(&more[1])[1].clone();
+    vary_off(&fleet, &second).await;
+    let less = fleet.until("two nodes again", async |fleet: &Fleet| lines(fleet, 3).await).await;
+    assert_eq!(nodes(&less[2]), [nodes(&first[0])[0].clone(), "n3".to_owned()]);
+    fs::write(fleet.work().join("go"), "").unwrap();
+    let detail = fleet.until_state(id, "done").await;
+    assert_eq!((detail.campaign.done, detail.campaign.failed), (3, 0));
+    assert_eq!(
+        (fleet.lines("ranks"), fleet.lines("hosts")),
+        (vec!["1".to_owned(), "2".to_owned()], vec!["2".to_owned(), "alive".to_owned()],)
+    );
+    assert_eq!(fleet.lines("sizes").len(), 3, "nothing is told twice");
+    let none = async |_: &Fleet| marked(fleet.folder()).is_empty().then_some(());
+    fleet.until("nothing is left", none).await;
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_gang_waits_for_the_last_node_and_has_it_alone() {
     let fleet = fleet(&config(), 2).await;

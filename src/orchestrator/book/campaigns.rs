@@ -35,6 +35,9 @@ pub struct Campaign {
     pub refused: Option<String>,
     /// Shares of the slots of a gang that are not gone, by rank.
     pub ranks: BTreeMap<u64, u64>,
+    /// Shares that rank 0 of a malleable gang was last told of, in the order of their ranks. `None`:
+    /// the program does not run, or the book does not know since its restart.
+    pub told: Option<Vec<u64>>,
 }
 
 /// A memory step of a campaign.
@@ -69,6 +72,7 @@ impl Campaign {
             measure: Measure::default(),
             refused: None,
             ranks: BTreeMap::new(),
+            told: None,
         };
         campaign.step_mut(0);
         campaign

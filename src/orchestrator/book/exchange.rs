@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use super::campaigns::Campaign;
 use super::ends::{end_word, ended, is_failure, state_of};
 use super::gangs::{GANG_LINGER_MS, NO_ADDRESS};
 use super::rows::{AttemptRow, Note, SlotState, TaskState};
@@ -126,6 +127,7 @@ impl Book {
         slot.row.boot.get_or_insert_with(|| boot.to_owned());
         slot.seen_order = report.seen_order;
         slot.signals.retain(|(order, _)| report.seen_order < *order);
+        let has_moved = slot.port != report.port;
         (slot.prepared_ms, slot.port) = (report.prepared_ms, report.port);
         let mut ended = Vec::new();
         let running = report.running.iter().map(|one| one.rss_mb);
@@ -149,7 +151,7 @@ impl Book {
         }
         slot.want = if slot.is_open() { report.want } else { 0 };
         let (campaign, wants) = (slot.row.campaign, 0 < slot.want);
-        if slot.row != before {
+        if slot.row != before || has_moved {
             self.dirty.slots.insert(share);
             self.dirty.settle.insert(campaign);
         }
@@ -192,6 +194,9 @@ impl Book {
         {
             task.state = TaskState::Running;
             self.dirty.tasks.insert((id.campaign, id.task), task.clone());
+        }
+        if self.campaigns.get(&id.campaign).is_some_and(Campaign::is_malleable) {
+            self.dirty.settle.insert(id.campaign);
         }
         self.first_begun(share, true);
     }
@@ -355,6 +360,9 @@ impl Book {
             self.dirty.slots.insert(share);
             self.dirty.wake.insert(node);
             self.dirty.publish = true;
+            if self.campaigns.get(&campaign).is_some_and(Campaign::is_malleable) {
+                self.dirty.settle.insert(campaign);
+            }
         }
     }
 
@@ -418,6 +426,7 @@ impl Book {
         let cancelled = |id: &&AttemptId| campaign.tasks.get(&id.task).is_none_or(|row| row.cancel);
         order.cancel = slot.attempts.keys().filter(cancelled).copied().collect();
         order.signals = slot.signals.iter().map(|(_, signal)| *signal).collect();
+        order.resize = self.resize_of(campaign, slot);
         let grace = campaign.spec.task.grace_ms;
         order.stop = slot.row.stop.map(|why| {
             let by_ms = (!slot.row.drains).then_some(grace);

@@ -62,7 +62,7 @@ impl Campaign {
     }
 
     /// The tasks of a gang that have an attempt, or had one since the gang last began.
-    fn begun_ranks(&self) -> impl Iterator<Item = &TaskRow> {
+    pub(super) fn begun_ranks(&self) -> impl Iterator<Item = &TaskRow> {
         let is_begun =
             |row: &&TaskRow| matches!(row.state, TaskState::Assigned | TaskState::Running);
         self.tasks.values().filter(is_begun)
@@ -85,7 +85,7 @@ impl Book {
     }
 
     /// True if a slot can begin its rank at once.
-    fn is_ready(&self, slot: &Slot) -> bool {
+    pub(super) fn is_ready(&self, slot: &Slot) -> bool {
         let has_place = slot.port.is_some()
             && self.nodes.get(&slot.row.node).is_some_and(|node| node.address.is_some());
         slot.is_open() && slot.is_reported && 0 < slot.want && has_place
@@ -94,12 +94,15 @@ impl Book {
     /// The places of all ranks. `None` while the book does not know all of them.
     fn places(&self, campaign: &Campaign) -> Option<Vec<RankPlace>> {
         let nodes = campaign.spec.gang.as_ref()?.nodes;
-        let place = |rank: u64| {
-            let slot = self.slots.get(campaign.ranks.get(&rank)?)?;
-            let address = self.nodes.get(&slot.row.node)?.address.clone()?;
-            Some(RankPlace { node: slot.row.node.to_string(), address, port: slot.port? })
-        };
+        let place = |rank: u64| self.place_of(*campaign.ranks.get(&rank)?);
         (0..nodes).map(place).collect()
+    }
+
+    /// The place of a rank's slot. `None` while the book does not know it.
+    pub(super) fn place_of(&self, share: u64) -> Option<RankPlace> {
+        let slot = self.slots.get(&share)?;
+        let address = self.nodes.get(&slot.row.node)?.address.clone()?;
+        Some(RankPlace { node: slot.row.node.to_string(), address, port: slot.port? })
     }
 
     /// The part of an order that starts a rank, without its key. `None`: the campaign has no gang,
@@ -108,13 +111,22 @@ impl Book {
         let gang = campaign.spec.gang.as_ref()?;
         let (rank, every_node) = (GangSpec::rank_of(task), gang.every_node);
         let key = GangKey::default();
-        Some(RankStart { rank, every_node, ranks: self.places(campaign)?, key })
+        let resize_signal = gang.sizes.as_ref().map(|sizes| sizes.resize_signal);
+        let ranks = if gang.is_malleable() {
+            self.malleable_places(campaign, rank)
+        } else {
+            self.places(campaign)
+        };
+        Some(RankStart { rank, every_node, ranks: ranks?, key, resize_signal })
     }
 
     /// Gives all ranks of a gang an attempt, if the slots of all of them are ready.
     pub(super) fn assign_gang(&mut self, id: u64, now: Now) {
         let Some(campaign) = self.campaigns.get(&id) else { return };
         let Some(gang) = &campaign.spec.gang else { return };
+        if gang.is_malleable() {
+            return self.assign_malleable(id, now);
+        }
         let is_whole = count(&campaign.ranks) == gang.nodes && campaign.slots == gang.nodes;
         let may_begin = campaign.may_begin() && campaign.facts.verdict.is_none();
         if !is_whole || !may_begin || campaign.begun_ranks().next().is_some() {
@@ -127,11 +139,9 @@ impl Book {
         if !campaign.ranks.values().all(is_ready) {
             return;
         }
-        if let Some(share) = self.unreachable(campaign) {
-            let text = "the agent of the node tells an address of this node alone, and the gang has \
-                        other nodes; start it with --address";
-            self.prepare_failed(share, "no-address", text);
-            return self.stop_slot(share, StopReason::VariedOff, false, now);
+        let shares: Vec<u64> = campaign.ranks.values().copied().collect();
+        if let Some(share) = self.unreachable(&shares) {
+            return self.stop_unreachable(share, now);
         }
         let Some(campaign) = self.campaigns.get_mut(&id) else { return };
         let ranks: Vec<(u64, u64)> =
@@ -155,7 +165,7 @@ impl Book {
     }
 
     /// Enters the attempt of a rank.
-    fn begin_rank(&mut self, row: TaskRow, now: Now) {
+    pub(super) fn begin_rank(&mut self, row: TaskRow, now: Now) {
         let id = attempt_of(&row);
         let Some(share) = row.share else { return };
         let Some(slot) = self.slots.get_mut(&share) else { return };
@@ -173,17 +183,27 @@ impl Book {
         self.dirty.tasks.insert((id.campaign, id.task), row);
     }
 
-    /// The share of a rank that ranks on other nodes cannot reach: its address is of its own node
-    /// alone, and another rank has an address of another kind.
-    fn unreachable(&self, campaign: &Campaign) -> Option<u64> {
-        let places = self.places(campaign)?;
+    /// The first of the shares that the others cannot reach: its address is of its own node alone, and
+    /// another has an address of another kind.
+    pub(super) fn unreachable(&self, shares: &[u64]) -> Option<u64> {
+        let places: Option<Vec<RankPlace>> =
+            shares.iter().map(|share| self.place_of(*share)).collect();
+        let places = places?;
         let is_local = |place: &RankPlace| {
             let address: Option<core::net::IpAddr> = place.address.parse().ok();
             address.is_some_and(|address| address.is_loopback())
         };
-        let at = (0..).zip(&places).find(|(_, place)| is_local(place)).map(|(rank, _)| rank)?;
+        let (share, _) = shares.iter().zip(&places).find(|(_, place)| is_local(place))?;
         let is_mixed = !places.iter().all(is_local);
-        campaign.ranks.get(&at).copied().filter(|_| is_mixed)
+        Some(*share).filter(|_| is_mixed)
+    }
+
+    /// Stops the slot of a rank that other ranks cannot reach.
+    pub(super) fn stop_unreachable(&mut self, share: u64, now: Now) {
+        let text = "the agent of the node tells an address of this node alone, and the gang has \
+                    other nodes; start it with --address";
+        self.prepare_failed(share, "no-address", text);
+        self.stop_slot(share, StopReason::VariedOff, false, now);
     }
 
     /// Ends the attempt of a rank. The gang ends with it, or goes on without it.
@@ -192,6 +212,10 @@ impl Book {
         let Some(campaign) = self.campaigns.get_mut(&id.campaign) else { return };
         if !campaign.is_current(share, id) {
             return self.close_attempt(TaskResult { why: Reason::Superseded, ..result }, now);
+        }
+        let is_server = campaign.is_malleable() && 0 < GangSpec::rank_of(id.task);
+        if is_server && campaign.facts.verdict.is_none() {
+            return self.leave_gang(share, result, now);
         }
         let facts = &mut campaign.facts;
         let is_counted = GangSpec::rank_of(id.task) == 0;
@@ -281,6 +305,9 @@ impl Book {
     pub(super) fn keep_whole(&mut self, id: u64, now: Now) {
         let Some(campaign) = self.campaigns.get(&id) else { return };
         let Some(gang) = &campaign.spec.gang else { return };
+        if gang.is_malleable() {
+            return self.keep_minimum(id, now);
+        }
         let is_final = campaign.tasks.is_empty() && !campaign.has_queued();
         if campaign.slots == 0 || is_final {
             return;
@@ -311,7 +338,9 @@ impl Book {
             let leader = self.slots.get(campaign.ranks.get(&0)?)?;
             let runs = leader.attempts.values().any(|held| held.begun.is_some());
             let is_silent = self.silence() < now.ms.saturating_sub(leader.renewed);
-            Some(serves && runs && !is_silent)
+            // A malleable gang goes on without the slot, unless its leader is to stop, too.
+            let ends = !gang.is_malleable() || leader.row.stop.is_some();
+            Some(serves && runs && ends && !is_silent)
         };
         served().unwrap_or(false)
     }

@@ -33,6 +33,7 @@ mod notes;
 mod obey;
 mod publish;
 mod requests;
+mod resize;
 mod rows;
 mod slots;
 #[cfg(test)]
@@ -319,6 +320,7 @@ impl Book {
         }
         self.keep_whole(id, now);
         self.assign_waiting(id, now);
+        self.tell_size(id);
         self.finish_or_go_on(id);
         self.number_works(id);
         self.rebalance(id);

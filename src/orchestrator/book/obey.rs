@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::campaigns::Campaign;
 use super::rows::{Note, SlotRow, SlotState};
 use super::slots::Slot;
 use super::{Book, Now};
@@ -71,6 +72,9 @@ impl Book {
                     self.order_slot(job.work, place, unknown, true, now);
                 }
                 let drains = removed.has_died && self.finishes_unheard(removed.share);
+                if let Some(slot) = self.slots.get_mut(&removed.share) {
+                    slot.is_lost |= removed.has_died;
+                }
                 self.stop_slot(removed.share, removed.why, drains, now);
             }
             for held in job.shares {
@@ -104,6 +108,8 @@ impl Book {
     ) {
         let HeldShare { share, node, rank, memory_mb } = held;
         let has_gang = self.campaigns.get(&campaign).is_some_and(|it| it.spec.gang.is_some());
+        let malleable = self.campaigns.get(&campaign).filter(|it| it.is_malleable() && !may_run);
+        let rank = malleable.map_or(rank, Campaign::free_rank);
         let row = SlotRow {
             share,
             node: node.clone(),
@@ -127,7 +133,8 @@ impl Book {
         let is_wanted = self
             .campaigns
             .get(&campaign)
-            .is_some_and(|campaign| campaign.has_queued() && campaign.may_begin());
+            .is_some_and(|campaign| campaign.has_queued() && campaign.may_begin())
+            && (rank.is_some() || !has_gang);
         if may_run || !is_wanted {
             self.stop_slot(share, StopReason::Finished, false, now);
         } else {

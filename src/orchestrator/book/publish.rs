@@ -88,13 +88,13 @@ impl Book {
     }
 
     /// Takes the number from the work of a gone slot, if the work may have a single slot only, or is
-    /// a gang. For the resource manager such a work is over with its processes, and gets no further
+    /// a gang of fixed size. For the resource manager such a work is over with its processes, and gets no further
     /// process. Remaining tasks get another number.
     pub(super) fn end_kept_work(&mut self, row: &SlotRow) {
         let campaign = self.campaigns.get_mut(&row.campaign);
-        let Some(campaign) = campaign.filter(|it| it.spec.keep || it.spec.gang.is_some()) else {
-            return;
-        };
+        let ends_with_slots =
+            |it: &&mut Campaign| it.spec.keep || it.spec.gang.is_some() && !it.is_malleable();
+        let Some(campaign) = campaign.filter(ends_with_slots) else { return };
         let step = campaign.step_mut(row.step);
         if step.slots == 0 && step.work.number == Some(row.work) {
             step.work.number = None;

@@ -119,7 +119,10 @@ impl Book {
             }
         };
         self.dirty.notes.push(history(id, "ending", text));
-        let queued: Vec<u64> = campaign.steps.iter().flat_map(|step| step.queue.tasks()).collect();
+        // Ranks that a malleable gang does not have now get the end of the others.
+        let is_left = campaign.is_malleable() && campaign.begun_ranks().next().is_some();
+        let steps = campaign.steps.iter().filter(|_| !is_left);
+        let queued: Vec<u64> = steps.flat_map(|step| step.queue.tasks()).collect();
         for task in queued {
             if let Some(row) = campaign.displace(task) {
                 let row = TaskRow { state: TaskState::Cancelled, ..row };

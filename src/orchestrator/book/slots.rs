@@ -6,6 +6,7 @@ use super::rows::{SlotRow, SlotState};
 use crate::orchestrator::wire::{AttemptId, StopReason, TaskSignal};
 
 /// A slot.
+#[expect(clippy::struct_excessive_bools, reason = "facts that do not depend on each other")]
 #[derive(Clone, Debug)]
 pub struct Slot {
     /// Row of the slot in the database.
@@ -38,6 +39,8 @@ pub struct Slot {
     pub gone_in: Option<u64>,
     /// Port on which it listens for other ranks, by its last report.
     pub port: Option<u16>,
+    /// True if it stops because its node or its program failed, and not because its share is taken.
+    pub is_lost: bool,
 }
 
 /// An attempt that a slot has or should have.
@@ -73,6 +76,7 @@ impl Slot {
             signals: Vec::new(),
             gone_in: None,
             port: None,
+            is_lost: false,
         }
     }
 

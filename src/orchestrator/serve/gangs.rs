@@ -20,6 +20,7 @@ pub(super) async fn gang_of(
     };
     Ok(Some(GangInfo {
         nodes: gang.nodes,
+        min_nodes: gang.sizes.as_ref().map(|sizes| sizes.min_nodes),
         exclusive: gang.exclusive,
         every_node: gang.every_node,
         ranks: (0..).zip(ranks).filter_map(rank).collect(),

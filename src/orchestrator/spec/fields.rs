@@ -68,6 +68,20 @@ impl<'p> Fields<'p> {
         })
     }
 
+    /// A whole number, or two with a hyphen, between two bounds: the least and the most.
+    pub fn range(&mut self, key: &'static str, least: u64, most: u64) -> Option<(u64, u64)> {
+        let remedy = format!("write a whole number from {least} to {most}, or two such as \"2-8\"");
+        self.read(key, &remedy, |value| {
+            let from_text = |text: &str| {
+                let (first, last) = text.split_once('-').unwrap_or((text, text));
+                Some((first.trim().parse().ok()?, last.trim().parse().ok()?))
+            };
+            let single = value.as_u64().map(|number| (number, number));
+            let found = single.or_else(|| value.as_str().and_then(from_text));
+            found.filter(|(first, last)| least <= *first && first <= last && *last <= most)
+        })
+    }
+
     /// `true` or `false`; absent is `false`.
     pub fn flag(&mut self, key: &'static str) -> bool {
         self.read(key, "write true or false", Value::as_bool).unwrap_or(false)

@@ -8,16 +8,43 @@ use super::SpecProblem;
 use super::campaign::{CampaignSpec, CampaignType};
 use super::fields::Fields;
 use super::params::{Params, TaskRange, short};
-use crate::model::{is_tag_key, is_tag_value};
+use crate::model::{LegalSizes, is_tag_key, is_tag_value};
+use crate::orchestrator::wire::signal_number;
 
 /// Most nodes of a gang: each rank is told of all ranks.
 pub const MAX_RANKS: u64 = 1024;
 
+/// Signal that tells a program of a new size, unless the campaign names another: SIGUSR1.
+const RESIZE_SIGNAL: u8 = 10;
+
+/// Sizes of a malleable gang, whose number of nodes changes while its program runs.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct GangSizes {
+    /// Fewest nodes that the program can work with.
+    pub min_nodes: u64,
+    /// Numbers of nodes that the program can work with, as a word of the resource manager.
+    pub legal_sizes: String,
+    /// Number of the signal that tells the program of a new size.
+    pub resize_signal: u8,
+}
+
+impl GangSizes {
+    /// The rule for numbers of nodes.
+    pub fn legal(&self) -> LegalSizes {
+        let mut named = LegalSizes::NAMED.into_iter();
+        let found = named.find(|(word, _)| *word == self.legal_sizes);
+        found.map(|(_, sizes)| sizes).unwrap_or_default()
+    }
+}
+
 /// The gang of a campaign, checked. Its ranks are the tasks of the campaign: rank 0 is task 1.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GangSpec {
-    /// Number of nodes, each with a rank: 1 to [`MAX_RANKS`].
+    /// Number of nodes, each with a rank: 1 to [`MAX_RANKS`]. Of a malleable gang, the most.
     pub nodes: u64,
+    /// Sizes of a malleable gang. Absent: the number of nodes is fixed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sizes: Option<GangSizes>,
     /// True if no other work may be on the nodes.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub exclusive: bool,
@@ -35,6 +62,18 @@ pub struct GangSpec {
 }
 
 impl GangSpec {
+    /// The number of nodes in words: `4 nodes`, `2 to 8 nodes`.
+    pub fn words(&self) -> String {
+        let nodes = crate::model::counted(self.nodes, "node");
+        let least = self.sizes.as_ref().map(|sizes| sizes.min_nodes);
+        least.map_or(nodes.clone(), |least| format!("{least} to {nodes}"))
+    }
+
+    /// True if the number of nodes varies while the program runs.
+    pub fn is_malleable(&self) -> bool {
+        self.sizes.is_some()
+    }
+
     /// The rank that a task of the campaign is.
     pub fn rank_of(task: u64) -> u64 {
         task.saturating_sub(1)
@@ -51,9 +90,11 @@ pub(super) fn take(fields: &mut Fields<'_>) -> Option<GangSpec> {
     let section = fields.section("gang")?;
     let mut problems = Vec::new();
     let mut inner = Fields::new("gang.", section, &mut problems);
-    let nodes = inner.number("nodes", 1, MAX_RANKS);
+    let nodes = inner.range("nodes", 1, MAX_RANKS);
+    let sizes = sizes(&mut inner, nodes);
     let gang = GangSpec {
-        nodes: nodes.unwrap_or(1),
+        nodes: nodes.map_or(1, |(_, most)| most),
+        sizes,
         exclusive: inner.flag("exclusive"),
         every_node: inner.flag("every_node"),
         tags: inner.texts("tags").unwrap_or_default(),
@@ -65,6 +106,7 @@ pub(super) fn take(fields: &mut Fields<'_>) -> Option<GangSpec> {
         let remedy = "write the number of nodes, such as gang = { nodes = 4 }, or --nodes 4";
         problems.push(SpecProblem::new("gang.nodes", "is absent", remedy));
     }
+    refuse_with_sizes(&gang, &mut problems);
     let tags = gang.tags.iter().filter(|(key, value)| !is_tag_key(key) || !is_tag_value(value));
     problems.extend(tags.map(|(key, value)| {
         let message = format!("`{}={}` is no tag", short(key), short(value));
@@ -79,6 +121,64 @@ pub(super) fn take(fields: &mut Fields<'_>) -> Option<GangSpec> {
         fields.fault(&field, message, remedy);
     }
     Some(gang)
+}
+
+/// Takes the sizes of a malleable gang.
+fn sizes(inner: &mut Fields<'_>, nodes: Option<(u64, u64)>) -> Option<GangSizes> {
+    let words: Vec<&str> = LegalSizes::NAMED.iter().map(|(word, _)| *word).collect();
+    let remedy = format!("write one of {}", words.join(", "));
+    let legal_sizes = inner.text("legal_sizes", &remedy);
+    let signal = inner.signal("resize_signal");
+    let (min_nodes, most) = nodes?;
+    if most <= min_nodes {
+        for (key, is_there) in
+            [("legal_sizes", legal_sizes.is_some()), ("resize_signal", signal.is_some())]
+        {
+            if is_there {
+                let message = "the number of nodes is fixed";
+                inner.fault(key, message, "write the nodes as \"2-8\", or remove it");
+            }
+        }
+        return None;
+    }
+    let legal_sizes = legal_sizes.unwrap_or_else(|| "any".to_owned());
+    let resize_signal = signal.unwrap_or(RESIZE_SIGNAL);
+    let sizes = GangSizes { min_nodes, legal_sizes, resize_signal };
+    let first = sizes.legal().at_least(min_nodes);
+    if !words.contains(&sizes.legal_sizes.as_str()) {
+        let message = format!("`{}` is no rule for sizes", short(&sizes.legal_sizes));
+        inner.fault("legal_sizes", message, remedy);
+    } else if first.is_none_or(|first| most < first) {
+        let message = format!("no such number is from {min_nodes} to {most}");
+        inner.fault("legal_sizes", message, "write another rule, or other numbers of nodes");
+    }
+    if ["KILL", "STOP"].into_iter().filter_map(signal_number).any(|it| it == resize_signal) {
+        let message = "a program cannot catch this signal";
+        inner.fault("resize_signal", message, "write another, such as \"USR1\"");
+    }
+    Some(sizes)
+}
+
+/// Reports fields that contradict the sizes of a malleable gang.
+fn refuse_with_sizes(gang: &GangSpec, problems: &mut Vec<SpecProblem>) {
+    let fixed = "write a single number of nodes, or remove it";
+    let refused = [
+        (
+            "gang.every_node",
+            gang.every_node,
+            "the number of nodes varies, and only a program on the first node is told",
+        ),
+        ("gang.exclusive", gang.exclusive, "the number of nodes varies, and a node may be shared"),
+        ("gang.tags", !gang.tags.is_empty(), "the number of nodes varies, and any node is taken"),
+        (
+            "gang.group_by",
+            gang.group_by.is_some(),
+            "the number of nodes varies, and any node is taken",
+        ),
+    ];
+    for (field, _, message) in refused.into_iter().filter(|it| it.1 && gang.sizes.is_some()) {
+        problems.push(SpecProblem::new(field, message, fixed));
+    }
 }
 
 /// Makes the ranks the tasks of a campaign with a gang. Reports fields that contradict the gang.
@@ -147,6 +247,19 @@ mod tests {
     }
 
     #[test]
+    fn two_numbers_of_nodes_make_a_malleable_gang() {
+        let gang = |text: &str| read(text).unwrap().gang.unwrap();
+        let plain = gang("gang = { nodes = \"2-8\" }");
+        let sizes = plain.sizes.unwrap();
+        assert_eq!((plain.nodes, sizes.min_nodes, sizes.resize_signal), (8, 2, 10));
+        assert_eq!(sizes.legal(), LegalSizes::Any);
+        let text = "gang = { nodes = \"2-8\", legal_sizes = \"even\", resize_signal = \"USR2\" }";
+        let sizes = gang(text).sizes.unwrap();
+        assert_eq!((sizes.legal(), sizes.resize_signal), (LegalSizes::Even, 12));
+        assert_eq!(gang("gang = { nodes = \"4\" }").sizes, None);
+    }
+
+    #[test]
     fn what_contradicts_a_gang_is_named_with_its_remedy() {
         let text = r#"
             tasks = "1-9"
@@ -180,6 +293,23 @@ mod tests {
             ("gang = 4", "gang: `4` does not fit; write it as a section, [gang]"),
             ("gang = { exclusive = true }", "gang.nodes: is absent; write the number of nodes"),
             ("gang = { nodes = 0 }", "gang.nodes: `0` does not fit; write a whole number from 1"),
+            ("gang = { nodes = \"8-2\" }", "gang.nodes: `\"8-2\"` does not fit; write a whole"),
+            (
+                "gang = { nodes = \"2-8\", every_node = true }",
+                "gang.every_node: the number of nodes varies, and only a program on the first",
+            ),
+            ("gang = { nodes = \"2-8\", exclusive = true }", "gang.exclusive: the number of"),
+            ("gang = { nodes = \"2-8\", group_by = \"rack\" }", "gang.group_by: the number of"),
+            ("gang = { nodes = \"2-8\", legal_sizes = \"few\" }", "gang.legal_sizes: `few` is no"),
+            (
+                "gang = { nodes = \"5-7\", legal_sizes = \"power_of_two\" }",
+                "gang.legal_sizes: no such number is from 5 to 7",
+            ),
+            ("gang = { nodes = 2, legal_sizes = \"odd\" }", "gang.legal_sizes: the number of"),
+            (
+                "gang = { nodes = \"2-8\", resize_signal = \"KILL\" }",
+                "gang.resize_signal: a program cannot catch this signal",
+            ),
             ("gang = { nodes = 2, node = 3 }", "gang.node: is unknown; did you mean `nodes`?"),
             ("gang = { nodes = 2, tags = { \"G P\" = \"x\" } }", "gang.tags: `G P=x` is no tag"),
             ("gang = { nodes = 2, group_by = \"a b\" }", "gang.group_by: `a b` is no key"),

@@ -13,7 +13,7 @@ mod params;
 
 pub use campaign::{CampaignSpec, CampaignType, MemoryRetry};
 pub use environment::{EnvironmentChoice, select};
-pub use gang::{GangSpec, MAX_RANKS};
+pub use gang::{GangSizes, GangSpec, MAX_RANKS};
 pub use limits::{
     MAX_ARGUMENT, MAX_COMMAND, MAX_ENVIRONMENT, MAX_GRACE_MS, MAX_NAME, MAX_STDIN, MAX_TASKS,
     mebibytes,

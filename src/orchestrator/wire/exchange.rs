@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::openapi::{RefOr, Schema};
 use utoipa::{PartialSchema, ToSchema};
 
-use super::gang::RankStart;
+use super::gang::{GangResize, RankStart};
 use super::output::OutputRequest;
 use super::rung::Rung;
 use super::spec::TaskSpec;
@@ -387,6 +387,10 @@ pub struct SlotOrder {
     /// Signals to send once, if the slot has not carried out this order yet.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub signals: Vec<TaskSignal>,
+    /// Ranks of a malleable gang, for the slot of its rank 0. Absent: the ranks are fixed, or nothing
+    /// is known of them now.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub resize: Option<GangResize>,
     /// True if the end and all results of the slot are on record. The agent may remove its remains.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub forget: bool,

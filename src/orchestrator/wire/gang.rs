@@ -5,6 +5,8 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
+use super::AttemptId;
+
 /// Secret of a gang's campaign: 64 hexadecimal digits. Rank 0 proves with it that it may start
 /// programs at the other ranks. Its `Debug` form does not show it.
 #[derive(Clone, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
@@ -29,6 +31,18 @@ pub struct RankStart {
     pub ranks: Vec<RankPlace>,
     /// Secret of the campaign.
     pub key: GangKey,
+    /// Signal that tells rank 0 of other ranks than these. Absent: the ranks are fixed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub resize_signal: Option<u8>,
+}
+
+/// Ranks that a malleable gang has now, for the program of its rank 0.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct GangResize {
+    /// Attempt of rank 0.
+    pub task: AttemptId,
+    /// Ranks that rank 0 may use, in their order.
+    pub ranks: Vec<RankPlace>,
 }
 
 /// Place of a rank.
@@ -45,8 +59,11 @@ pub struct RankPlace {
 /// The gang of a campaign, for people.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct GangInfo {
-    /// Number of nodes, each with a rank.
+    /// Number of nodes, each with a rank; of a malleable gang, the most.
     pub nodes: u64,
+    /// Fewest nodes of a malleable gang. Absent: the number of nodes is fixed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub min_nodes: Option<u64>,
     /// True if no other work may be on the nodes.
     #[serde(default)]
     pub exclusive: bool,
@@ -74,11 +91,13 @@ impl GangInfo {
     pub fn words(&self) -> String {
         let (all, ready) = (self.nodes, self.ranks.iter().filter(|rank| rank.ready));
         let nodes = crate::model::counted(all, "node");
+        let nodes = self.min_nodes.map_or(nodes.clone(), |least| format!("{least} to {nodes}"));
         let first = |is: bool| self.ranks.iter().find(|rank| rank.ready == is);
         let waits = first(false).filter(|_| first(true).is_some());
         let waits = waits.map(|rank| format!("; waits for rank {} on {}", rank.rank, rank.node));
         match crate::model::count(ready) {
             0 if self.ranks.is_empty() => nodes,
+            ready if self.min_nodes.is_some() => format!("{nodes}, {ready} ready"),
             ready => format!("{nodes}, {ready} of {all} ready{}", waits.unwrap_or_default()),
         }
     }
@@ -97,8 +116,12 @@ mod tests {
                 ready: *ready,
             };
             let ranks = (0..).zip(ready).map(rank).collect();
-            GangInfo { nodes: 4, exclusive: true, every_node: false, ranks }.words()
+            let (nodes, exclusive, every_node) = (4, true, false);
+            GangInfo { nodes, min_nodes: None, exclusive, every_node, ranks }
         };
+        let malleable = GangInfo { min_nodes: Some(2), ..gang(&[true, true, false]) };
+        assert_eq!(malleable.words(), "2 to 4 nodes, 2 ready");
+        let gang = |ready: &[bool]| gang(ready).words();
         assert_eq!(gang(&[]), "4 nodes");
         assert_eq!(gang(&[false; 4]), "4 nodes, 0 of 4 ready");
         assert_eq!(gang(&[true; 4]), "4 nodes, 4 of 4 ready");

@@ -49,7 +49,7 @@ pub use exchange::{
     AttemptId, Exchange, ExchangeAnswer, NewTask, Reason, RunningTask, SlotEnd, SlotOrder,
     SlotReport, SlotStage, SlotStart, SlotStop, StopReason, TaskResult, TaskSignal, VERSION,
 };
-pub use gang::{GangInfo, GangKey, RankInfo, RankPlace, RankStart};
+pub use gang::{GangInfo, GangKey, GangResize, RankInfo, RankPlace, RankStart};
 pub use output::{Channel, ChunkAnswer, ChunkQuery, MAX_CHUNK, OutputProblem, OutputRequest};
 pub use rung::Rung;
 pub use signals::{signal_name, signal_number};

@@ -12,24 +12,29 @@ use crate::orchestrator::wire::{SlotEnd, SlotStage};
 pub fn gang(nodes: u64, every_node: bool) -> CampaignSpec {
     let mut spec = spec(1);
     let (exclusive, tags, group_by) = (false, BTreeMap::new(), None);
-    spec.gang = Some(GangSpec { nodes, exclusive, every_node, tags, group_by });
+    let sizes = None;
+    spec.gang = Some(GangSpec { nodes, sizes, exclusive, every_node, tags, group_by });
     spec.tasks = TaskRange::up_to(nodes);
     spec
 }
 
 /// Sometimes a gang, in a random history.
 pub fn of_lot(lot: u8) -> Option<CampaignSpec> {
+    if lot % 9 == 4 {
+        return Some(super::resize::malleable(1 + u64::from(lot % 2), 3));
+    }
     (lot % 3 == 1).then(|| gang(1 + u64::from(lot % 4) % 3, lot.is_multiple_of(2)))
 }
 
+/// The gang of a campaign, if its size is fixed.
 fn gang_of(world: &World, campaign: u64) -> Option<&GangSpec> {
-    world.specs.get(&campaign)?.gang.as_ref()
+    world.specs.get(&campaign)?.gang.as_ref().filter(|gang| gang.sizes.is_none())
 }
 
 /// The number of ranks of the gang that `work` is for.
 fn ranks_of(world: &World, work: u64) -> Option<u64> {
     let published = world.published.iter().find(|it| it.work == work)?;
-    published.gang.as_ref().map(|gang| gang.nodes)
+    published.gang.as_ref().filter(|gang| gang.sizes.is_none()).map(|gang| gang.nodes)
 }
 
 /// Gives a gang all its shares, or none if it has some. Returns false if the work is no gang.
@@ -114,7 +119,11 @@ pub fn is_whole(world: &World, row: &CampaignRow) {
         let has_begun = task.state == TaskState::Assigned;
         if has_begun { TaskState::Running } else { task.state }
     };
-    let states: BTreeSet<TaskState> = tasks.iter().map(state).collect();
+    let mut states: BTreeSet<TaskState> = tasks.iter().map(state).collect();
+    if gang_of(world, row.id).is_none() && states.contains(&TaskState::Running) {
+        // Ranks that a malleable gang does not have now wait.
+        states.remove(&TaskState::Queued);
+    }
     assert!(states.len() < 2, "{states:?}: {tasks:#?}");
     let is_touched = tasks.is_empty() || crate::model::count(&tasks) == row.total;
     assert!(is_touched, "a part of the gang was touched: {tasks:#?}");

@@ -2,6 +2,7 @@
 
 mod gangs;
 mod random;
+mod resize;
 mod stories;
 mod world;
 

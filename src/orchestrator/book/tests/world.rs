@@ -7,8 +7,8 @@ use super::super::*;
 use super::result;
 use crate::orchestrator::spec::CampaignSpec;
 use crate::orchestrator::wire::{
-    Exchange, Rung, RunningTask, SlotEnd, SlotOrder, SlotReport, SlotStage, SlotStop, StopReason,
-    VERSION,
+    Exchange, GangResize, Rung, RunningTask, SlotEnd, SlotOrder, SlotReport, SlotStage, SlotStop,
+    StopReason, VERSION,
 };
 
 /// Rows as a database would hold them.
@@ -72,6 +72,8 @@ pub struct SimSlot {
     pub lanes: u64,
     /// True if the slot is for a rank of a gang.
     pub listens: bool,
+    /// Ranks that a malleable gang was last told of.
+    pub told: Option<GangResize>,
     /// True if the slot outlives its lease.
     pub finishes_unheard: bool,
     /// Time at which the last successful exchange was sent.
@@ -92,6 +94,7 @@ impl SimSlot {
             end: None,
             lanes,
             listens: false,
+            told: None,
             finishes_unheard: false,
             renewed: now,
         }
@@ -122,6 +125,7 @@ impl SimSlot {
             return;
         }
         self.seen_order = order.order;
+        self.told = order.resize.clone().or(self.told.take());
         self.results.retain(|result| order.acked < result.number);
         for new in &order.tasks {
             if self.seen.insert(new.task) {

@@ -212,7 +212,7 @@ fn facts(stats: &CampaignStats, spec: &CampaignSpec) -> Vec<(&'static str, Strin
 /// Describes the gang of a campaign.
 fn gang_facts(spec: &CampaignSpec) -> Vec<(&'static str, String)> {
     let Some(gang) = &spec.gang else { return Vec::new() };
-    let nodes = crate::model::counted(gang.nodes, "node");
+    let nodes = gang.words();
     let alone = if gang.exclusive { ", with nothing else on them" } else { "" };
     let starts = if gang.every_node { "every one of them" } else { "the first of them" };
     vec![
