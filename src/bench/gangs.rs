@@ -166,10 +166,10 @@ fn arrive(scheduler: &mut Scheduler, jobs: Vec<JobSpec>) {
 /// Jobs that arrive a cycle before, and the jobs of the case.
 fn jobs(options: &GangOptions, case: GangCase) -> (Vec<JobSpec>, Vec<JobSpec>) {
     let GangOptions { nodes, jobs, .. } = *options;
-    let of_color = nodes.checked_div(count(&COLORS)).unwrap_or(0);
+    let of_color = nodes.checked_div(count(COLORS)).unwrap_or(0);
     let two_colors = |number: u64, each: u64| {
         let color = |ahead: u64| {
-            let place = (number + ahead).checked_rem(count(&COLORS)).unwrap_or(0);
+            let place = (number + ahead).checked_rem(count(COLORS)).unwrap_or(0);
             COLORS[usize::try_from(place).unwrap_or(0)]
         };
         let chunks = vec![chunk(each, Some(color(0))), chunk(each, Some(color(1)))];
@@ -181,7 +181,7 @@ fn jobs(options: &GangOptions, case: GangCase) -> (Vec<JobSpec>, Vec<JobSpec>) {
     let of_class = |number: u64, class: &str| job(number, class);
     match case {
         GangCase::Waiting => {
-            let names: Vec<u64> = (0..(2 * count(&COLORS)).min(nodes)).collect();
+            let names: Vec<u64> = (0..(2 * count(COLORS)).min(nodes)).collect();
             let in_use = names.into_iter().map(|node| {
                 let own = vec![node_name(node)];
                 JobSpec { nodes: own, ..of_class(1_000_000 + node, "singles") }
@@ -213,13 +213,13 @@ fn jobs(options: &GangOptions, case: GangCase) -> (Vec<JobSpec>, Vec<JobSpec>) {
             (Vec::new(), vec![gang(1, "gangs", shape)])
         }
         GangCase::Room => {
-            let fair = (1..=count(&COLORS)).map(|it| of_class(it, "fair")).collect();
+            let fair = (1..=count(COLORS)).map(|it| of_class(it, "fair")).collect();
             let shape = exclusive(vec![chunk(nodes >> 1, None)]);
             (fair, vec![gang(1_000_000, "gangs", shape)])
         }
         GangCase::Tagged => {
             let tagged = numbers.map(|it| {
-                let place = it.checked_rem(count(&COLORS)).unwrap_or(0);
+                let place = it.checked_rem(count(COLORS)).unwrap_or(0);
                 let color = COLORS[usize::try_from(place).unwrap_or(0)];
                 JobSpec { tags: Tags::of([("color", color)]), ..of_class(it, "fair") }
             });

@@ -140,10 +140,9 @@ fn may_go(draft: &Draft<'_>, taker: Taker, clearance: &Clearance, holding: Share
 impl Clearance {
     /// Adds a share; of a gang, all shares.
     fn take(&mut self, draft: &Draft<'_>, victim: ShareIx) {
-        let all = draft.shares.held_by(victim.job).map(|(holding, _)| holding);
         let is_gang = draft.jobs[victim.job].is_gang;
-        let whole = all.filter(|_| is_gang).chain([victim]);
-        for holding in whole {
+        let gang = is_gang.then(|| draft.shares.held_by(victim.job).map(|(holding, _)| holding));
+        for holding in gang.into_iter().flatten().chain([victim]) {
             if self.victims.insert(holding) {
                 let share = draft.shares.at(holding);
                 *self.freed.entry(share.node()).or_default() += share.order.qshares();
