@@ -24,12 +24,20 @@ fn read(file: &str) -> Option<String> {
 
 /// Every line of a table that begins with a number of a series.
 fn rows() -> Vec<Row> {
-    let text = read("tests/README.md").unwrap();
-    let is_number = |cell: &str| {
+    rows_with(|cell| {
         let (letter, digits) = cell.split_at(cell.chars().next().map_or(0, char::len_utf8));
         let is_series = SERIES.iter().any(|(series, _)| letter == series.to_string());
         is_series && !digits.is_empty() && digits.chars().all(|c| c.is_ascii_digit())
-    };
+    })
+}
+
+/// Every line of a table that begins with a row of a neighbour's list. Some rows are of later work.
+fn neighbour_rows() -> Vec<Row> {
+    rows_with(|cell| cell.starts_with("NB-") || cell.starts_with("IV-"))
+}
+
+fn rows_with(is_number: impl Fn(&str) -> bool) -> Vec<Row> {
+    let text = read("tests/README.md").unwrap();
     let mut rows = Vec::new();
     for line in text.lines().filter(|line| line.starts_with('|')) {
         let cells: Vec<&str> = line.trim_matches('|').split('|').map(str::trim).collect();
@@ -77,7 +85,7 @@ fn every_row_is_there_once_and_in_order() {
 fn every_test_that_is_named_exists() {
     let mut files: BTreeMap<String, Option<String>> = BTreeMap::new();
     let mut missing = Vec::new();
-    for row in rows() {
+    for row in rows().into_iter().chain(neighbour_rows()) {
         for (file, name) in tests_in(&row.shown_by) {
             let text = files.entry(file.to_owned()).or_insert_with(|| read(file));
             if !text.as_ref().is_some_and(|text| has_test(text, name)) {
@@ -90,7 +98,7 @@ fn every_test_that_is_named_exists() {
 
 #[test]
 fn a_row_without_a_test_says_why() {
-    for Row { number, shown_by } in rows() {
+    for Row { number, shown_by } in rows().into_iter().chain(neighbour_rows()) {
         let is_excused = EXCUSES.iter().any(|excuse| shown_by.starts_with(excuse));
         assert!(is_excused || tests_in(&shown_by).next().is_some(), "{number}: {shown_by}");
     }

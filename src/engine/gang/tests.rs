@@ -93,6 +93,21 @@ fn a_picky_chunk_is_not_robbed_by_the_chunk_before_it() {
     assert_eq!(nodes_of(&plan(&scene.snapshot), job), [2, 3, 0, 1]);
 }
 
+/// Order of use: higher preference, then common tags, then the smallest node.
+#[test]
+fn preferred_common_and_small_nodes_come_first() {
+    let first = |prepare: &dyn Fn(&mut Scene)| {
+        let mut scene = Scene::new(&[8, 4, 8, 8]);
+        prepare(&mut scene);
+        let job = gang(&mut scene, ANN, &[chunk(1, 1, "")]);
+        nodes_of(&plan(&scene.snapshot), job)
+    };
+    assert_eq!(first(&|_| ()), [1], "the smallest");
+    assert_eq!(first(&|scene| scene.node(2).preference = 5), [2], "preferred");
+    assert_eq!(first(&|scene| scene.node(1).preference = -1), [0], "not preferred");
+    assert_eq!(first(&|scene| color(scene, 1..2, "gpu", "a100")), [0], "special nodes last");
+}
+
 #[test]
 fn a_gang_that_can_never_fit_says_what_it_lacks() {
     let mut scene = Scene::new(&[8; 5]);
