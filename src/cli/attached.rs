@@ -26,7 +26,7 @@ const AGAIN: Duration = Duration::from_secs(1);
 /// Time within which a second Ctrl-C cancels.
 const SECOND: Duration = Duration::from_secs(2);
 /// Longest wait for output after the end of the task.
-pub(super) const REST: Duration = Duration::from_secs(10);
+const REST: Duration = Duration::from_secs(10);
 
 /// The time until the next look: short tasks are not to wait for it.
 fn pause(began: Instant) -> Duration {
@@ -68,6 +68,25 @@ pub(super) fn is_final(info: &TaskInfo) -> bool {
 /// True if the attempt after `before` has ended.
 pub(super) fn has_ended(info: &TaskInfo, before: u64) -> bool {
     info.attempts.last().is_some_and(|last| before < last.attempt && last.result.is_some())
+}
+
+/// The end of a task, with its output. Output may be on its way after the result is there.
+///
+/// # Errors
+///
+/// As `ended`.
+pub(super) async fn end_with_output(
+    ended: impl Future<Output = Result<TaskInfo, Failure>>,
+    streams: impl Future,
+) -> Result<TaskInfo, Failure> {
+    tokio::pin!(streams, ended);
+    tokio::select! {
+        info = &mut ended => {
+            let _ = tokio::time::timeout(REST, &mut streams).await;
+            info
+        }
+        _ = &mut streams => ended.await,
+    }
 }
 
 /// Waits until the attempt after `before` has ended by `has_ended`, passes Ctrl-C on, and explains a

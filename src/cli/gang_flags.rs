@@ -3,32 +3,34 @@
 use clap::Args;
 use serde_json::{Map, Value};
 
+/// Heading of these flags alone, above them in the help.
+const HEADING: &str = "Several nodes at once";
+
 /// Nodes that run a program together.
 #[derive(Clone, Debug, Default, Args)]
-#[command(next_help_heading = "Several nodes at once")]
 pub struct GangFlags {
     /// Nodes that the program gets together, all of them at once or none; as 2-8, a number that
     /// varies while it runs
-    #[arg(long, value_name = "N|MIN-MAX")]
+    #[arg(help_heading = HEADING, long, value_name = "N|MIN-MAX")]
     pub nodes: Option<String>,
     /// Of nodes that vary, only such numbers
-    #[arg(long, value_name = "RULE", requires = "nodes",
+    #[arg(help_heading = HEADING, long, value_name = "RULE", requires = "nodes",
         value_parser = ["any", "even", "odd", "power_of_two"])]
     pub legal_sizes: Option<String>,
     /// Signal that tells the program of another number of nodes [default: SIGUSR1]
-    #[arg(long, value_name = "SIGNAL", requires = "nodes")]
+    #[arg(help_heading = HEADING, long, value_name = "SIGNAL", requires = "nodes")]
     pub resize_signal: Option<String>,
     /// Start the program on every node, not only on the first
-    #[arg(long, requires = "nodes")]
+    #[arg(help_heading = HEADING, long, requires = "nodes")]
     pub every_node: bool,
     /// Have nothing else on these nodes
-    #[arg(long, requires = "nodes")]
+    #[arg(help_heading = HEADING, long, requires = "nodes")]
     pub exclusive: bool,
     /// Tags that each node must have
-    #[arg(long, value_name = "KEY=VALUE", value_delimiter = ',', requires = "nodes")]
+    #[arg(help_heading = HEADING, long, value_name = "KEY=VALUE", value_delimiter = ',', requires = "nodes")]
     pub tags: Vec<String>,
     /// Only nodes with the same value of this tag, such as rack
-    #[arg(long, value_name = "TAG", requires = "nodes")]
+    #[arg(help_heading = HEADING, long, value_name = "TAG", requires = "nodes")]
     pub group_by: Option<String>,
 }
 

@@ -6,7 +6,7 @@ use std::path::Path;
 use clap::Args;
 use serde_json::{Map, Value};
 
-use super::attached::{REST, follow, has_ended, is_final, told, watch};
+use super::attached::{end_with_output, follow, has_ended, is_final, told, watch};
 use super::failure::{Failure, FailureKind};
 use super::place::OrchestratorArgs;
 use super::run_gang;
@@ -83,15 +83,7 @@ async fn attached(args: &TaskRunArgs) -> Result<u8, Failure> {
         );
         let ended = watch(&orchestrator, task, followed, has_ended);
         let streams = async { tokio::join!(out, err) };
-        tokio::pin!(streams, ended);
-        let info = tokio::select! {
-            info = &mut ended => {
-                // Output is on its way after the result is there.
-                let _ = tokio::time::timeout(REST, &mut streams).await;
-                info?
-            }
-            _ = &mut streams => ended.await?,
-        };
+        let info = Box::pin(end_with_output(ended, streams)).await?;
         followed = info.attempt;
         if is_final(&info) {
             return Ok(told(&info));

@@ -3,7 +3,7 @@
 
 use futures_util::future::join_all;
 
-use super::attached::{REST, follow, is_final, told, watch};
+use super::attached::{end_with_output, follow, is_final, told, watch};
 use super::failure::Failure;
 use super::place::Orchestrator;
 use crate::orchestrator::wire::{Reason, TaskInfo, TaskList};
@@ -31,15 +31,7 @@ pub(super) async fn attached(
         };
         let streams = join_all((1..=shown).map(both));
         let ended = watch(orchestrator, (id, 1), followed, begins_again);
-        tokio::pin!(streams, ended);
-        let info = tokio::select! {
-            info = &mut ended => {
-                // Output is on its way after the result is there.
-                let _ = tokio::time::timeout(REST, &mut streams).await;
-                info?
-            }
-            _ = &mut streams => ended.await?,
-        };
+        let info = end_with_output(ended, streams).await?;
         last = info.attempt;
         if is_final(&info) {
             return Ok(told(&decided(orchestrator, id, info).await?));

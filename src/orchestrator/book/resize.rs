@@ -2,7 +2,7 @@
 //!
 //! A rank is a slot, and several slots may be on the same node. The program begins on the slot with
 //! the lowest share, which is rank 0, once all open slots are ready and their number is legal. Slots
-//! that come later get the next free rank, and serve rank 0. A rank that ends, whatever the cause,
+//! that come later get the next free rank, and serve rank 0. A rank that ends, by any cause,
 //! leaves the gang, which goes on. Only the end of rank 0 gives a verdict.
 //!
 //! The order for the slot of rank 0 has the ranks that serve it. It is a state, not a message: the

@@ -255,7 +255,7 @@ proptest! {
         if world.book.campaigns()[&id].told.is_some() {
             prop_assert_eq!(told(&world).unwrap(), ready);
         }
-        // The gang ends, whatever happened.
+        // The gang ends in every history.
         for round in 0..200 {
             if world.book.campaigns().is_empty() {
                 break;
