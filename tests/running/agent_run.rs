@@ -66,6 +66,11 @@ fn slots(site: &Site) -> Vec<u32> {
     let processes = fs::read_dir("/proc").unwrap().flatten();
     let numbers = processes.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
     let is_ours = |pid: &u32| {
+        // A child that is not yet another program looks like its slot, which leads a session.
+        let number = i32::try_from(*pid).unwrap();
+        if apportion::slot::session(number) != Some(number) {
+            return false;
+        }
         let words = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
         words.windows(mark.len()).any(|window| window == mark)
     };
