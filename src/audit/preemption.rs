@@ -40,7 +40,7 @@ pub(super) fn check_victims(ledger: &Ledger<'_>, findings: &mut Vec<Finding>) {
 pub(super) fn check_receipts(ledger: &Ledger<'_>, findings: &mut Vec<Finding>) {
     for ReceiptedShare { share, receipt, .. } in &ledger.victims {
         let loss = share.facts.investment.saturating_add(share.facts.initialization);
-        let needs_none = receipt.rule == VictimRule::NoLongerAllowed;
+        let needs_none = is_without_beneficiary(receipt.rule);
         let lies = [
             (receipt.node != share.node, "the machine is another"),
             (receipt.loss != loss, "the loss is another"),
@@ -51,6 +51,11 @@ pub(super) fn check_receipts(ledger: &Ledger<'_>, findings: &mut Vec<Finding>) {
             findings.push(Rule::FalseReceipt.finding(detail));
         }
     }
+}
+
+/// True if shares go under this rule for no other job.
+fn is_without_beneficiary(rule: VictimRule) -> bool {
+    matches!(rule, VictimRule::NoLongerAllowed | VictimRule::Window)
 }
 
 /// Only fair-share work is preempted (I05). The owner of an evolving gang may ask for fewer
@@ -123,7 +128,7 @@ pub(super) fn check_priorities(ledger: &Ledger<'_>, findings: &mut Vec<Finding>)
         let (donor, beneficiary) = (&ledger.jobs[victim.donor], &ledger.jobs[beneficiary]);
         let (theirs, ours) = (donor.class.priority, beneficiary.class.priority);
         let fits = match victim.receipt.rule {
-            VictimRule::NoLongerAllowed => true,
+            VictimRule::NoLongerAllowed | VictimRule::Window => true,
             VictimRule::Priority => ours < theirs,
             VictimRule::Turn
             | VictimRule::FairShare
@@ -362,7 +367,8 @@ pub(super) fn takings<'l, 'a>(
     ledger: &'l Ledger<'a>,
 ) -> impl Iterator<Item = (&'l ReceiptedShare<'a>, usize)> + use<'l, 'a> {
     let taken = ledger.victims.iter().filter(|victim| {
-        !matches!(victim.receipt.rule, VictimRule::NoLongerAllowed | VictimRule::Relocation)
+        !is_without_beneficiary(victim.receipt.rule)
+            && victim.receipt.rule != VictimRule::Relocation
     });
     taken.filter_map(|victim| victim.beneficiary.map(|beneficiary| (victim, beneficiary)))
 }

@@ -157,6 +157,7 @@ pub(super) fn removal(why: RemovalReason) -> &'static str {
         RemovalReason::Blacklisted => "blacklisted",
         RemovalReason::NodeDied => "node died",
         RemovalReason::Withdrawn => "withdrawn: the node is full",
+        RemovalReason::Window => "maintenance of its node",
         RemovalReason::GangBroken => "gang broken",
     }
 }

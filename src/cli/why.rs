@@ -228,6 +228,7 @@ fn tally(nodes: &NodeTally) -> String {
         (nodes.varied_off, Verdict::VariedOff),
         (nodes.quiesced, Verdict::Quiesced),
         (nodes.blacklisted, Verdict::Blacklisted),
+        (nodes.maintenance, Verdict::Maintenance),
     ];
     let counts = counts.into_iter().filter(|(count, _)| 0 < *count);
     let words: Vec<String> =
@@ -248,6 +249,7 @@ fn verdict_word(verdict: Verdict) -> &'static str {
         Verdict::VariedOff => "varied off",
         Verdict::Quiesced => "quiesced",
         Verdict::Blacklisted => "blacklisted",
+        Verdict::Maintenance => "in maintenance",
         Verdict::BeingCleared => "being cleared for it",
         Verdict::Full => "full",
         Verdict::Promised => "kept for others",

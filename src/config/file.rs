@@ -345,6 +345,8 @@ fn read_scheduler(mut section: Section<'_>) -> (Settings, Quantum, Growth, TagKe
             defaults.quiet_stop.unwrap_or(0),
         ))
         .filter(|cycles| 0 < *cycles),
+        notice: defaults.notice,
+        backfill_depth: defaults.backfill_depth,
     };
     let growth = read_growth(&mut section, Some(Growth::defaults()));
     let tag_keys = TagKeys {

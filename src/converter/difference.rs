@@ -209,6 +209,7 @@ mod tests {
             SchedulerEvent::NodeReported(_)
             | SchedulerEvent::HeartbeatIntervalPassed
             | SchedulerEvent::NodeMissedHeartbeats { .. }
+            | SchedulerEvent::TimeIs { .. }
             | SchedulerEvent::NodeDied { .. } => panic!("no publication says {event:?}"),
         }
     }

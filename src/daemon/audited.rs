@@ -51,6 +51,11 @@ pub fn asked(command: &AdminCommand) -> String {
             detail(nodes, Some(reason))
         }
         AdminCommand::VaryOn { nodes } => detail(nodes, None),
+        AdminCommand::Reserve { window, .. } => {
+            let nodes: Vec<String> = window.nodes.iter().map(ToString::to_string).collect();
+            format!("{} on {}", window.name, detail(&nodes, Some(&window.reason)))
+        }
+        AdminCommand::Unreserve { name } => name.to_string(),
         AdminCommand::Reconfigure(_) => String::new(),
     }
 }
@@ -90,6 +95,8 @@ pub fn described(command: &AdminCommand) -> (&'static str, Option<String>) {
         AdminCommand::VaryOn { .. } => ("vary-on", None),
         AdminCommand::NodesLost { reason, .. } => ("node-lost", Some(reason.clone())),
         AdminCommand::ForgetNodes { reason, .. } => (record::NODE_FORGET, Some(reason.clone())),
+        AdminCommand::Reserve { window, .. } => ("reserve", Some(window.reason.clone())),
+        AdminCommand::Unreserve { .. } => ("unreserve", None),
         AdminCommand::Reconfigure(_) => ("reconfigure", None),
     }
 }

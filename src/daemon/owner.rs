@@ -359,6 +359,8 @@ impl SchedulerTask {
         let before = self.board.latest();
         let is_planned = self.has_recovered && self.settling == 0;
         let started = Instant::now();
+        let now = u64::try_from(now_ms()).unwrap_or(0);
+        self.recorder.record(&mut self.scheduler, SchedulerEvent::TimeIs { now });
         // Before anything else: it takes a quarter of the text that it is made of.
         let batch = self.batch();
         let sealed_in = started.elapsed();

@@ -359,6 +359,7 @@ pub(super) fn state_class(state: NodeCondition) -> &'static str {
         NodeCondition { is_dead: true, .. } => "dead",
         NodeCondition { is_varied_off: true, .. } => "off",
         NodeCondition { is_blacklisted: true, .. } => "blacklisted",
+        NodeCondition { is_in_maintenance: true, .. } => "off",
         NodeCondition { is_quiesced: true, .. } => "quiesced",
         NodeCondition { is_awaited: true, .. } => "awaited",
         _ => "up",

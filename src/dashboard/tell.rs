@@ -122,6 +122,7 @@ fn removed(shares: &[RemovedShare]) -> String {
             (RemovalReason::VariedOff, _) => "node varied off".to_owned(),
             (RemovalReason::Blacklisted, _) => "no longer allowed there".to_owned(),
             (RemovalReason::NodeDied, _) => "node died".to_owned(),
+            (RemovalReason::Window, _) => "maintenance of its node".to_owned(),
             (RemovalReason::Withdrawn, _) => "withdrawn: the node is full".to_owned(),
             (RemovalReason::GangBroken, _) => "gang broken".to_owned(),
         };

@@ -243,6 +243,7 @@ impl Play {
                 RemovalReason::VariedOff
                 | RemovalReason::Blacklisted
                 | RemovalReason::Withdrawn
+                | RemovalReason::Window
                 | RemovalReason::GangBroken => {}
             }
         }

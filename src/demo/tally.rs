@@ -68,6 +68,7 @@ impl DemoTally {
                 | RemovalReason::Blacklisted
                 | RemovalReason::NodeDied
                 | RemovalReason::Withdrawn
+                | RemovalReason::Window
                 | RemovalReason::GangBroken => {
                     self.evicted += 1;
                 }

@@ -265,6 +265,8 @@ mod tests {
             promises: Vec::new(),
             put_off: Vec::new(),
             calm: Quiescence::default(),
+            now: None,
+            windows: Arc::default(),
         }
     }
 

@@ -20,7 +20,7 @@ use super::share_table::{ShareIx, ShareTable};
 use super::snapshot::{Job, Promise, Share, Snapshot};
 use super::target::orders_that_suit;
 use super::water_filling::{Participant, Service, Turn, WaterFill};
-use crate::model::{ClassPolicy, JobId, NShares, NodeIx, Order, PoolIx, ResourceClass};
+use crate::model::{ClassPolicy, JobId, Millis, NShares, NodeIx, Order, PoolIx, ResourceClass};
 
 /// Jobs fetched from memory at a time.
 const PREFETCH_JOBS: usize = 16;
@@ -66,6 +66,8 @@ pub(super) struct Draft<'a> {
     pub newly_kept: BTreeMap<NodeIx, u64>,
     /// Next cycle that decides otherwise even if nothing happens.
     pub next_change: Option<u64>,
+    /// First moment at which this snapshot may be planned otherwise.
+    pub valid_until: Option<Millis>,
     /// Progress of this cycle.
     pub effort: Effort,
     /// The places of the jobs in the snapshot, by number.
@@ -144,6 +146,7 @@ impl<'a> Draft<'a> {
             claims: BTreeMap::new(),
             newly_kept: BTreeMap::new(),
             next_change: None,
+            valid_until: None,
             effort: effort.at_rest(snapshot.calm.rest_cycles),
             by_number,
         }
@@ -205,6 +208,11 @@ impl<'a> Draft<'a> {
         self.jobs[job].given -= less;
         let entities = Arc::clone(&self.entities);
         entities.remove(&mut self.given, job, amount);
+    }
+
+    /// Notes that the same snapshot may be planned otherwise from `moment` on.
+    pub(super) fn change_expected_at(&mut self, moment: Millis) {
+        self.valid_until = Some(self.valid_until.map_or(moment, |until| until.min(moment)));
     }
 
     /// Notes that `cycle` may decide otherwise even if nothing happens until then.

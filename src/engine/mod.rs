@@ -35,7 +35,8 @@ pub use report::{
 };
 pub use schedule::{Alternatives, CycleSchedule, Expansion, NextBest, Preemption, VictimRule};
 pub use snapshot::{
-    GangProgress, Job, Node, PaidTurn, Promise, Quiescence, Share, Snapshot, Taking, TurnAccount,
+    GangProgress, Job, Node, NodeWindow, PaidTurn, Promise, Quiescence, Share, Snapshot, Taking,
+    TurnAccount,
 };
 
 /// Plans a cycle.

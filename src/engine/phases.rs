@@ -6,7 +6,7 @@ use super::draft::Draft;
 use super::effort::Effort;
 use super::gang::{GangPlanner, accounts};
 use super::place::{fill, fill_rest, place_shares};
-use super::preempt::{make_room, shed_beyond_maximum};
+use super::preempt::{clear_for_maintenance, make_room, shed_beyond_maximum};
 use super::reasons;
 use super::schedule::CycleSchedule;
 use super::sizes::{begin_steps, fill_steps, settle};
@@ -46,6 +46,7 @@ impl<'a> Planning<'a> {
     /// What Of: preempts processes beyond the declared maximum of their jobs, and places what fits
     /// now.
     pub fn place(&mut self) {
+        clear_for_maintenance(&mut self.0);
         shed_beyond_maximum(&mut self.0);
         place_shares(&mut self.0);
         begin_steps(&mut self.0);
@@ -69,7 +70,8 @@ impl<'a> Planning<'a> {
     pub fn end(self) -> CycleSchedule {
         let report = reasons::report(&self.0);
         let (bills, incomes) = accounts(&self.0);
-        let Draft { expansions, preemptions, promises, put_off, next_change, .. } = self.0;
+        let Draft { expansions, preemptions, promises, put_off, next_change, valid_until, .. } =
+            self.0;
         CycleSchedule {
             expansions,
             preemptions,
@@ -78,6 +80,7 @@ impl<'a> Planning<'a> {
             bills,
             incomes,
             next_change,
+            valid_until,
             report,
         }
     }

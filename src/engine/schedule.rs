@@ -22,6 +22,8 @@ pub struct CycleSchedule {
     pub incomes: Vec<TurnIncome>,
     /// Next cycle that may decide otherwise even if nothing happens; `None` if no cycle will.
     pub next_change: Option<u64>,
+    /// First moment at which the same snapshot may be planned otherwise; `None` if there is none.
+    pub valid_until: Option<Millis>,
     /// Figures, decisions and reasons of unmet demand.
     pub report: Report,
 }
@@ -88,6 +90,8 @@ pub enum VictimRule {
     /// The job may no longer hold the share: its maximum fell, the node left its pool, or the node
     /// may not run the job any more.
     NoLongerAllowed,
+    /// The share's node goes into maintenance.
+    Window,
     /// A job of a higher priority needs the space.
     Priority,
     /// The share's job, user or class holds more than its target, and a job that is worse off needs
@@ -116,6 +120,7 @@ impl VictimRule {
     pub fn code(self) -> &'static str {
         match self {
             VictimRule::NoLongerAllowed => "no_longer_allowed",
+            VictimRule::Window => "window",
             VictimRule::Priority => "priority",
             VictimRule::FairShare => "fair_share",
             VictimRule::Defragmentation => "defragmentation",
@@ -130,7 +135,10 @@ impl VictimRule {
     /// back. A moved share is not taken: its job has as much as before. A turn is paid for.
     pub fn is_taking(self) -> bool {
         match self {
-            VictimRule::NoLongerAllowed | VictimRule::Relocation | VictimRule::Turn => false,
+            VictimRule::NoLongerAllowed
+            | VictimRule::Window
+            | VictimRule::Relocation
+            | VictimRule::Turn => false,
             VictimRule::Priority
             | VictimRule::FairShare
             | VictimRule::Defragmentation
@@ -153,6 +161,7 @@ mod tests {
             (VictimRule::Defragmentation, "defragmentation"),
             (VictimRule::FirstShare, "first_share"),
             (VictimRule::Turn, "turn"),
+            (VictimRule::Window, "window"),
             (VictimRule::Envy, "envy"),
             (VictimRule::Relocation, "relocation"),
         ] {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::model::{
     ClassIx, JobFacts, JobId, JobKind, Millis, NShares, Name, NodeCondition, NodeIx, Order, PoolIx,
-    QShares, ResourceClass, Shape, ShareFacts, ShareId, SharePhase, Tags, Topology, UserIx,
+    QShares, ResourceClass, Shape, ShareFacts, ShareId, SharePhase, Tags, Topology, UserIx, Window,
 };
 
 /// The cluster as the scheduler knows it when a cycle begins.
@@ -32,6 +32,19 @@ pub struct Snapshot {
     pub put_off: Vec<JobId>,
     /// Duration of the quiet, in cycles.
     pub calm: Quiescence,
+    /// Time, in milliseconds since the epoch; `None` if nothing depends on it.
+    pub now: Option<Millis>,
+    /// Windows that are open or will open, by name.
+    pub windows: Arc<Vec<NodeWindow>>,
+}
+
+/// A window, and the places of its nodes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NodeWindow {
+    /// The window.
+    pub window: Arc<Window>,
+    /// Its known nodes, ascending.
+    pub nodes: Vec<NodeIx>,
 }
 
 /// Duration of the quiet, in cycles, and the preemptions meanwhile.
@@ -125,7 +138,7 @@ pub struct Job {
     pub shares: Vec<Share>,
 }
 
-/// Start of a gang, or the wait for it.
+/// Start of a gang, or the wait for it; of other work that stays, its start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct GangProgress {
     /// Processes that the gang started with; `None` while it waits.
@@ -134,6 +147,9 @@ pub struct GangProgress {
     pub waits_since: Option<u64>,
     /// The turn that its user paid for.
     pub turn: Option<PaidTurn>,
+    /// Start of work that stays, in milliseconds since the epoch; `None` if it waits, or if nothing
+    /// depended on the time.
+    pub started: Option<Millis>,
 }
 
 /// Cycles that the user of a gang paid for: its peers do not preempt it in them.

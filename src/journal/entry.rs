@@ -78,6 +78,12 @@ impl fmt::Display for JournalEntry {
             JournalEntry::Command(AdminCommand::ForgetNodes { nodes, .. }) => {
                 write!(f, "{} forgotten", nodes.join(", "))
             }
+            JournalEntry::Command(AdminCommand::Reserve { window, .. }) => {
+                write!(f, "nodes kept for {}", window.name)
+            }
+            JournalEntry::Command(AdminCommand::Unreserve { name }) => {
+                write!(f, "nodes of {name} given back")
+            }
             JournalEntry::Command(AdminCommand::Reconfigure(_)) => {
                 f.write_str("another configuration")
             }
@@ -96,6 +102,7 @@ fn event_words(event: &SchedulerEvent, f: &mut fmt::Formatter<'_>) -> fmt::Resul
             write!(f, "node {node} missed {missed} heartbeats")
         }
         SchedulerEvent::NodeDied { node } => write!(f, "node {node} died"),
+        SchedulerEvent::TimeIs { now } => write!(f, "it was {now} ms since the epoch"),
         SchedulerEvent::JobArrived(spec) => write!(f, "job {} of {} arrived", spec.id, spec.user),
         SchedulerEvent::JobChanged { job, .. } => write!(f, "job {job} changed"),
         SchedulerEvent::JobCompleted { job } => write!(f, "job {job} ended"),

@@ -13,7 +13,7 @@ use crate::model::{
     CapRules, Chunk, ClassPolicy, Elasticity, GangRules, JobFacts, JobId, JobKind, JobSpec,
     LegalSizes, Mebibytes, NodeReport, NodeTagging, Nodepool, Order, Place, PoolIx, ProcessLimit,
     Quantum, ResourceClass, Settings, Shape, ShareFacts, ShareId, SharePhase, TagRule, Tags,
-    Topology,
+    Topology, Window, WindowKind,
 };
 use crate::scheduler::checkpoint::{
     CalmRecord, Hearing, JobRecord, Limbo, NodeRecord, PromiseRecord, SchedulerState, ShareRecord,
@@ -62,6 +62,8 @@ fn topology() -> Topology {
         settings: Settings {
             allotment: Some(Mebibytes(9)),
             quiet_stop: Some(12),
+            notice: 30_000,
+            backfill_depth: 7,
             ..Settings::default()
         },
         pools: vec![pool("main", None), pool("gpu", Some(PoolIx(0)))],
@@ -98,6 +100,9 @@ fn gang(id: u64) -> JobSpec {
         min_processes: 0,
         legal_sizes: LegalSizes::Any,
         duration: Some(5_000),
+        not_before: Some(6_000),
+        deadline: Some(60_000),
+        reservation: Some("r1".into()),
     };
     JobSpec {
         shape: Some(Arc::new(shape)),
@@ -176,6 +181,7 @@ fn entries() -> Vec<JournalEntry> {
         SchedulerEvent::LimboShareSeen { share, node: "main01".into(), memory: None },
         SchedulerEvent::LimboShareGone { share },
         SchedulerEvent::ShareExited { job, share },
+        SchedulerEvent::TimeIs { now: 1_700_000_000_000 },
     ];
     let nodes = || vec!["main01".to_owned(), "gpu01".to_owned()];
     let others = [
@@ -194,10 +200,32 @@ fn entries() -> Vec<JournalEntry> {
             nodes: nodes(),
             reason: "sold".to_owned(),
         }),
+        JournalEntry::Command(AdminCommand::Reserve {
+            window: Box::new(window("r1", WindowKind::Reservation)),
+            is_forced: false,
+        }),
+        JournalEntry::Command(AdminCommand::Reserve {
+            window: Box::new(window("m1", WindowKind::Maintenance)),
+            is_forced: true,
+        }),
+        JournalEntry::Command(AdminCommand::Unreserve { name: "r1".into() }),
         JournalEntry::Command(AdminCommand::Reconfigure(Box::new(topology()))),
         JournalEntry::Restarted,
     ];
     events.into_iter().map(JournalEntry::Event).chain(others).collect()
+}
+
+fn window(name: &str, kind: WindowKind) -> Window {
+    Window {
+        name: name.into(),
+        kind,
+        nodes: vec!["gpu01".into(), "main01".into()],
+        from: 1_700_000_100_000,
+        to: 1_700_000_200_000,
+        users: vec!["ann".into()],
+        classes: vec!["fixed".into()],
+        reason: "disks".to_owned(),
+    }
 }
 
 fn books() -> SchedulerState {
@@ -227,7 +255,7 @@ fn books() -> SchedulerState {
     let leaving = |id, removal| share(id, SharePhase::Leaving, Some(removal));
     let ranked = |id, rank, removal| ShareRecord { rank: Some(rank), ..leaving(id, removal) };
     let waiting = JobRecord {
-        gang: GangProgress { size: None, waits_since: Some(29), turn: None },
+        gang: GangProgress { size: None, waits_since: Some(29), turn: None, started: None },
         spec: gang(11),
         shares: Vec::new(),
         purged: Vec::new(),
@@ -239,6 +267,7 @@ fn books() -> SchedulerState {
             size: Some(3),
             waits_since: None,
             turn: Some(PaidTurn { from: 20, until: 30, price: 5_000 }),
+            started: Some(1_700_000_000_000),
         },
         spec: gang(12),
         shares: vec![ranked(8, 2, Removal::GangBroken)],
@@ -268,6 +297,8 @@ fn books() -> SchedulerState {
             waiting,
             broken,
         ],
+        now: Some(1_700_000_000_000),
+        windows: vec![window("r1", WindowKind::Reservation)],
         limbo: vec![Limbo { id: ShareId(6), node: "gpu01".into(), memory: Some(Mebibytes(8)) }],
         told_to_leave: vec![ShareId(50)],
         crowded: vec!["main01".into()],
@@ -353,7 +384,9 @@ fn without_gangs_the_text_says_nothing_of_them() {
     without.tagging = NodeTagging { rules: without.tagging.rules, ..NodeTagging::default() };
     without.tagging.rules.truncate(1);
     without.classes.truncate(3);
-    let mut books = SchedulerState { topology: Arc::new(without), ..books() };
+    without.settings = Settings { notice: 20_000, backfill_depth: 100, ..without.settings };
+    let topology = Arc::new(without);
+    let mut books = SchedulerState { topology, now: None, windows: Vec::new(), ..books() };
     books.jobs.truncate(1);
     books.promises.truncate(1);
     let text = serde_json::to_string(&text::BooksText::from(&books)).unwrap();
@@ -368,6 +401,10 @@ fn without_gangs_the_text_says_nothing_of_them() {
         "default_duration",
         "max_duration",
         "preference",
+        "notice",
+        "backfill_depth",
+        "now",
+        "windows",
     ];
     for word in words {
         assert!(!text.contains(&format!("\"{word}")), "{word}: {text}");

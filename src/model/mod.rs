@@ -30,6 +30,7 @@
 //! | cycle, view | one run of the engine / what readers see of it |
 //! | store, journal, audit log | the database / inputs by cycle / acts of operators |
 
+mod calendar;
 mod class;
 mod hidden;
 mod hostlist;
@@ -47,6 +48,7 @@ mod tags;
 mod topology;
 mod units;
 
+pub use calendar::{Window, WindowKind};
 pub use class::{CapRules, ClassPolicy, ResourceClass};
 pub use hidden::is_hidden;
 pub use hostlist::{HostListError, MAX_HOSTS, expand_hostlist, fold_hostlist};

@@ -20,7 +20,7 @@ pub struct NodeReport {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[expect(
     clippy::struct_excessive_bools,
-    reason = "five facts that hold independently of each other"
+    reason = "six facts that hold independently of each other"
 )]
 pub struct NodeCondition {
     /// A share or a command names the node, but the node has never reported.
@@ -33,6 +33,8 @@ pub struct NodeCondition {
     pub is_quiesced: bool,
     /// The node has shares that the configuration no longer allows there.
     pub is_blacklisted: bool,
+    /// The node is in maintenance, or will be so soon that work has to leave.
+    pub is_in_maintenance: bool,
 }
 
 impl NodeCondition {
@@ -42,7 +44,8 @@ impl NodeCondition {
             || self.is_dead
             || self.is_varied_off
             || self.is_quiesced
-            || self.is_blacklisted)
+            || self.is_blacklisted
+            || self.is_in_maintenance)
     }
 
     /// The states that keep it from scheduling, in words; empty when it is up.
@@ -53,6 +56,7 @@ impl NodeCondition {
             (self.is_varied_off, "varied-off"),
             (self.is_quiesced, "quiesced"),
             (self.is_blacklisted, "blacklisted"),
+            (self.is_in_maintenance, "maintenance"),
         ];
         states.into_iter().filter(|(holds, _)| *holds).map(|(_, word)| word).collect()
     }

@@ -189,6 +189,12 @@ pub struct Shape {
     pub legal_sizes: LegalSizes,
     /// The longest that the job runs, from its start.
     pub duration: Option<Millis>,
+    /// Earliest start, in milliseconds since the epoch.
+    pub not_before: Option<Millis>,
+    /// Latest end: the job is not started if it would not be over by then.
+    pub deadline: Option<Millis>,
+    /// Name of the advance reservation in which the job runs.
+    pub reservation: Option<Name>,
 }
 
 impl Shape {
@@ -210,6 +216,14 @@ impl Shape {
     /// True if the job works with at least a minimum of processes, or with legal sizes only.
     pub fn is_sized(&self) -> bool {
         1 < self.min_processes || self.legal_sizes != LegalSizes::Any
+    }
+
+    /// True if time decides about the job: its length is declared, or its place in the calendar.
+    pub fn has_times(&self) -> bool {
+        self.duration.is_some()
+            || self.not_before.is_some()
+            || self.deadline.is_some()
+            || self.reservation.is_some()
     }
 
     /// True if the planner changes the number of processes in steps from a legal size to the next.

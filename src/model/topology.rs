@@ -45,6 +45,10 @@ pub struct Settings {
     /// Number of quiet cycles after which only jobs without a share preempt for fairness. This
     /// safety net reports when it acts. `None` turns it off.
     pub quiet_stop: Option<u64>,
+    /// How long before maintenance work that can be preempted is told to leave.
+    pub notice: Millis,
+    /// Waiting requests of a tree of pools that have a place in the calendar.
+    pub backfill_depth: u64,
 }
 
 impl Default for Settings {
@@ -60,6 +64,8 @@ impl Default for Settings {
             node_stability: 6,
             mass_loss_percent: Some(20),
             quiet_stop: None,
+            notice: 20_000,
+            backfill_depth: 100,
         }
     }
 }

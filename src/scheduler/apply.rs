@@ -14,7 +14,7 @@ use super::tracked_job::{Age, TrackedJob};
 use super::view::{
     ClassView, JobView, Planned, Refusal, Removal, ShareView, ShareViews, View, Waiting,
 };
-use crate::engine::{CycleSchedule, Expansion, Job, JobAccount, JobReport};
+use crate::engine::{CycleSchedule, Expansion, Job, JobAccount, JobReport, VictimRule};
 use crate::model::{
     ClassIx, JobId, NShares, Name, QShares, Quantum, ShareFacts, ShareId, SharePhase, count,
 };
@@ -25,7 +25,18 @@ impl Scheduler {
         for preemption in &schedule.preemptions {
             let job =
                 self.jobs.get_mut(preemption.job).expect("the engine preempts work that exists");
-            job.evict_share(preemption.share, Removal::Preempted);
+            let removal = match preemption.rule {
+                VictimRule::Window => Removal::Window,
+                VictimRule::NoLongerAllowed
+                | VictimRule::Priority
+                | VictimRule::FairShare
+                | VictimRule::Defragmentation
+                | VictimRule::FirstShare
+                | VictimRule::Turn
+                | VictimRule::Envy
+                | VictimRule::Relocation => Removal::Preempted,
+            };
+            job.evict_share(preemption.share, removal);
             job.last.preemptions.push(*preemption);
         }
         self.settle_turns(schedule);

@@ -23,7 +23,8 @@ use super::view::Removal;
 use super::{UnattributedShare, quiescence::QuiescenceTracker};
 use crate::engine::{GangProgress, Taking};
 use crate::model::{
-    JobId, JobSpec, Mebibytes, Name, NodeReport, Order, ShareFacts, ShareId, SharePhase, Topology,
+    JobId, JobSpec, Mebibytes, Millis, Name, NodeReport, Order, ShareFacts, ShareId, SharePhase,
+    Topology, Window,
 };
 
 /// All that the next cycles follow from.
@@ -55,6 +56,10 @@ pub struct SchedulerState {
     pub put_off: Vec<JobId>,
     /// For how long nothing has changed.
     pub calm: CalmRecord,
+    /// Time as it was told last.
+    pub now: Option<Millis>,
+    /// Windows that are not over, by name.
+    pub windows: Vec<Window>,
 }
 
 /// A node.
@@ -215,6 +220,8 @@ impl Scheduler {
                 .collect(),
             put_off: self.put_off.clone(),
             calm: self.calm.to_book(),
+            now: self.clock.now,
+            windows: self.clock.windows.values().map(|it| Window::clone(it)).collect(),
         }
     }
 
@@ -257,6 +264,10 @@ impl Scheduler {
         scheduler.turns = turns.map(|(class, user, savings)| ((class, user), savings)).collect();
         scheduler.put_off = books.put_off;
         scheduler.calm = QuiescenceTracker::from_book(books.calm);
+        scheduler.clock.now = books.now;
+        let windows = books.windows.into_iter();
+        scheduler.clock.windows =
+            windows.map(|window| (window.name.clone(), Arc::new(window))).collect();
         scheduler
     }
 

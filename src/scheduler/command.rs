@@ -1,6 +1,6 @@
 //! Commands of administrators.
 
-use crate::model::Topology;
+use crate::model::{Name, ShareId, Topology, Window};
 
 /// An administrative act. Takes effect in the next cycle.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -31,6 +31,18 @@ pub enum AdminCommand {
         /// Reason, for the audit log.
         reason: String,
     },
+    /// Keep nodes for some work, or for none, for a span of time.
+    Reserve {
+        /// The window.
+        window: Box<Window>,
+        /// True if it is entered although work that stays is in the way; the work stays.
+        is_forced: bool,
+    },
+    /// Remove a window.
+    Unreserve {
+        /// Name of the window.
+        name: Name,
+    },
     /// Replace the configuration. Work whose class or pool it no longer has is blacklisted where
     /// it is until it leaves.
     Reconfigure(Box<Topology>),
@@ -55,6 +67,31 @@ pub enum CommandError {
     /// Some nodes report.
     #[error("{} still reports; stop its agent first, or vary it off", .0.join(", "))]
     StillReporting(Vec<String>),
+    /// Another window has the name.
+    #[error(
+        "there is another reservation or maintenance `{0}`; delete it first, or give another name"
+    )]
+    WindowExists(Name),
+    /// A window without length.
+    #[error("`{0}` does not end after its start")]
+    WindowEndsBeforeStart(Name),
+    /// A window of the past.
+    #[error("`{0}` would be over already")]
+    WindowIsOver(Name),
+    /// Two windows at the same time on the same node.
+    #[error(
+        "`{0}` keeps some of these nodes at the same time; choose other nodes, or another time"
+    )]
+    WindowsCollide(Name),
+    /// Work that stays is on the nodes when the window opens.
+    #[error("work that stays would still be there: {}; choose other nodes, or repeat with force", list_shares(.0))]
+    WindowBlocked(Vec<ShareId>),
+    /// No more windows can be kept.
+    #[error("there are {most} reservations and maintenances; delete some first")]
+    TooManyWindows {
+        /// The most that there can be.
+        most: usize,
+    },
     /// Shares, promises or unconfirmed losses remain on some nodes.
     #[error(
         "shares remain on {}; `apportion node show` lists them. If the node is dead, run `apportion node lost`; a lost share remains until the orchestrator confirms its end",
@@ -70,6 +107,15 @@ pub struct UnknownNode {
     pub name: String,
     /// The node with the most similar name, if any is similar.
     pub nearest: Option<String>,
+}
+
+fn list_shares(shares: &[ShareId]) -> String {
+    const SHOWN: usize = 5;
+    let shown: Vec<String> = shares.iter().take(SHOWN).map(|id| format!("share {id}")).collect();
+    match shares.len().saturating_sub(SHOWN) {
+        0 => shown.join(", "),
+        more => format!("{} and {more} more", shown.join(", ")),
+    }
 }
 
 fn list_unknown(nodes: &[UnknownNode]) -> String {

@@ -1,6 +1,8 @@
 //! Events that the scheduler records.
 
-use crate::model::{JobFacts, JobId, JobSpec, Mebibytes, Name, NodeReport, ShareFacts, ShareId};
+use crate::model::{
+    JobFacts, JobId, JobSpec, Mebibytes, Millis, Name, NodeReport, ShareFacts, ShareId,
+};
 
 /// An input of the scheduler. The list is closed on purpose: it names every cause of scheduling.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -62,6 +64,11 @@ pub enum SchedulerEvent {
     LimboShareGone {
         /// Number of the share.
         share: ShareId,
+    },
+    /// Time at the start of a cycle. Told only if something depends on it.
+    TimeIs {
+        /// Milliseconds since the epoch.
+        now: Millis,
     },
     /// A share's process is gone; its space is free.
     ShareExited {

@@ -32,6 +32,7 @@ pub(super) struct CachedNodes {
     nodes: Arc<Vec<Node>>,
     limbo: BTreeMap<NodeKey, QShares>,
     blacklisted: BTreeSet<NodeKey>,
+    in_maintenance: BTreeSet<NodeKey>,
 }
 
 /// Translates indices of the scheduler into rows of the snapshot.
@@ -42,8 +43,13 @@ struct SnapshotRows<'a> {
 }
 
 impl Scheduler {
-    /// Builds the next cycle's snapshot. Nodes in `blacklisted` get no new shares.
-    pub(super) fn freeze(&mut self, blacklisted: BTreeSet<NodeKey>) -> Snapshot {
+    /// Builds the next cycle's snapshot. Nodes in `blacklisted` and `in_maintenance` get no new
+    /// shares.
+    pub(super) fn freeze(
+        &mut self,
+        blacklisted: BTreeSet<NodeKey>,
+        in_maintenance: BTreeSet<NodeKey>,
+    ) -> Snapshot {
         let have_tags_changed = self.nodes.take_changed_tags();
         if have_tags_changed || !self.are_places_as_before() {
             self.jobs.values_mut().for_each(TrackedJob::drop_cached);
@@ -81,7 +87,9 @@ impl Scheduler {
             calm: self.calm.freeze(),
             users: Arc::clone(&self.users.places().names),
             jobs: Arc::new(jobs),
-            nodes: self.freeze_nodes(limbo, blacklisted),
+            now: self.time(),
+            windows: self.freeze_windows(),
+            nodes: self.freeze_nodes(limbo, blacklisted, in_maintenance),
         }
     }
 
@@ -113,9 +121,13 @@ impl Scheduler {
         &mut self,
         limbo: BTreeMap<NodeKey, QShares>,
         blacklisted: BTreeSet<NodeKey>,
+        in_maintenance: BTreeSet<NodeKey>,
     ) -> Arc<Vec<Node>> {
         let is_as_before = |last: &&CachedNodes| {
-            !self.nodes.have_changed() && last.limbo == limbo && last.blacklisted == blacklisted
+            !self.nodes.have_changed()
+                && last.limbo == limbo
+                && last.blacklisted == blacklisted
+                && last.in_maintenance == in_maintenance
         };
         if let Some(last) = self.frozen_nodes.as_ref().filter(is_as_before) {
             return Arc::clone(&last.nodes);
@@ -126,13 +138,14 @@ impl Scheduler {
             name: book.report.name.clone(),
             order: book.order,
             pool: book.pool,
-            state: book.state(blacklisted.contains(&node)),
+            state: book.state(blacklisted.contains(&node), in_maintenance.contains(&node)),
             limbo: limbo.get(&node).copied().unwrap_or_default(),
         });
         let nodes = Arc::new(nodes.collect());
-        let frozen = CachedNodes { nodes: Arc::clone(&nodes), limbo, blacklisted };
+        let frozen = CachedNodes { nodes: Arc::clone(&nodes), limbo, blacklisted, in_maintenance };
         if let Some(last) = self.frozen_nodes.replace(frozen) {
-            let burdened = last.limbo.into_keys().chain(last.blacklisted);
+            let burdened =
+                last.limbo.into_keys().chain(last.blacklisted).chain(last.in_maintenance);
             burdened.for_each(|node| self.nodes.note_unseen(node));
         }
         nodes
@@ -140,10 +153,12 @@ impl Scheduler {
 }
 
 impl CachedNodes {
-    /// True if limbo shares or a blacklisting, which the node's own record does not contain,
+    /// True if limbo shares, a blacklisting or maintenance, which the node's own record does not contain,
     /// affected the node.
     pub(super) fn has_extra_constraint(&self, node: NodeKey) -> bool {
-        self.limbo.contains_key(&node) || self.blacklisted.contains(&node)
+        self.limbo.contains_key(&node)
+            || self.blacklisted.contains(&node)
+            || self.in_maintenance.contains(&node)
     }
 }
 

@@ -58,6 +58,7 @@ impl TrackedJob {
         if progress.size.is_some() && report.held.0 == 0 && !self.last.preemptions.is_empty() {
             // Preempted as a whole: it waits anew.
             self.gang.size = None;
+            self.gang.started = None;
             return self.end_turn(cycle, true);
         }
         let is_waiting =
@@ -78,6 +79,11 @@ impl JobBook {
         self.spec.shape.as_deref().filter(|shape| shape.is_gang())
     }
 
+    /// True if time decides on the job.
+    pub(super) fn has_times(&self) -> bool {
+        self.spec.shape.as_deref().is_some_and(Shape::has_times)
+    }
+
     /// Ends a gang that lost a process with its node: its other processes have to leave. A gang that
     /// cannot be preempted is not started again; the user of another gets back what the turn cost.
     pub(super) fn break_gang(&mut self, topology: &Topology, cycle: u64) -> Option<Refund> {
@@ -93,6 +99,7 @@ impl JobBook {
         self.last.has_shrunk = true;
         if is_preemptable {
             self.gang.size = None;
+            self.gang.started = None;
         } else {
             self.is_spent = true;
         }

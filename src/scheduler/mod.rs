@@ -7,6 +7,7 @@
 
 mod apply;
 pub mod checkpoint;
+mod clock;
 mod command;
 mod event;
 mod evict;
@@ -46,6 +47,7 @@ use crate::model::{
     ClassPolicy, JobId, JobKind, Mebibytes, Name, NodeIx, Order, QShares, ShareFacts, ShareId,
     SharePhase, Tags, Topology,
 };
+use clock::Clock;
 use freeze::{BookedPromise, CachedNodes};
 use gangs::TurnBook;
 pub use gangs::TurnSavings;
@@ -85,6 +87,7 @@ pub struct Scheduler {
     /// The jobs for which the last cycle did not come to search for room.
     put_off: Vec<JobId>,
     calm: QuiescenceTracker,
+    clock: Clock,
     planned: Option<Arc<Planned>>,
     /// True if an input since the last cycle, or that cycle itself, may change the next cycle's
     /// outcome.
@@ -118,6 +121,7 @@ impl Scheduler {
             turns: TurnBook::new(),
             put_off: Vec::new(),
             calm: QuiescenceTracker::default(),
+            clock: Clock::default(),
             planned: None,
             is_changed: true,
             frozen_nodes: None,
@@ -166,7 +170,11 @@ impl Scheduler {
             SchedulerEvent::HeartbeatIntervalPassed if self.nodes.were_all_heard() => {
                 EventEffect::Routine
             }
+            SchedulerEvent::TimeIs { now } if !self.is_time_news(*now) => {
+                return EventEffect::Routine;
+            }
             SchedulerEvent::NodeReported(_)
+            | SchedulerEvent::TimeIs { .. }
             | SchedulerEvent::HeartbeatIntervalPassed
             | SchedulerEvent::NodeMissedHeartbeats { .. }
             | SchedulerEvent::NodeDied { .. }
@@ -202,6 +210,7 @@ impl Scheduler {
                 self.nodes.miss(&node, missed, stability);
             }
             SchedulerEvent::NodeDied { node } => self.nodes.die(&node),
+            SchedulerEvent::TimeIs { now } => self.set_time(now),
             SchedulerEvent::JobArrived(spec) => {
                 if !self.jobs.contains(spec.id) {
                     let user = self.users.enter(&spec.user);
@@ -261,6 +270,8 @@ impl Scheduler {
             AdminCommand::VaryOn { nodes } => self.nodes.vary_on(&nodes)?,
             AdminCommand::NodesLost { nodes, .. } => self.nodes.lose(&nodes)?,
             AdminCommand::ForgetNodes { nodes, .. } => self.forget_nodes(&nodes)?,
+            AdminCommand::Reserve { window, is_forced } => self.reserve(&window, is_forced)?,
+            AdminCommand::Unreserve { name } => self.unreserve(&name),
             AdminCommand::Reconfigure(topology) => {
                 self.reconfigure(*topology);
                 CommandOutcome::default()
@@ -294,9 +305,11 @@ impl Scheduler {
         self.measure_reservations();
         self.measure_gangs();
         let blacklisted = self.blacklisted_nodes();
+        let in_maintenance = self.nodes_in_maintenance();
+        self.clock.in_maintenance.clone_from(&in_maintenance);
         self.evict_what_may_not_stay(&blacklisted);
         self.withdraw_what_does_not_fit();
-        let snapshot = self.freeze(blacklisted);
+        let snapshot = self.freeze(blacklisted, in_maintenance);
         effort.end_phase();
         let schedule = engine::plan_with(&snapshot, effort);
         effort.end_phase();
@@ -311,18 +324,11 @@ impl Scheduler {
 
     /// Returns the last cycle's outcome for this cycle too, if nothing can have changed it.
     fn reuse_last_cycle(&mut self) -> Option<View> {
-        let (view, planned) = (self.last_view.as_ref()?, self.planned.as_deref()?);
-        let Planned { snapshot, schedule } = planned;
-        let was_idle = schedule.expansions.is_empty()
-            && schedule.preemptions.is_empty()
-            && schedule.promises == snapshot.promises
-            && schedule.put_off.is_empty();
-        let is_steady = engine::is_steady(&snapshot.calm, &self.topology.settings);
-        let has_come = |next: u64| next <= self.cycle;
-        let is_due = schedule.next_change.is_some_and(has_come);
-        if self.is_changed || !was_idle || !is_steady || is_due || self.nodes.has_silent() {
+        if !self.would_repeat(self.cycle) {
             return None;
         }
+        let (view, planned) = (self.last_view.as_ref()?, self.planned.as_deref()?);
+        let Planned { snapshot, schedule } = planned;
         self.calm.begin_cycle();
         let snapshot = Snapshot { cycle: self.cycle, calm: self.calm.freeze(), ..snapshot.clone() };
         let planned = Arc::new(Planned { snapshot, schedule: Arc::clone(schedule) });
@@ -330,6 +336,20 @@ impl Scheduler {
         self.planned = Some(planned);
         self.last_view = Some(view.clone());
         Some(view)
+    }
+
+    /// True if nothing can have changed the last outcome until `cycle`, unless time does.
+    fn would_repeat(&self, cycle: u64) -> bool {
+        let Some(Planned { snapshot, schedule }) = self.planned.as_deref() else { return false };
+        let was_idle = schedule.expansions.is_empty()
+            && schedule.preemptions.is_empty()
+            && schedule.promises == snapshot.promises
+            && schedule.put_off.is_empty();
+        let is_steady = engine::is_steady(&snapshot.calm, &self.topology.settings);
+        let has_come = |next: u64| next <= cycle;
+        let is_due = schedule.next_change.is_some_and(has_come);
+        let is_blocked = self.is_changed || !was_idle || !is_steady || is_due;
+        self.last_view.is_some() && !is_blocked && !self.nodes.has_silent()
     }
 
     /// The last cycle that was planned; 0 before the first.

@@ -41,6 +41,7 @@ impl Scheduler {
                 && !was_burdened
                 && !limbo.contains_key(&node)
                 && !blacklisted.contains(&node)
+                && !self.clock.in_maintenance.contains(&node)
         };
         let last = self.last_view.as_ref().map(|view| &view.nodes);
         // Equal lengths imply equal nodes: a forgotten node drops the last view.
@@ -55,7 +56,9 @@ impl Scheduler {
             let shares = shares_now(last.map_or(&[][..], |last| &last.shares), moved);
             let in_limbo = limbo.get(&node).copied().unwrap_or_default();
             let is_blacklisted = blacklisted.contains(&node);
-            let drawn = self.node_view(book, shares, in_limbo, is_blacklisted);
+            let is_in_maintenance = self.clock.in_maintenance.contains(&node);
+            let condition = (is_blacklisted, is_in_maintenance);
+            let drawn = self.node_view(book, shares, in_limbo, condition);
             let is_same = last.filter(|last| ***last == drawn);
             is_same.map_or_else(|| Arc::new(drawn), Arc::clone)
         });
@@ -67,7 +70,7 @@ impl Scheduler {
         book: &NodeBook,
         shares: Vec<ShareOnNode>,
         in_limbo: QShares,
-        is_blacklisted: bool,
+        (is_blacklisted, is_in_maintenance): (bool, bool),
     ) -> NodeView {
         let pool = &self.topology.pools[book.pool.0];
         NodeView {
@@ -79,7 +82,7 @@ impl Scheduler {
             order: book.order,
             tags: Tags::clone(&book.tags),
             used: shares.iter().map(|(_, _, order, _)| order.qshares()).sum::<QShares>() + in_limbo,
-            state: book.state(is_blacklisted),
+            state: book.state(is_blacklisted, is_in_maintenance),
             missed: book.missed,
             vary_off_reason: book.vary_off_reason.clone(),
             shares,

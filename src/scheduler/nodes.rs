@@ -469,13 +469,14 @@ impl NodeBook {
     }
 
     /// Conditions that decide if the node gets new shares.
-    pub(super) fn state(&self, is_blacklisted: bool) -> NodeCondition {
+    pub(super) fn state(&self, is_blacklisted: bool, is_in_maintenance: bool) -> NodeCondition {
         NodeCondition {
             is_awaited: self.is_awaited,
             is_dead: self.is_dead,
             is_varied_off: self.vary_off_reason.is_some(),
             is_quiesced: self.report.is_quiesced,
             is_blacklisted,
+            is_in_maintenance,
         }
     }
 

@@ -109,6 +109,7 @@ impl Scheduler {
             // The next cycle finds out if a node dies of it.
             SchedulerEvent::HeartbeatIntervalPassed
             | SchedulerEvent::NodeMissedHeartbeats { .. } => false,
+            SchedulerEvent::TimeIs { now } => self.does_a_window_turn(*now),
             SchedulerEvent::NodeDied { .. }
             | SchedulerEvent::JobArrived(_)
             | SchedulerEvent::JobCompleted { .. }

@@ -22,6 +22,10 @@ pub(super) struct Jobs {
     submitted: BTreeMap<JobId, Millis>,
     /// Number of jobs submitted to each class, by class index.
     of_classes: Vec<u64>,
+    /// Number of gangs.
+    gangs: u64,
+    /// Number of jobs on which time decides.
+    timed: u64,
 }
 
 /// A job with its cached snapshot for the engine and its cached view for readers. Mutable access
@@ -68,6 +72,16 @@ impl Jobs {
         self.of_classes.get(class.0).copied().unwrap_or(0)
     }
 
+    /// True if some job is a gang.
+    pub(super) fn has_gangs(&self) -> bool {
+        0 < self.gangs
+    }
+
+    /// True if time decides on some job.
+    pub(super) fn have_times(&self) -> bool {
+        0 < self.timed
+    }
+
     /// Counts the jobs of each class again, after the classes were replaced.
     pub(super) fn count_anew(&mut self) {
         self.of_classes.clear();
@@ -88,6 +102,8 @@ impl Jobs {
     /// Enters a request whose number no other has.
     pub(super) fn enter(&mut self, book: JobBook, behind_since: Option<u64>) {
         let age = book.age();
+        self.gangs += u64::from(book.gang().is_some());
+        self.timed += u64::from(book.has_times());
         self.count(book.class);
         self.submitted.insert(age.1, age.0);
         self.by_age.insert(age, TrackedJob::new(book, behind_since));
@@ -96,6 +112,8 @@ impl Jobs {
     pub(super) fn remove(&mut self, job: JobId) -> Option<TrackedJob> {
         let submitted = self.submitted.remove(&job)?;
         let gone = self.by_age.remove(&(submitted, job))?;
+        self.gangs -= u64::from(gone.gang().is_some());
+        self.timed -= u64::from(gone.has_times());
         if let Some(class) = gone.class {
             self.of_classes[class.0] -= 1;
         }

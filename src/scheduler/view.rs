@@ -343,6 +343,8 @@ pub enum Removal {
     Blacklisted,
     /// Another process of its gang was lost with a node.
     GangBroken,
+    /// Maintenance of its node begins.
+    Window,
     /// The node died. The process is gone already; any remains of it are to be purged.
     NodeDied,
     /// The node has less than is booked there, and no process of the share was published yet.

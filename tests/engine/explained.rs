@@ -271,13 +271,14 @@ fn adds_up(view: &View) {
             varied_off,
             quiesced,
             blacklisted,
+            maintenance,
             being_cleared,
             full,
             promised,
             has_room,
         } = why.nodes.clone();
         let out = other_pool + not_asked_for + awaited + too_small + dead;
-        let off = varied_off + quiesced + blacklisted;
+        let off = varied_off + quiesced + blacklisted + maintenance;
         let in_use = being_cleared + full + promised + has_room;
         assert_eq!(total, u64::try_from(view.nodes.len()).unwrap());
         assert_eq!(total, out + off + in_use);

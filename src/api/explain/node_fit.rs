@@ -56,8 +56,14 @@ impl<'a> NodeFit<'a> {
 
     /// Returns the first obstacle to a further process on `node`.
     pub fn verdict(&self, node: &NodeView) -> Verdict {
-        let NodeCondition { is_awaited, is_dead, is_varied_off, is_quiesced, is_blacklisted } =
-            node.state;
+        let NodeCondition {
+            is_awaited,
+            is_dead,
+            is_varied_off,
+            is_quiesced,
+            is_blacklisted,
+            is_in_maintenance,
+        } = node.state;
         let needs = self.needs();
         let promised = self.promised.get(node.name.as_str()).copied().unwrap_or_default();
         let free = free(node);
@@ -70,6 +76,7 @@ impl<'a> NodeFit<'a> {
             () if is_varied_off => Verdict::VariedOff,
             () if is_quiesced => Verdict::Quiesced,
             () if is_blacklisted => Verdict::Blacklisted,
+            () if is_in_maintenance => Verdict::Maintenance,
             () if QShares(0) < promised.to_it => Verdict::BeingCleared,
             () if self.is_for_whole_node() && QShares(0) < node.used => Verdict::Full,
             () if free < needs => Verdict::Full,
@@ -216,6 +223,7 @@ impl<'a> NodeFit<'a> {
                 None => "taken out by an administrator".to_owned(),
             },
             Verdict::Quiesced => "wants no new work".to_owned(),
+            Verdict::Maintenance => "in maintenance, or soon".to_owned(),
             Verdict::Blacklisted => {
                 "holds shares that configuration no longer allows; it gets work when they are gone"
                     .to_owned()

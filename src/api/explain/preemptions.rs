@@ -60,6 +60,7 @@ fn sentence(rule: wire::PreemptionRule, considered: Option<&wire::Considered>) -
 fn right(rule: wire::PreemptionRule) -> &'static str {
     match rule {
         wire::PreemptionRule::NoLongerAllowed => "its job may not hold it any more",
+        wire::PreemptionRule::Window => "its node goes into maintenance",
         wire::PreemptionRule::Priority => "a job of higher priority needs the memory",
         wire::PreemptionRule::FairShare => {
             "its job, user or class holds more than its target, and the other is worse off"
@@ -86,6 +87,7 @@ impl From<VictimRule> for wire::PreemptionRule {
     fn from(rule: VictimRule) -> wire::PreemptionRule {
         match rule {
             VictimRule::NoLongerAllowed => wire::PreemptionRule::NoLongerAllowed,
+            VictimRule::Window => wire::PreemptionRule::Window,
             VictimRule::Priority => wire::PreemptionRule::Priority,
             VictimRule::FairShare => wire::PreemptionRule::FairShare,
             VictimRule::Defragmentation => wire::PreemptionRule::Defragmentation,
@@ -120,6 +122,7 @@ mod tests {
     fn names_on_the_wire_are_the_engines() {
         let rules = [
             VictimRule::NoLongerAllowed,
+            VictimRule::Window,
             VictimRule::Priority,
             VictimRule::FairShare,
             VictimRule::Defragmentation,

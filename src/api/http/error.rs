@@ -72,6 +72,10 @@ const FACTS: &[(Code, &str, StatusCode, &str)] = &[
     (Code::UnconfirmedNodes, "A003", BAD, "no node, or every node"),
     (Code::NodeReports, "A006", CONFLICT, "the node reports"),
     (Code::NodeInUse, "A007", CONFLICT, "the node is in use"),
+    (Code::ReservationExists, "A008", CONFLICT, "another reservation has the name"),
+    (Code::ReservationOverlaps, "A009", CONFLICT, "another reservation keeps the nodes"),
+    (Code::ReservationBlocked, "A010", CONFLICT, "work is in the way of the reservation"),
+    (Code::TooManyReservations, "A011", CONFLICT, "too many reservations"),
     (Code::BadReason, "A005", BAD, "the reason is missing or not valid"),
     (Code::WrongConfiguration, "G001", REFUSED, "the configuration is wrong"),
     (Code::UnknownGeneration, "G002", ABSENT, "the configuration is not on record"),
@@ -202,6 +206,14 @@ pub enum Code {
     NodeReports,
     /// A node that is in use cannot be forgotten.
     NodeInUse,
+    /// A reservation whose name another has.
+    ReservationExists,
+    /// A reservation of nodes that another keeps at the same time.
+    ReservationOverlaps,
+    /// A reservation of nodes on which work stays.
+    ReservationBlocked,
+    /// More reservations than allowed.
+    TooManyReservations,
     /// A missing or invalid reason.
     BadReason,
     /// A configuration that is wrong.
@@ -244,7 +256,7 @@ pub enum Code {
 
 impl Code {
     /// All there are.
-    pub const ALL: [Code; 72] = [
+    pub const ALL: [Code; 76] = [
         Code::EmptyBody,
         Code::NotJson,
         Code::TooDeep,
@@ -298,6 +310,10 @@ impl Code {
         Code::UnconfirmedNodes,
         Code::NodeReports,
         Code::NodeInUse,
+        Code::ReservationExists,
+        Code::ReservationOverlaps,
+        Code::ReservationBlocked,
+        Code::TooManyReservations,
         Code::BadReason,
         Code::WrongConfiguration,
         Code::UnknownGeneration,
@@ -422,6 +438,13 @@ impl From<CommandError> for ApiError {
             CommandError::UnknownNodes(_) => ApiError::new(Code::UnknownNode, detail),
             CommandError::StillReporting(_) => ApiError::new(Code::NodeReports, detail),
             CommandError::StillInUse(_) => ApiError::new(Code::NodeInUse, detail),
+            CommandError::WindowExists(_) => ApiError::new(Code::ReservationExists, detail),
+            CommandError::WindowEndsBeforeStart(_) | CommandError::WindowIsOver(_) => {
+                ApiError::new(Code::BadTime, detail)
+            }
+            CommandError::WindowsCollide(_) => ApiError::new(Code::ReservationOverlaps, detail),
+            CommandError::WindowBlocked(_) => ApiError::new(Code::ReservationBlocked, detail),
+            CommandError::TooManyWindows { .. } => ApiError::new(Code::TooManyReservations, detail),
         }
     }
 }

@@ -193,6 +193,22 @@ const REMEDIES: &[(Code, &str)] = &[
         "Vary the node off, and wait until `apportion node show` lists no share on it.",
     ),
     (
+        Code::ReservationExists,
+        "Delete the other first, with `apportion reservation delete`, or give another name.",
+    ),
+    (
+        Code::ReservationOverlaps,
+        "Choose other nodes, or another time. `apportion reservation list` shows what is kept.",
+    ),
+    (
+        Code::ReservationBlocked,
+        "Choose other nodes or another time; or repeat with `--force`: the work stays, and the reservation starts without these nodes.",
+    ),
+    (
+        Code::TooManyReservations,
+        "Delete reservations that are not needed, with `apportion reservation delete`.",
+    ),
+    (
         Code::BadReason,
         "Give a reason in one line, with `--reason`. It may be as long as `max_string` in `[daemon.limits]`.",
     ),

@@ -176,11 +176,13 @@ fn node_state(state: NodeCondition) -> &'static str {
         (state.is_varied_off, "varied_off"),
         (state.is_blacklisted, "blacklisted"),
         (state.is_quiesced, "quiesced"),
+        (state.is_in_maintenance, "maintenance"),
     ];
     states.into_iter().find(|(holds, _)| *holds).map_or("up", |(_, word)| word)
 }
 
-const NODE_STATES: [&str; 6] = ["up", "awaited", "dead", "varied_off", "blacklisted", "quiesced"];
+const NODE_STATES: [&str; 7] =
+    ["up", "awaited", "dead", "varied_off", "blacklisted", "quiesced", "maintenance"];
 
 /// A number for each pool and each of these values of another label, 0 where there is none.
 fn table(view: &View, states: &[&'static str]) -> BTreeMap<(String, &'static str), u64> {

@@ -126,6 +126,7 @@ fn eviction(removal: Removal) -> Option<&'static str> {
         Removal::VariedOff => Some("varied_off"),
         Removal::Blacklisted => Some("blacklisted"),
         Removal::Withdrawn => Some("withdrawn"),
+        Removal::Window => Some("window"),
         Removal::GangBroken => Some("gang_broken"),
         Removal::Preempted | Removal::NodeDied => None,
     }

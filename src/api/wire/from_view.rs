@@ -90,6 +90,7 @@ impl From<Removal> for wire::RemovalReason {
             Removal::Blacklisted => wire::RemovalReason::Blacklisted,
             Removal::NodeDied => wire::RemovalReason::NodeDied,
             Removal::Withdrawn => wire::RemovalReason::Withdrawn,
+            Removal::Window => wire::RemovalReason::Window,
             Removal::GangBroken => wire::RemovalReason::GangBroken,
         }
     }
@@ -160,6 +161,7 @@ pub fn node_states(state: NodeCondition) -> Vec<wire::NodeState> {
         (state.is_awaited, wire::NodeState::Awaited),
         (state.is_dead, wire::NodeState::Dead),
         (state.is_varied_off, wire::NodeState::VariedOff),
+        (state.is_in_maintenance, wire::NodeState::Maintenance),
         (state.is_quiesced, wire::NodeState::Quiesced),
         (state.is_blacklisted, wire::NodeState::Blacklisted),
     ];

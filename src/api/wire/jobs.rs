@@ -131,6 +131,9 @@ impl JobInfo {
             min_processes: self.min_processes,
             legal_sizes: self.legal_sizes.as_ref().map_or(LegalSizes::Any, Into::into),
             duration: self.duration_ms,
+            not_before: None,
+            deadline: None,
+            reservation: None,
         }
     }
 

@@ -97,6 +97,8 @@ pub enum NodeState {
     Quiesced,
     /// The node holds shares that the configuration no longer allows.
     Blacklisted,
+    /// The node is in maintenance, or will be so soon that work has to leave.
+    Maintenance,
 }
 
 impl NodeState {
@@ -109,6 +111,7 @@ impl NodeState {
             NodeState::VariedOff => "varied-off",
             NodeState::Quiesced => "quiesced",
             NodeState::Blacklisted => "blacklisted",
+            NodeState::Maintenance => "maintenance",
         }
     }
 }

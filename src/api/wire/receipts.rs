@@ -46,6 +46,8 @@ pub struct PreemptionInfo {
 pub enum PreemptionRule {
     /// The job may not hold the share any more; there is no beneficiary.
     NoLongerAllowed,
+    /// The share's node goes into maintenance; there is no beneficiary.
+    Window,
     /// A job of higher priority needs the space.
     Priority,
     /// The share's job, user or class holds more than its target, and a job that is worse off needs
@@ -69,6 +71,7 @@ impl PreemptionRule {
     pub fn code(self) -> &'static str {
         match self {
             PreemptionRule::NoLongerAllowed => "no_longer_allowed",
+            PreemptionRule::Window => "window",
             PreemptionRule::Priority => "priority",
             PreemptionRule::FairShare => "fair_share",
             PreemptionRule::Defragmentation => "defragmentation",

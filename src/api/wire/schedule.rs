@@ -100,4 +100,6 @@ pub enum RemovalReason {
     Withdrawn,
     /// Another process of the share's gang was lost with its node.
     GangBroken,
+    /// Maintenance of the share's node begins.
+    Window,
 }

@@ -207,6 +207,9 @@ pub struct NodeTally {
     pub quiesced: u64,
     /// Holds shares that configuration no longer allows.
     pub blacklisted: u64,
+    /// In maintenance, or soon.
+    #[serde(default)]
+    pub maintenance: u64,
     /// Space is being made on it for this job, and is promised to it.
     pub being_cleared: u64,
     /// Too little free space.
@@ -232,6 +235,7 @@ pub enum Verdict {
     VariedOff,
     Quiesced,
     Blacklisted,
+    Maintenance,
     BeingCleared,
     Full,
     Promised,
@@ -283,6 +287,7 @@ impl NodeTally {
             Verdict::VariedOff => &mut self.varied_off,
             Verdict::Quiesced => &mut self.quiesced,
             Verdict::Blacklisted => &mut self.blacklisted,
+            Verdict::Maintenance => &mut self.maintenance,
             Verdict::BeingCleared => &mut self.being_cleared,
             Verdict::Full => &mut self.full,
             Verdict::Promised => &mut self.promised,

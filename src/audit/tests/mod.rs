@@ -83,6 +83,8 @@ impl Scene {
             promises: Vec::new(),
             put_off: Vec::new(),
             calm: Quiescence::default(),
+            now: None,
+            windows: Arc::default(),
         };
         let (given, deserved) = (BTreeMap::new(), BTreeMap::new());
         Scene { snapshot, schedule: CycleSchedule::default(), given, deserved }
@@ -303,6 +305,8 @@ fn topology() -> Topology {
             node_stability: 3,
             mass_loss_percent: None,
             quiet_stop: Some(12),
+            notice: 20_000,
+            backfill_depth: 100,
         },
         pools: vec![pool("top", None), pool("sub", Some(TOP)), pool("apart", None)],
         classes: vec![

@@ -227,6 +227,7 @@ fn why(why: RemovalReason) -> &'static str {
         RemovalReason::Blacklisted => "blacklisted",
         RemovalReason::NodeDied => "node died",
         RemovalReason::Withdrawn => "withdrawn",
+        RemovalReason::Window => "maintenance of its node",
         RemovalReason::GangBroken => "gang broken",
     }
 }

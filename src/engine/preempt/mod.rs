@@ -42,7 +42,7 @@ use super::gang::cheapest_gang_for;
 use super::place::place_one;
 use super::report::Declined;
 use super::schedule::{Alternatives, VictimRule};
-use super::share_table::ShareIx;
+use super::share_table::{PackedShare, ShareIx};
 use super::sizes::is_between_sizes;
 use super::water_filling::{Service, Turn};
 use crate::model::{ClassPolicy, JobId};
@@ -50,6 +50,30 @@ use budget::is_at_rest;
 use queue::Reclaim;
 use relocate::relocate;
 use whole_steps::{make_room_for_steps, single_steps};
+
+/// Takes back what can be preempted on nodes that go into maintenance. A gang goes as a whole.
+///
+/// This preemption has no beneficiary.
+pub(super) fn clear_for_maintenance(draft: &mut Draft<'_>) {
+    if draft.snapshot.windows.is_empty() {
+        return;
+    }
+    for ix in 0..draft.jobs.len() {
+        if !draft.class_of(ix).policy.is_preemptable() {
+            continue;
+        }
+        let is_over =
+            |share: &PackedShare| draft.snapshot.node(share.node()).state.is_in_maintenance;
+        let there = draft.shares.held_by(ix).filter(|(_, share)| is_over(share));
+        let mut victims: Vec<ShareIx> = there.map(|(holding, _)| holding).collect();
+        if draft.jobs[ix].is_gang && !victims.is_empty() {
+            victims = draft.shares.held_by(ix).map(|(holding, _)| holding).collect();
+        }
+        for victim in victims {
+            draft.preempt(victim, VictimRule::Window, None);
+        }
+    }
+}
 
 /// Takes back what a job may not hold any more: its declared maximum fell below what it has.
 ///

@@ -5,10 +5,11 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
+use super::calendar::WindowText;
 use super::shape::{GangText, is_default};
 use super::topology::TopologyText;
 use super::work::{ProcessText, ReportText, Spec};
-use crate::model::{JobId, Mebibytes, Name, Order, ShareId, SharePhase};
+use crate::model::{JobId, Mebibytes, Millis, Name, Order, ShareId, SharePhase};
 use crate::scheduler::{Removal, TurnSavings, checkpoint};
 
 /// All that the next cycles follow from.
@@ -34,6 +35,10 @@ pub struct BooksText {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     put_off: Vec<u64>,
     calm: CalmText,
+    #[serde(default, skip_serializing_if = "is_default")]
+    now: Option<Millis>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    windows: Vec<WindowText>,
 }
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -102,6 +107,7 @@ enum RemovalText {
     VariedOff,
     Blacklisted,
     NodeDied,
+    Window,
     Withdrawn,
     GangBroken,
 }
@@ -202,6 +208,8 @@ impl From<&checkpoint::SchedulerState> for BooksText {
                 takings: takings.iter().map(|(from, by)| (from.0, by.0)).collect(),
                 unfinished: books.calm.is_unfinished,
             },
+            now: books.now,
+            windows: books.windows.iter().map(Into::into).collect(),
         }
     }
 }
@@ -245,6 +253,8 @@ impl From<BooksText> for checkpoint::SchedulerState {
                 takings: takings.map(|&(from, by)| (JobId(from), JobId(by))).collect(),
                 is_unfinished: text.calm.unfinished,
             },
+            now: text.now,
+            windows: text.windows.into_iter().map(Into::into).collect(),
         }
     }
 }
@@ -325,6 +335,7 @@ impl From<&checkpoint::ShareRecord> for ShareText {
                 Removal::Blacklisted => RemovalText::Blacklisted,
                 Removal::NodeDied => RemovalText::NodeDied,
                 Removal::Withdrawn => RemovalText::Withdrawn,
+                Removal::Window => RemovalText::Window,
                 Removal::GangBroken => RemovalText::GangBroken,
             }),
             seen: share.is_seen,
@@ -347,6 +358,7 @@ impl From<ShareText> for checkpoint::ShareRecord {
                 RemovalText::Blacklisted => Removal::Blacklisted,
                 RemovalText::NodeDied => Removal::NodeDied,
                 RemovalText::Withdrawn => Removal::Withdrawn,
+                RemovalText::Window => Removal::Window,
                 RemovalText::GangBroken => Removal::GangBroken,
             }),
             is_seen: share.seen,

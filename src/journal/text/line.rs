@@ -2,10 +2,12 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::calendar::WindowText;
+use super::shape::is_default;
 use super::topology::TopologyText;
 use super::work::{Facts, ProcessText, ReportText, Spec};
 use crate::journal::JournalEntry;
-use crate::model::{JobId, Mebibytes, Name, ShareId};
+use crate::model::{JobId, Mebibytes, Millis, Name, ShareId};
 use crate::scheduler::checkpoint::Hearing;
 use crate::scheduler::{AdminCommand, SchedulerEvent};
 
@@ -68,6 +70,17 @@ pub enum Line {
         nodes: Vec<String>,
         reason: String,
     },
+    Reserved {
+        window: Box<WindowText>,
+        #[serde(default, skip_serializing_if = "is_default")]
+        forced: bool,
+    },
+    Unreserved {
+        name: Name,
+    },
+    Time {
+        now: Millis,
+    },
     Configured(Box<TopologyText>),
     Restarted,
 }
@@ -91,6 +104,12 @@ impl From<&JournalEntry> for Line {
             JournalEntry::Command(AdminCommand::ForgetNodes { nodes, reason }) => {
                 Line::NodesForgotten { nodes: nodes.clone(), reason: reason.clone() }
             }
+            JournalEntry::Command(AdminCommand::Reserve { window, is_forced }) => {
+                Line::Reserved { window: Box::new((&**window).into()), forced: *is_forced }
+            }
+            JournalEntry::Command(AdminCommand::Unreserve { name }) => {
+                Line::Unreserved { name: name.clone() }
+            }
             JournalEntry::Command(AdminCommand::Reconfigure(topology)) => {
                 Line::Configured(Box::new((&**topology).into()))
             }
@@ -112,6 +131,7 @@ impl From<&SchedulerEvent> for Line {
                 Line::Missed { node: node.clone(), missed: *missed }
             }
             SchedulerEvent::NodeDied { node } => Line::Died { node: node.clone() },
+            SchedulerEvent::TimeIs { now } => Line::Time { now: *now },
             SchedulerEvent::JobArrived(spec) => Line::Arrived(Box::new(spec.into())),
             SchedulerEvent::JobChanged { job, facts } => {
                 Line::Changed { job: job.0, facts: facts.into() }
@@ -149,6 +169,13 @@ impl From<Line> for JournalEntry {
             Line::NodesForgotten { nodes, reason } => {
                 return JournalEntry::Command(AdminCommand::ForgetNodes { nodes, reason });
             }
+            Line::Reserved { window, forced } => {
+                let window = Box::new((*window).into());
+                return JournalEntry::Command(AdminCommand::Reserve { window, is_forced: forced });
+            }
+            Line::Unreserved { name } => {
+                return JournalEntry::Command(AdminCommand::Unreserve { name });
+            }
             Line::Configured(topology) => {
                 return JournalEntry::Command(AdminCommand::Reconfigure(Box::new(
                     (*topology).into(),
@@ -157,6 +184,7 @@ impl From<Line> for JournalEntry {
             Line::Restarted => return JournalEntry::Restarted,
             Line::Node(report) => SchedulerEvent::NodeReported(report.into()),
             Line::Missed { node, missed } => SchedulerEvent::NodeMissedHeartbeats { node, missed },
+            Line::Time { now } => SchedulerEvent::TimeIs { now },
             Line::Died { node } => SchedulerEvent::NodeDied { node },
             Line::Arrived(spec) => SchedulerEvent::JobArrived((*spec).into()),
             Line::Changed { job, facts } => {

@@ -6,6 +6,7 @@
 //! snapshots beside this file show all of it.
 
 mod books;
+mod calendar;
 mod line;
 mod shape;
 mod topology;

@@ -29,6 +29,12 @@ pub struct ShapeText {
     legal_sizes: SizesText,
     #[serde(default, skip_serializing_if = "is_default")]
     duration: Option<Millis>,
+    #[serde(default, skip_serializing_if = "is_default")]
+    not_before: Option<Millis>,
+    #[serde(default, skip_serializing_if = "is_default")]
+    deadline: Option<Millis>,
+    #[serde(default, skip_serializing_if = "is_default")]
+    reservation: Option<Name>,
 }
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -79,6 +85,8 @@ pub struct GangText {
     /// First and last cycle of a paid turn, and its price.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     turn: Option<(u64, u64, i64)>,
+    #[serde(default, skip_serializing_if = "is_default")]
+    started: Option<Millis>,
 }
 
 /// True if an absent field gives the same value.
@@ -98,6 +106,9 @@ impl From<&model::Shape> for ShapeText {
             min_processes,
             legal_sizes,
             duration,
+            not_before,
+            deadline,
+            reservation,
         } = shape;
         ShapeText {
             chunks: chunks.iter().map(Into::into).collect(),
@@ -109,6 +120,9 @@ impl From<&model::Shape> for ShapeText {
             min_processes: *min_processes,
             legal_sizes: legal_sizes.into(),
             duration: *duration,
+            not_before: *not_before,
+            deadline: *deadline,
+            reservation: reservation.clone(),
         }
     }
 }
@@ -125,6 +139,9 @@ impl From<ShapeText> for model::Shape {
             min_processes: shape.min_processes,
             legal_sizes: shape.legal_sizes.into(),
             duration: shape.duration,
+            not_before: shape.not_before,
+            deadline: shape.deadline,
+            reservation: shape.reservation,
         }
     }
 }
@@ -213,16 +230,16 @@ impl From<SizesText> for model::LegalSizes {
 
 impl From<engine::GangProgress> for GangText {
     fn from(gang: engine::GangProgress) -> GangText {
-        let engine::GangProgress { size, waits_since, turn } = gang;
+        let engine::GangProgress { size, waits_since, turn, started } = gang;
         let turn = turn.map(|turn| (turn.from, turn.until, turn.price));
-        GangText { size, waits_since, turn }
+        GangText { size, waits_since, turn, started }
     }
 }
 
 impl From<GangText> for engine::GangProgress {
     fn from(gang: GangText) -> engine::GangProgress {
-        let GangText { size, waits_since, turn } = gang;
+        let GangText { size, waits_since, turn, started } = gang;
         let turn = turn.map(|(from, until, price)| engine::PaidTurn { from, until, price });
-        engine::GangProgress { size, waits_since, turn }
+        engine::GangProgress { size, waits_since, turn, started }
     }
 }

@@ -38,6 +38,10 @@ struct SettingsText {
     node_stability: u32,
     mass_loss_percent: Option<u32>,
     quiet_stop: Option<u64>,
+    #[serde(default = "notice", skip_serializing_if = "is_usual_notice")]
+    notice: Millis,
+    #[serde(default = "depth", skip_serializing_if = "is_usual_depth")]
+    backfill_depth: u64,
 }
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -124,6 +128,26 @@ fn is_usual_hold_limit(value: &Millis) -> bool {
     *value == hold_limit()
 }
 
+/// Default of an absent field.
+fn notice() -> Millis {
+    model::Settings::default().notice
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+fn is_usual_notice(value: &Millis) -> bool {
+    *value == notice()
+}
+
+/// Default of an absent field.
+fn depth() -> u64 {
+    model::Settings::default().backfill_depth
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+fn is_usual_depth(value: &u64) -> bool {
+    *value == depth()
+}
+
 impl From<&model::TagRule> for TagRuleText {
     fn from(rule: &model::TagRule) -> TagRuleText {
         let model::TagRule { nodes, set, preference } = rule;
@@ -184,6 +208,8 @@ impl From<&model::Settings> for SettingsText {
             node_stability,
             mass_loss_percent,
             quiet_stop,
+            notice,
+            backfill_depth,
         } = *settings;
         SettingsText {
             fragmentation_threshold,
@@ -195,6 +221,8 @@ impl From<&model::Settings> for SettingsText {
             node_stability,
             mass_loss_percent,
             quiet_stop,
+            notice,
+            backfill_depth,
         }
     }
 }
@@ -211,6 +239,8 @@ impl From<SettingsText> for model::Settings {
             node_stability: settings.node_stability,
             mass_loss_percent: settings.mass_loss_percent,
             quiet_stop: settings.quiet_stop,
+            notice: settings.notice,
+            backfill_depth: settings.backfill_depth,
         }
     }
 }

@@ -130,6 +130,8 @@ fn settings(config: &ScenarioConfig) -> Settings {
         node_stability: config.node_stability.unwrap_or(NODE_STABILITY),
         mass_loss_percent: None,
         quiet_stop: Settings::default().quiet_stop,
+        notice: config.notice_ms.unwrap_or(Settings::default().notice),
+        backfill_depth: Settings::default().backfill_depth,
     }
 }
 

@@ -94,7 +94,7 @@ fn removal_code(removal: Removal) -> Option<&'static str> {
         Removal::Blacklisted => Some("blacklisted"),
         Removal::Withdrawn => Some("withdrawn"),
         Removal::GangBroken => Some(BROKEN),
-        Removal::Preempted | Removal::NodeDied => None,
+        Removal::Preempted | Removal::Window | Removal::NodeDied => None,
     }
 }
 

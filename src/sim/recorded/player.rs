@@ -13,14 +13,14 @@ use super::document::{PlayedCycle, PlayedDocument, PlayedJob};
 use super::lines;
 use super::scenario::{
     AutoRun, CycleInput, EventInput, JobInput, NodesInput, ProcInput, RunInput, Scenario,
-    TimeInput, UpdateInput,
+    TimeInput, UpdateInput, WindowInput, WindowKindInput,
 };
 use crate::model::{
-    JobId, JobKind, Mebibytes, Millis, NodeReport, ProcessLimit, ShareFacts, ShareId, SharePhase,
-    Tags, expand_hostlist,
+    JobId, JobKind, Mebibytes, Millis, Name, NodeReport, ProcessLimit, ShareFacts, ShareId,
+    SharePhase, Tags, Window, WindowKind, expand_hostlist,
 };
 use crate::scheduler::{
-    AdminCommand, JobDisposition, JobView, Removal, Scheduler, SchedulerEvent, View,
+    AdminCommand, CommandError, JobDisposition, JobView, Removal, Scheduler, SchedulerEvent, View,
 };
 use crate::sim::count;
 use crate::sim::error::Flaw;
@@ -87,6 +87,9 @@ impl<'a> Player<'a> {
                 place: format!("cycles[{cycle}].events[{ix}]{}", flaw.place),
                 ..flaw
             })?;
+        }
+        if self.has_clock {
+            self.scheduler.record(SchedulerEvent::TimeIs { now: self.now });
         }
         let view = self.scheduler.schedule();
         Ok(self.write_down(cycle, &view))
@@ -163,6 +166,11 @@ impl<'a> Player<'a> {
             }
             EventInput::Done { id } => self.end(JobId(*id)),
             EventInput::Confirm { id } => self.confirm(id.map(JobId)),
+            EventInput::Reserve(input) => self.reserve(input)?,
+            EventInput::Unreserve { name } => {
+                let command = AdminCommand::Unreserve { name: name.as_str().into() };
+                self.scheduler.command(command).expect("a window may always go");
+            }
             EventInput::Whitelist {} => self.whitelist(),
             EventInput::Reconfigure { config } => {
                 let topology = topology(config, self.has_clock)?;
@@ -174,6 +182,34 @@ impl<'a> Player<'a> {
                     .map_err(refused)?;
             }
         }
+        Ok(())
+    }
+
+    /// Keeps nodes for a span of time.
+    fn reserve(&mut self, input: &WindowInput) -> Result<(), Flaw> {
+        let nodes = expand_hostlist(&input.nodes).map_err(|error| {
+            Flaw::new(".nodes", error.to_string(), "write a host list, as n[1-4]")
+        })?;
+        let mut nodes: Vec<Name> = nodes.iter().map(|name| name.as_str().into()).collect();
+        nodes.sort_unstable();
+        let window = Window {
+            name: input.name.as_str().into(),
+            kind: match input.kind {
+                WindowKindInput::Reservation => WindowKind::Reservation,
+                WindowKindInput::Maintenance => WindowKind::Maintenance,
+            },
+            nodes,
+            from: input.from_ms,
+            to: input.to_ms,
+            users: input.users.iter().map(|user| user.as_str().into()).collect(),
+            classes: Vec::new(),
+            reason: "as the scenario says".to_owned(),
+        };
+        let refused = |error: CommandError| {
+            Flaw::new("", format!("the scheduler refused it: {error}"), "correct the window")
+        };
+        let command = AdminCommand::Reserve { window: Box::new(window), is_forced: false };
+        self.scheduler.command(command).map_err(refused)?;
         Ok(())
     }
 

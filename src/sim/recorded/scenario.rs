@@ -75,6 +75,8 @@ pub struct ScenarioConfig {
     pub placement_sets: Vec<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub span_sets: Option<bool>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub notice_ms: Option<Millis>,
 }
 
 /// Tags of some nodes.
@@ -237,6 +239,11 @@ pub enum EventInput {
         #[serde(skip_serializing_if = "Option::is_none")]
         id: Option<u64>,
     },
+    /// Nodes are kept for a span of time.
+    Reserve(WindowInput),
+    Unreserve {
+        name: String,
+    },
     Whitelist {},
     Reconfigure {
         config: Box<ScenarioConfig>,
@@ -253,6 +260,30 @@ pub struct NodesInput {
     /// Size of the nodes of the range.
     #[serde(default, rename = "memGB", skip_serializing_if = "is_default")]
     pub memory_gb: u64,
+}
+
+/// A span of time in which nodes are kept, relative to the start of the scenario.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct WindowInput {
+    pub name: String,
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub kind: WindowKindInput,
+    /// Host list.
+    pub nodes: String,
+    pub from_ms: Millis,
+    pub to_ms: Millis,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub users: Vec<String>,
+}
+
+/// Purpose of a window.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum WindowKindInput {
+    #[default]
+    Reservation,
+    Maintenance,
 }
 
 /// A node's report.

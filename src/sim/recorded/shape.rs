@@ -30,6 +30,12 @@ pub struct ShapeInput {
     pub min_processes: u64,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub legal_sizes: Option<SizesInput>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub not_before_ms: Option<Millis>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub deadline_ms: Option<Millis>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reservation: Option<String>,
 }
 
 /// Equal processes.
@@ -95,6 +101,9 @@ impl ShapeInput {
             min_processes: self.min_processes,
             legal_sizes,
             duration: self.duration_ms,
+            not_before: self.not_before_ms,
+            deadline: self.deadline_ms,
+            reservation: self.reservation.as_deref().map(Into::into),
         };
         match shape.problem(most) {
             Some(problem) => {

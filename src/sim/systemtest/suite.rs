@@ -180,6 +180,8 @@ fn settings() -> Settings {
         node_stability: 5,
         mass_loss_percent: None,
         quiet_stop: Settings::default().quiet_stop,
+        notice: Settings::default().notice,
+        backfill_depth: Settings::default().backfill_depth,
     }
 }
 

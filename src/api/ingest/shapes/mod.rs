@@ -34,6 +34,9 @@ pub fn shape_of(work: &wire::Work, limits: &Limits) -> Result<Option<Shape>, Req
         min_processes: work.min_processes,
         legal_sizes: work.legal_sizes.as_ref().map_or(LegalSizes::Any, Into::into),
         duration,
+        not_before: None,
+        deadline: None,
+        reservation: None,
     };
     if let Some(problem) = shape.problem(work.max_processes) {
         return Err(fault(located(problem, &shape)));
