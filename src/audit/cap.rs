@@ -3,19 +3,20 @@
 //! Design: "How Much" and D9. Work left is rounded up, prediction only lowers, doubling starts from
 //! the shares held, and no such rule lowers what is promised.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::num::NonZeroU64;
 
 use super::ledger::Ledger;
 use super::shapes::{gang_shape, useful_of_gang};
 use crate::engine::Job;
-use crate::model::{CapRules, JobId, JobKind, Millis, ProcessLimit, ceil_div, floor_div};
+use crate::model::{CapRules, ClassIx, JobId, JobKind, Millis, ProcessLimit, ceil_div, floor_div};
 
 /// Inputs of the rules that slow growth, for all jobs.
 pub(super) struct Pacing {
     publication_period: Millis,
     /// Number of nshares promised to each job.
     promised: BTreeMap<JobId, u64>,
+    closed: BTreeSet<ClassIx>,
 }
 
 impl Pacing {
@@ -26,14 +27,28 @@ impl Pacing {
             *promised.entry(promise.job).or_default() += 1;
         }
         let publication_period = snapshot.topology.settings.publication_period;
-        Pacing { publication_period, promised }
+        Pacing { publication_period, promised, closed: closed_classes(ledger) }
     }
 
     /// The cap of `job`, in nshares, under its class's `rules`.
     pub(super) fn cap_of(&self, job: &Job, rules: &CapRules) -> u64 {
+        if self.closed.contains(&job.class) && !job.facts.is_completing {
+            return 0;
+        }
         let promised = self.promised.get(&job.id).copied().unwrap_or(0);
         cap_of(job, rules, self.publication_period, promised)
     }
+}
+
+/// Classes whose work has to be gone: none of their spans holds now and goes on for longer than the
+/// notice. Gangs of fixed work are not concerned: they wait for a span that is long enough.
+pub(super) fn closed_classes(ledger: &Ledger<'_>) -> BTreeSet<ClassIx> {
+    let snapshot = ledger.snapshot;
+    let Some(now) = snapshot.now else { return BTreeSet::new() };
+    let notice = snapshot.topology.settings.notice;
+    let is_open = |(open, close): &(Millis, Millis)| *open <= now && now + notice < *close;
+    let closed = snapshot.hours.iter().filter(|(_, spans)| !spans.iter().any(is_open));
+    closed.map(|(class, _)| *class).collect()
 }
 
 /// The cap of `job`, in nshares, under its class's `rules`, while `promised` nshares are promised

@@ -111,6 +111,12 @@ pub enum Rule {
     VainVictims,
     /// Younger work that stays was placed on nodes that an older gang needs.
     ClaimPassed,
+    /// Work that stays was placed where a window keeps it out.
+    InWindow,
+    /// Work that can be preempted stays on a node in maintenance, or left a node without.
+    LateNotice,
+    /// The first gang that waits starts later for the sake of younger work.
+    HeadDelayed,
     /// A gang waits that fits into free space.
     IdleGang,
     /// A gang is said to lack nodes that there are.
@@ -177,6 +183,9 @@ impl Rule {
             Rule::PartialVictim => "partial_victim",
             Rule::VainVictims => "vain_victims",
             Rule::ClaimPassed => "claim_passed",
+            Rule::InWindow => "in_window",
+            Rule::LateNotice => "late_notice",
+            Rule::HeadDelayed => "head_delayed",
             Rule::IdleGang => "idle_gang",
             Rule::FalseNever => "false_never",
             Rule::IllegalSize => "illegal_size",

@@ -55,7 +55,7 @@ pub(super) fn check_receipts(ledger: &Ledger<'_>, findings: &mut Vec<Finding>) {
 
 /// True if shares go under this rule for no other job.
 fn is_without_beneficiary(rule: VictimRule) -> bool {
-    matches!(rule, VictimRule::NoLongerAllowed | VictimRule::Window)
+    matches!(rule, VictimRule::NoLongerAllowed | VictimRule::Window | VictimRule::ClassClosed)
 }
 
 /// Only fair-share work is preempted (I05). The owner of an evolving gang may ask for fewer
@@ -128,7 +128,7 @@ pub(super) fn check_priorities(ledger: &Ledger<'_>, findings: &mut Vec<Finding>)
         let (donor, beneficiary) = (&ledger.jobs[victim.donor], &ledger.jobs[beneficiary]);
         let (theirs, ours) = (donor.class.priority, beneficiary.class.priority);
         let fits = match victim.receipt.rule {
-            VictimRule::NoLongerAllowed | VictimRule::Window => true,
+            VictimRule::NoLongerAllowed | VictimRule::Window | VictimRule::ClassClosed => true,
             VictimRule::Priority => ours < theirs,
             VictimRule::Turn
             | VictimRule::FairShare

@@ -158,6 +158,7 @@ pub(super) fn removal(why: RemovalReason) -> &'static str {
         RemovalReason::NodeDied => "node died",
         RemovalReason::Withdrawn => "withdrawn: the node is full",
         RemovalReason::Window => "maintenance of its node",
+        RemovalReason::ClassClosed => "its class closes",
         RemovalReason::GangBroken => "gang broken",
     }
 }

@@ -128,6 +128,7 @@ pub(super) fn render(why: &Why, look: TextStyle) -> String {
             | BoundBy::JobShare
             | BoundBy::Price
             | BoundBy::Room
+            | BoundBy::Time
     );
     if is_others && !why.holders.is_empty() {
         parts.push(format!("theirs:  {}", holders(&why.holders, why.sums.quantum_mb.unwrap_or(0))));
@@ -158,6 +159,7 @@ fn bound_word(by: BoundBy) -> &'static str {
         BoundBy::JobShare => "its fair share beside the user's other jobs",
         BoundBy::Price => "price",
         BoundBy::Room => "room",
+        BoundBy::Time => "time",
     }
 }
 

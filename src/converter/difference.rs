@@ -210,6 +210,7 @@ mod tests {
             | SchedulerEvent::HeartbeatIntervalPassed
             | SchedulerEvent::NodeMissedHeartbeats { .. }
             | SchedulerEvent::TimeIs { .. }
+            | SchedulerEvent::ClassHours { .. }
             | SchedulerEvent::NodeDied { .. } => panic!("no publication says {event:?}"),
         }
     }

@@ -250,6 +250,7 @@ mod tests {
             promised: NShares(0),
             behind_since: None,
             held_back: None,
+            start_estimate: None,
             disposition: JobDisposition::Stable,
             reason: None,
             shares: shares.into_iter().map(share).collect(),

@@ -261,6 +261,7 @@ fn share_line(share: &ShareInfo) -> JobShareLine {
                 wire::RemovalReason::NodeDied => "its node died",
                 wire::RemovalReason::Withdrawn => "withdrawn: the node is full",
                 wire::RemovalReason::Window => "maintenance of its node",
+                wire::RemovalReason::ClassClosed => "its class closes",
                 wire::RemovalReason::GangBroken => "another process of its gang was lost",
             });
             format!("leaving: {}", why.unwrap_or("told to go"))

@@ -123,6 +123,7 @@ fn removed(shares: &[RemovedShare]) -> String {
             (RemovalReason::Blacklisted, _) => "no longer allowed there".to_owned(),
             (RemovalReason::NodeDied, _) => "node died".to_owned(),
             (RemovalReason::Window, _) => "maintenance of its node".to_owned(),
+            (RemovalReason::ClassClosed, _) => "its class closes".to_owned(),
             (RemovalReason::Withdrawn, _) => "withdrawn: the node is full".to_owned(),
             (RemovalReason::GangBroken, _) => "gang broken".to_owned(),
         };

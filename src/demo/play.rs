@@ -244,6 +244,7 @@ impl Play {
                 | RemovalReason::Blacklisted
                 | RemovalReason::Withdrawn
                 | RemovalReason::Window
+                | RemovalReason::ClassClosed
                 | RemovalReason::GangBroken => {}
             }
         }

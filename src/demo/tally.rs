@@ -69,6 +69,7 @@ impl DemoTally {
                 | RemovalReason::NodeDied
                 | RemovalReason::Withdrawn
                 | RemovalReason::Window
+                | RemovalReason::ClassClosed
                 | RemovalReason::GangBroken => {
                     self.evicted += 1;
                 }

@@ -41,6 +41,21 @@ pub(super) fn promised(snapshot: &Snapshot) -> BTreeMap<JobId, u64> {
 /// Rules that slow growth never lower the cap below what is held plus promised: other jobs have
 /// already made space for it.
 pub(super) fn demand(snapshot: &Snapshot, job: &Job, held: u64, promised: u64) -> Demand {
+    let policy = &snapshot.class_of(job).policy;
+    // Fixed gangs wait for a time at which they would end before their class closes.
+    let is_closed = (policy.is_preemptable() || gang_shape(job).is_none())
+        && snapshot.is_closed(job.class)
+        && !job.facts.is_completing;
+    if is_closed {
+        let Demand { wanted, .. } = demand_when_open(snapshot, job, held, promised);
+        let kept = if policy.is_preemptable() { 0 } else { held };
+        return Demand { wanted, cap: bounded(kept, CapBound::Closed) };
+    }
+    demand_when_open(snapshot, job, held, promised)
+}
+
+/// The demand of `job` while its class is open.
+fn demand_when_open(snapshot: &Snapshot, job: &Job, held: u64, promised: u64) -> Demand {
     if job.kind != JobKind::Job {
         return demand_of_one(job, held);
     }
@@ -267,6 +282,7 @@ mod tests {
             calm: Quiescence::default(),
             now: None,
             windows: Arc::default(),
+            hours: Arc::default(),
         }
     }
 

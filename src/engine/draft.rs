@@ -14,7 +14,7 @@ use super::fairness_tree::{Amounts, FairnessTree};
 use super::gang::{GangPlan, gang_shape, leaves_claims};
 pub(super) use super::job_draft::{CountRefusal, JobDraft};
 use super::preempt::Takings;
-use super::report::{CapBound, WaitReason};
+use super::report::{CapBound, StartEstimate, WaitReason};
 use super::schedule::{Alternatives, Expansion, Preemption, VictimRule};
 use super::share_table::{ShareIx, ShareTable};
 use super::snapshot::{Job, Promise, Share, Snapshot};
@@ -58,6 +58,8 @@ pub(super) struct Draft<'a> {
     pub gang_plans: Vec<GangPlan>,
     /// Reasons of the gangs that wait.
     pub gang_reasons: BTreeMap<usize, WaitReason>,
+    /// Expected starts of waiting gangs.
+    pub start_estimates: BTreeMap<usize, StartEstimate>,
     /// Targets before they were rounded to a legal size.
     pub illegal_targets: BTreeMap<usize, u64>,
     /// Space that is kept for waiting gangs, by node: the gang, and the amount.
@@ -142,6 +144,7 @@ impl<'a> Draft<'a> {
             elastic,
             gang_plans: Vec::new(),
             gang_reasons: BTreeMap::new(),
+            start_estimates: BTreeMap::new(),
             illegal_targets: BTreeMap::new(),
             claims: BTreeMap::new(),
             newly_kept: BTreeMap::new(),
@@ -297,7 +300,7 @@ impl<'a> Draft<'a> {
             return 0;
         }
         match draft.demand.cap.bound {
-            CapBound::Completing | CapBound::Spent => 0,
+            CapBound::Completing | CapBound::Spent | CapBound::Closed => 0,
             CapBound::WorkLeft
             | CapBound::Maximum
             | CapBound::Frozen

@@ -30,8 +30,8 @@ pub use gang::{TurnBill, TurnIncome};
 pub use phases::{IdealCluster, Planning};
 pub use preempt::{MEMORY_AFTER, is_steady};
 pub use report::{
-    Cap, CapBound, Declined, GangLack, GangNodes, JobAccount, JobReport, Report, UserAccount,
-    WaitReason, exactly,
+    Cap, CapBound, Declined, EstimateBasis, GangLack, GangNodes, JobAccount, JobReport, Report,
+    StartEstimate, UserAccount, WaitReason, exactly,
 };
 pub use schedule::{Alternatives, CycleSchedule, Expansion, NextBest, Preemption, VictimRule};
 pub use snapshot::{

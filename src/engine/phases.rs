@@ -6,7 +6,7 @@ use super::draft::Draft;
 use super::effort::Effort;
 use super::gang::{GangPlanner, accounts};
 use super::place::{fill, fill_rest, place_shares};
-use super::preempt::{clear_for_maintenance, make_room, shed_beyond_maximum};
+use super::preempt::{clear_in_time, make_room, shed_beyond_maximum};
 use super::reasons;
 use super::schedule::CycleSchedule;
 use super::sizes::{begin_steps, fill_steps, settle};
@@ -46,7 +46,7 @@ impl<'a> Planning<'a> {
     /// What Of: preempts processes beyond the declared maximum of their jobs, and places what fits
     /// now.
     pub fn place(&mut self) {
-        clear_for_maintenance(&mut self.0);
+        clear_in_time(&mut self.0);
         shed_beyond_maximum(&mut self.0);
         place_shares(&mut self.0);
         begin_steps(&mut self.0);

@@ -110,6 +110,7 @@ fn job_report(draft: &Draft<'_>, verdicts: &mut Verdicts, ix: usize) -> JobRepor
         held_back: draft.jobs[ix].held_back,
         is_needy: draft.is_needy(ix),
         reason: (held < demand.wanted.0).then(|| reason(draft, verdicts, ix)),
+        start_estimate: draft.start_estimates.get(&ix).copied(),
     }
 }
 
@@ -133,6 +134,9 @@ fn reason(draft: &Draft<'_>, verdicts: &mut Verdicts, ix: usize) -> WaitReason {
     let cap = cap(draft, ix);
     if matches!(cap.bound, CapBound::Spent | CapBound::Completing) {
         return WaitReason::Capped { bound: cap.bound, cap: cap.nshares };
+    }
+    if cap.bound == CapBound::Closed {
+        return WaitReason::ClassClosed { opens: draft.snapshot.opening(draft.job(ix).class) };
     }
     if draft.jobs[ix].is_gang {
         return gang_reason(draft, ix);

@@ -4,7 +4,7 @@ use std::fmt;
 use std::num::NonZeroU64;
 
 use crate::model::{
-    JobId, Millis, NShares, Order, QShares, Quantum, amount_text, counted, floor_div,
+    JobId, Millis, NShares, Order, QShares, Quantum, amount_text, counted, floor_div, span,
 };
 
 /// Milliseconds in a second.
@@ -72,6 +72,36 @@ pub struct JobReport {
     pub is_needy: bool,
     /// Reason why the job has less than it wants; `None` if it has all it wants.
     pub reason: Option<WaitReason>,
+    /// Expected start of a job that waits; `None` if no start can be told.
+    pub start_estimate: Option<StartEstimate>,
+}
+
+/// Expected start of a job. It starts then, or earlier.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StartEstimate {
+    /// Milliseconds since the epoch.
+    pub at: Millis,
+    /// What the job waits for until then.
+    pub basis: EstimateBasis,
+}
+
+/// What a start is estimated by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum EstimateBasis {
+    /// Work ends by then, as declared.
+    DeclaredEnds,
+    /// A window opens or closes.
+    Window,
+}
+
+impl EstimateBasis {
+    /// A stable name, for programs.
+    pub fn code(self) -> &'static str {
+        match self {
+            EstimateBasis::DeclaredEnds => "declared_ends",
+            EstimateBasis::Window => "window",
+        }
+    }
 }
 
 /// Reason why a job does not preempt shares that it might take.
@@ -130,6 +160,8 @@ pub enum CapBound {
     Completing,
     /// The single process of the job has ended.
     Spent,
+    /// The class of the job is closed.
+    Closed,
 }
 
 /// Reason why a job has less than it wants, with the numbers that decided. A closed list.
@@ -200,6 +232,40 @@ pub enum WaitReason {
     /// The nodes of the gang, or of the job, are kept for an older gang.
     BehindOlderGang {
         /// The older gang.
+        job: JobId,
+    },
+    /// The job would not end before a window of the nodes that it could have now.
+    WindowAhead {
+        /// Start of the window, in milliseconds since the epoch.
+        opens: Millis,
+        /// Longest duration of the job; `None` if it is not known.
+        needs: Option<Millis>,
+    },
+    /// The job waits for its advance reservation.
+    ReservationAhead {
+        /// Start of the reservation, in milliseconds since the epoch; `None` if there is none.
+        opens: Option<Millis>,
+    },
+    /// The job is not to start yet.
+    TooEarly {
+        /// Its earliest start, in milliseconds since the epoch.
+        opens: Millis,
+    },
+    /// The job cannot end by its deadline.
+    DeadlineUnreachable {
+        /// Its earliest start, in milliseconds since the epoch.
+        starts: Millis,
+        /// The deadline, in milliseconds since the epoch.
+        deadline: Millis,
+    },
+    /// The class of the job is closed, or closes before the job would end.
+    ClassClosed {
+        /// Next opening, in milliseconds since the epoch, if it is known.
+        opens: Option<Millis>,
+    },
+    /// The job waits for work that runs longer than it declared.
+    WaitsForOverrun {
+        /// A job that runs longer.
         job: JobId,
     },
     /// The gang needs more than its fair share, and saves up for its turn.
@@ -307,6 +373,12 @@ impl WaitReason {
             WaitReason::WaitingForExits { .. } => "waiting_for_exits",
             WaitReason::GangLacks(lack) => lack.of.code(),
             WaitReason::BehindOlderGang { .. } => "behind_older_gang",
+            WaitReason::WindowAhead { .. } => "window_ahead",
+            WaitReason::ReservationAhead { .. } => "reservation_ahead",
+            WaitReason::TooEarly { .. } => "too_early",
+            WaitReason::DeadlineUnreachable { .. } => "deadline_unreachable",
+            WaitReason::ClassClosed { .. } => "class_closed",
+            WaitReason::WaitsForOverrun { .. } => "waits_for_overrun",
             WaitReason::Earning { .. } => "earning",
             WaitReason::NoLegalSize { .. } => "no_legal_size",
             WaitReason::Adapting => "adapting",
@@ -366,6 +438,7 @@ impl CapBound {
             CapBound::Prediction => "prediction",
             CapBound::Completing => "completing",
             CapBound::Spent => "spent",
+            CapBound::Closed => "class_closed",
         }
     }
 }
@@ -382,6 +455,7 @@ impl fmt::Display for CapBound {
             CapBound::Doubling => "it may at most double in one cycle",
             CapBound::Prediction => "more processes would come too late to help",
             CapBound::Completing => "it is ending",
+            CapBound::Closed => "its class is closed",
             CapBound::Spent => "its process ended and is not started again",
         })
     }
@@ -445,6 +519,30 @@ impl WaitReason {
                 format!(
                     "behind job {job}: older, and the free nodes are kept for it until it starts"
                 )
+            }
+            WaitReason::WindowAhead { needs: Some(needs), .. } => format!(
+                "window ahead: it runs for up to {}, and the nodes that it could have are kept before that",
+                span(*needs)
+            ),
+            WaitReason::WindowAhead { needs: None, .. } => {
+                "window ahead: it does not say how long it runs, and the nodes that it could have are kept later"
+                    .to_owned()
+            }
+            WaitReason::ReservationAhead { opens: Some(_) } => {
+                "reservation ahead: it starts in its advance reservation".to_owned()
+            }
+            WaitReason::ReservationAhead { opens: None } => {
+                "reservation ahead: there is no advance reservation of that name".to_owned()
+            }
+            WaitReason::TooEarly { .. } => "too early: its owner wants a later start".to_owned(),
+            WaitReason::DeadlineUnreachable { .. } => {
+                "deadline unreachable: from its earliest start on it would not end in time".to_owned()
+            }
+            WaitReason::ClassClosed { .. } => {
+                "class closed: jobs of its class run at other hours".to_owned()
+            }
+            WaitReason::WaitsForOverrun { job } => {
+                format!("waits for job {job}, which runs longer than it declared")
             }
             WaitReason::Earning { deserves, asks } => format!(
                 "saving up: it needs {} at once, and its fair share is {}",

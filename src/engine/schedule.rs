@@ -92,6 +92,8 @@ pub enum VictimRule {
     NoLongerAllowed,
     /// The share's node goes into maintenance.
     Window,
+    /// The class of the share's job closes.
+    ClassClosed,
     /// A job of a higher priority needs the space.
     Priority,
     /// The share's job, user or class holds more than its target, and a job that is worse off needs
@@ -121,6 +123,7 @@ impl VictimRule {
         match self {
             VictimRule::NoLongerAllowed => "no_longer_allowed",
             VictimRule::Window => "window",
+            VictimRule::ClassClosed => "class_closed",
             VictimRule::Priority => "priority",
             VictimRule::FairShare => "fair_share",
             VictimRule::Defragmentation => "defragmentation",
@@ -137,6 +140,7 @@ impl VictimRule {
         match self {
             VictimRule::NoLongerAllowed
             | VictimRule::Window
+            | VictimRule::ClassClosed
             | VictimRule::Relocation
             | VictimRule::Turn => false,
             VictimRule::Priority
@@ -162,6 +166,7 @@ mod tests {
             (VictimRule::FirstShare, "first_share"),
             (VictimRule::Turn, "turn"),
             (VictimRule::Window, "window"),
+            (VictimRule::ClassClosed, "class_closed"),
             (VictimRule::Envy, "envy"),
             (VictimRule::Relocation, "relocation"),
         ] {

@@ -1,5 +1,6 @@
 //! Input of a cycle.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::model::{
@@ -36,6 +37,8 @@ pub struct Snapshot {
     pub now: Option<Millis>,
     /// Windows that are open or will open, by name.
     pub windows: Arc<Vec<NodeWindow>>,
+    /// Spans of time in which classes are open, ascending. A class that is absent is always open.
+    pub hours: Arc<BTreeMap<ClassIx, Vec<(Millis, Millis)>>>,
 }
 
 /// A window, and the places of its nodes.
@@ -218,6 +221,27 @@ impl Snapshot {
     /// The class of `job`.
     pub fn class_of(&self, job: &Job) -> &ResourceClass {
         &self.topology.classes[job.class.0]
+    }
+
+    /// True if `class` is not open at some moment from `from` until before `to`.
+    pub fn closes(&self, class: ClassIx, from: Millis, to: Millis) -> bool {
+        let is_within = |(open, close): &(Millis, Millis)| *open <= from && to <= *close;
+        self.hours.get(&class).is_some_and(|hours| !hours.iter().any(is_within))
+    }
+
+    /// True if `class` is closed for work that can be preempted: it closes before its notice ends.
+    pub fn is_closed(&self, class: ClassIx) -> bool {
+        self.now.is_some_and(|now| {
+            let notice = self.topology.settings.notice;
+            self.closes(class, now, now.saturating_add(notice).saturating_add(1))
+        })
+    }
+
+    /// Next moment at which `class` opens.
+    pub fn opening(&self, class: ClassIx) -> Option<Millis> {
+        let now = self.now?;
+        let opens = self.hours.get(&class)?.iter().map(|(open, _)| *open);
+        opens.filter(|open| now < *open).min()
     }
 
     /// Cycles for which `job` has been below its target and has got nothing.

@@ -11,7 +11,8 @@ use std::sync::Arc;
 use sha2::{Digest as _, Sha256};
 
 use crate::engine::{
-    Cap, CycleSchedule, Declined, GangLack, JobAccount, Preemption, Report, Snapshot, WaitReason,
+    Cap, CycleSchedule, Declined, GangLack, JobAccount, Preemption, Report, Snapshot,
+    StartEstimate, WaitReason,
 };
 use crate::model::{NodeIx, SharePhase};
 use crate::scheduler::Planned;
@@ -147,6 +148,9 @@ fn write_report(text: &mut impl Write, snapshot: &Snapshot, report: &Report) -> 
             text.write_char(' ')?;
             write_reason(text, reason)?;
         }
+        if let Some(StartEstimate { at, basis }) = line.start_estimate {
+            write!(text, " starts {at} {}", basis.code())?;
+        }
         writeln!(text)?;
     }
     for account in &report.classes {
@@ -195,6 +199,16 @@ fn write_reason(text: &mut impl Write, reason: &WaitReason) -> fmt::Result {
             write!(text, " {chunk} {found} {needed}")
         }
         WaitReason::BehindOlderGang { job } => write!(text, " {job}"),
+        WaitReason::WindowAhead { opens, needs } => {
+            write!(text, " {opens} {}", Optional(*needs))
+        }
+        WaitReason::ReservationAhead { opens } => write!(text, " {}", Optional(*opens)),
+        WaitReason::TooEarly { opens } => write!(text, " {opens}"),
+        WaitReason::DeadlineUnreachable { starts, deadline } => {
+            write!(text, " {starts} {deadline}")
+        }
+        WaitReason::ClassClosed { opens } => write!(text, " {}", Optional(*opens)),
+        WaitReason::WaitsForOverrun { job } => write!(text, " {job}"),
         WaitReason::Earning { deserves, asks } => write!(text, " {deserves} {asks}"),
         WaitReason::NoLegalSize { given, next } => write!(text, " {given} {next}"),
         WaitReason::Adapting => Ok(()),

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::model::Name;
+use crate::model::{Name, counted};
 use crate::scheduler::checkpoint::Hearing;
 use crate::scheduler::{AdminCommand, CommandError, Scheduler, SchedulerEvent};
 
@@ -102,6 +102,9 @@ fn event_words(event: &SchedulerEvent, f: &mut fmt::Formatter<'_>) -> fmt::Resul
             write!(f, "node {node} missed {missed} heartbeats")
         }
         SchedulerEvent::NodeDied { node } => write!(f, "node {node} died"),
+        SchedulerEvent::ClassHours { hours } => {
+            write!(f, "hours of {}", counted(crate::model::count(hours), "class"))
+        }
         SchedulerEvent::TimeIs { now } => write!(f, "it was {now} ms since the epoch"),
         SchedulerEvent::JobArrived(spec) => write!(f, "job {} of {} arrived", spec.id, spec.user),
         SchedulerEvent::JobChanged { job, .. } => write!(f, "job {job} changed"),

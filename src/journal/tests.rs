@@ -182,6 +182,9 @@ fn entries() -> Vec<JournalEntry> {
         SchedulerEvent::LimboShareGone { share },
         SchedulerEvent::ShareExited { job, share },
         SchedulerEvent::TimeIs { now: 1_700_000_000_000 },
+        SchedulerEvent::ClassHours {
+            hours: vec![("normal".into(), vec![(1_700_000_000_000, 1_700_000_300_000)])],
+        },
     ];
     let nodes = || vec!["main01".to_owned(), "gpu01".to_owned()];
     let others = [
@@ -298,6 +301,7 @@ fn books() -> SchedulerState {
             broken,
         ],
         now: Some(1_700_000_000_000),
+        hours: vec![("normal".into(), vec![(1_700_000_000_000, 1_700_000_300_000)])],
         windows: vec![window("r1", WindowKind::Reservation)],
         limbo: vec![Limbo { id: ShareId(6), node: "gpu01".into(), memory: Some(Mebibytes(8)) }],
         told_to_leave: vec![ShareId(50)],
@@ -386,7 +390,8 @@ fn without_gangs_the_text_says_nothing_of_them() {
     without.classes.truncate(3);
     without.settings = Settings { notice: 20_000, backfill_depth: 100, ..without.settings };
     let topology = Arc::new(without);
-    let mut books = SchedulerState { topology, now: None, windows: Vec::new(), ..books() };
+    let mut books =
+        SchedulerState { topology, now: None, windows: Vec::new(), hours: Vec::new(), ..books() };
     books.jobs.truncate(1);
     books.promises.truncate(1);
     let text = serde_json::to_string(&text::BooksText::from(&books)).unwrap();
@@ -405,6 +410,7 @@ fn without_gangs_the_text_says_nothing_of_them() {
         "backfill_depth",
         "now",
         "windows",
+        "hours",
     ];
     for word in words {
         assert!(!text.contains(&format!("\"{word}")), "{word}: {text}");

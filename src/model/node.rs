@@ -48,6 +48,11 @@ impl NodeCondition {
             || self.is_in_maintenance)
     }
 
+    /// True if new shares may be placed on the node, now or when its maintenance is over.
+    pub fn is_up(self) -> bool {
+        NodeCondition { is_in_maintenance: false, ..self }.is_schedulable()
+    }
+
     /// The states that keep it from scheduling, in words; empty when it is up.
     pub fn words(self) -> Vec<&'static str> {
         let states = [

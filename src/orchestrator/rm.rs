@@ -201,9 +201,10 @@ pub fn shares_of(schedule: Schedule) -> Vec<JobShares> {
                 node: Name::from(removed.node),
                 has_died: removed.purge,
                 why: match removed.reason {
-                    RemovalReason::Preempted | RemovalReason::Withdrawn | RemovalReason::Window => {
-                        StopReason::Preempted
-                    }
+                    RemovalReason::Preempted
+                    | RemovalReason::Withdrawn
+                    | RemovalReason::Window
+                    | RemovalReason::ClassClosed => StopReason::Preempted,
                     RemovalReason::VariedOff
                     | RemovalReason::Blacklisted
                     | RemovalReason::NodeDied

@@ -27,6 +27,7 @@ impl Scheduler {
                 self.jobs.get_mut(preemption.job).expect("the engine preempts work that exists");
             let removal = match preemption.rule {
                 VictimRule::Window => Removal::Window,
+                VictimRule::ClassClosed => Removal::ClassClosed,
                 VictimRule::NoLongerAllowed
                 | VictimRule::Priority
                 | VictimRule::FairShare
@@ -66,6 +67,7 @@ impl Scheduler {
         let mut reports = schedule.report.jobs.iter().peekable();
         let mut last_reports = Reports::of(self.planned.as_deref());
         let (mut has_changed, mut refunds) = (false, Vec::new());
+        let now = self.time();
         for (age, job) in self.jobs.by_age_mut() {
             // On refused work the engine does not report.
             let Some(report) = reports.next_if(|report| report.job == age.1) else { continue };
@@ -73,6 +75,12 @@ impl Scheduler {
             if !new.is_empty() {
                 let job: &mut JobBook = job;
                 job.last.has_grown = true;
+                let stays = |job: &JobBook| {
+                    job.policy(&self.topology).is_some_and(|policy| !policy.is_preemptable())
+                };
+                if job.gang.started.is_none() && stays(job) {
+                    job.gang.started = now;
+                }
                 job.shares.make_room(new.len());
                 for &(_, (id, place)) in new {
                     let Expansion { node, order, rank, .. } = schedule.expansions[place];
@@ -177,6 +185,7 @@ impl Scheduler {
             behind_since: job.behind_since(),
             held_back: report.and_then(|report| report.held_back),
             disposition: job.disposition(),
+            start_estimate: report.and_then(|report| report.start_estimate),
             reason: match &job.admission {
                 Err(refusal) => Some(Waiting::Refused(Refusal::clone(refusal))),
                 Ok(_) => report.and_then(|report| report.reason).map(Waiting::Engine),

@@ -12,7 +12,7 @@ use super::Scheduler;
 use super::command::{CommandError, CommandOutcome};
 use super::nodes::NodeKey;
 use crate::engine::NodeWindow;
-use crate::model::{Millis, Name, NodeIx, ShareId, Window, WindowKind};
+use crate::model::{ClassIx, Millis, Name, NodeIx, ShareId, Window, WindowKind};
 
 /// Most windows at a time.
 const WINDOWS_MAX: usize = 1000;
@@ -24,6 +24,8 @@ pub(super) struct Clock {
     pub now: Option<Millis>,
     /// Windows by name.
     pub windows: BTreeMap<Name, Arc<Window>>,
+    /// Spans in which classes are open, by class; absent classes are always open.
+    pub hours: BTreeMap<Name, Vec<(Millis, Millis)>>,
     /// Nodes that were in maintenance in the last cycle.
     pub in_maintenance: BTreeSet<NodeKey>,
 }
@@ -35,7 +37,8 @@ impl Scheduler {
             let mut classes = self.topology.classes.iter();
             self.jobs.has_gangs() && classes.any(|class| class.gangs.duration(None).is_some())
         };
-        !self.clock.windows.is_empty() || self.jobs.have_times() || has_known_length()
+        let has_edges = !self.clock.windows.is_empty() || !self.clock.hours.is_empty();
+        has_edges || self.jobs.have_times() || has_known_length()
     }
 
     /// True if the next cycle may decide otherwise because it is `now`, or will plan in any case
@@ -58,7 +61,23 @@ impl Scheduler {
             let edges = [window.from.saturating_sub(notice), window.from, window.to];
             edges.into_iter().any(|edge| before < edge && edge <= now)
         };
-        self.clock.windows.values().any(turns)
+        let hours = self.clock.hours.values().flatten();
+        let mut hours =
+            hours.flat_map(|(open, close)| [*open, close.saturating_sub(notice), *close]);
+        self.clock.windows.values().any(turns) || hours.any(|edge| before < edge && edge <= now)
+    }
+
+    /// Replaces the hours of the classes.
+    pub(super) fn set_hours(&mut self, hours: &[(Name, Vec<(Millis, Millis)>)]) {
+        self.clock.hours = hours.iter().cloned().collect();
+    }
+
+    /// The hours of the classes, as the engine sees them.
+    pub(super) fn freeze_hours(&self) -> Arc<BTreeMap<ClassIx, Vec<(Millis, Millis)>>> {
+        let hours = self.clock.hours.iter();
+        let hours = hours
+            .filter_map(|(class, spans)| Some((self.topology.class_named(class)?, spans.clone())));
+        Arc::new(hours.collect())
     }
 
     /// Sets the time, drops windows that are over, and notes the start of work that stays and runs

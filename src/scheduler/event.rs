@@ -70,6 +70,12 @@ pub enum SchedulerEvent {
         /// Milliseconds since the epoch.
         now: Millis,
     },
+    /// When classes are open: all spans of the next days, ascending. Classes that are absent are
+    /// always open.
+    ClassHours {
+        /// Class, and its spans in milliseconds since the epoch.
+        hours: Vec<(Name, Vec<(Millis, Millis)>)>,
+    },
     /// A share's process is gone; its space is free.
     ShareExited {
         /// Job of the share.

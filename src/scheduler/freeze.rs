@@ -89,6 +89,7 @@ impl Scheduler {
             jobs: Arc::new(jobs),
             now: self.time(),
             windows: self.freeze_windows(),
+            hours: self.freeze_hours(),
             nodes: self.freeze_nodes(limbo, blacklisted, in_maintenance),
         }
     }

@@ -175,6 +175,7 @@ impl Scheduler {
             }
             SchedulerEvent::NodeReported(_)
             | SchedulerEvent::TimeIs { .. }
+            | SchedulerEvent::ClassHours { .. }
             | SchedulerEvent::HeartbeatIntervalPassed
             | SchedulerEvent::NodeMissedHeartbeats { .. }
             | SchedulerEvent::NodeDied { .. }
@@ -211,6 +212,7 @@ impl Scheduler {
             }
             SchedulerEvent::NodeDied { node } => self.nodes.die(&node),
             SchedulerEvent::TimeIs { now } => self.set_time(now),
+            SchedulerEvent::ClassHours { hours } => self.set_hours(&hours),
             SchedulerEvent::JobArrived(spec) => {
                 if !self.jobs.contains(spec.id) {
                     let user = self.users.enter(&spec.user);

@@ -108,6 +108,7 @@ impl Scheduler {
             }
             // The next cycle finds out if a node dies of it.
             SchedulerEvent::HeartbeatIntervalPassed
+            | SchedulerEvent::ClassHours { .. }
             | SchedulerEvent::NodeMissedHeartbeats { .. } => false,
             SchedulerEvent::TimeIs { now } => self.does_a_window_turn(*now),
             SchedulerEvent::NodeDied { .. }

@@ -7,7 +7,9 @@ use std::ops::Deref;
 use std::sync::Arc;
 
 use super::shared_list::SharedList;
-use crate::engine::{Cap, CycleSchedule, Declined, JobAccount, Preemption, Snapshot, WaitReason};
+use crate::engine::{
+    Cap, CycleSchedule, Declined, JobAccount, Preemption, Snapshot, StartEstimate, WaitReason,
+};
 use crate::model::{
     Elasticity, JobFacts, JobId, JobKind, Mebibytes, Millis, NShares, Name, NodeCondition, Order,
     QShares, Quantum, Shape, ShareFacts, ShareId, SharePhase, Tags, Topology, count,
@@ -131,6 +133,8 @@ pub struct JobView {
     pub disposition: JobDisposition,
     /// Reason for which the job has less than it wants.
     pub reason: Option<Waiting>,
+    /// Expected start of a job that waits; `None` if no start can be told.
+    pub start_estimate: Option<StartEstimate>,
     /// Shares of the job, oldest first, leaving shares included.
     pub shares: ShareViews,
     /// Shares that died with their node and whose end the orchestrator has not confirmed: they
@@ -345,6 +349,8 @@ pub enum Removal {
     GangBroken,
     /// Maintenance of its node begins.
     Window,
+    /// The class of its job closes.
+    ClassClosed,
     /// The node died. The process is gone already; any remains of it are to be purged.
     NodeDied,
     /// The node has less than is booked there, and no process of the share was published yet.

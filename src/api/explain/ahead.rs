@@ -21,6 +21,12 @@ fn waits_for_room(job: &JobView) -> bool {
         | WaitReason::GangLacks(_)
         | WaitReason::Earning { .. }
         | WaitReason::NoLegalSize { .. }
+        | WaitReason::WindowAhead { .. }
+        | WaitReason::ReservationAhead { .. }
+        | WaitReason::TooEarly { .. }
+        | WaitReason::DeadlineUnreachable { .. }
+        | WaitReason::WaitsForOverrun { .. }
+        | WaitReason::ClassClosed { .. }
         | WaitReason::Adapting
         | WaitReason::Capped { .. } => false,
     }

@@ -61,6 +61,7 @@ fn right(rule: wire::PreemptionRule) -> &'static str {
     match rule {
         wire::PreemptionRule::NoLongerAllowed => "its job may not hold it any more",
         wire::PreemptionRule::Window => "its node goes into maintenance",
+        wire::PreemptionRule::ClassClosed => "its class closes",
         wire::PreemptionRule::Priority => "a job of higher priority needs the memory",
         wire::PreemptionRule::FairShare => {
             "its job, user or class holds more than its target, and the other is worse off"
@@ -88,6 +89,7 @@ impl From<VictimRule> for wire::PreemptionRule {
         match rule {
             VictimRule::NoLongerAllowed => wire::PreemptionRule::NoLongerAllowed,
             VictimRule::Window => wire::PreemptionRule::Window,
+            VictimRule::ClassClosed => wire::PreemptionRule::ClassClosed,
             VictimRule::Priority => wire::PreemptionRule::Priority,
             VictimRule::FairShare => wire::PreemptionRule::FairShare,
             VictimRule::Defragmentation => wire::PreemptionRule::Defragmentation,
@@ -123,6 +125,7 @@ mod tests {
         let rules = [
             VictimRule::NoLongerAllowed,
             VictimRule::Window,
+            VictimRule::ClassClosed,
             VictimRule::Priority,
             VictimRule::FairShare,
             VictimRule::Defragmentation,

@@ -63,6 +63,29 @@ pub fn unblock(
             format!("it starts once job {job} has started, on nodes that are free then"),
             None,
         ),
+        WaitReason::WindowAhead { .. } => by_itself(
+            "it starts after the window, or before it on nodes on which it would end in time"
+                .to_owned(),
+            None,
+        ),
+        WaitReason::ReservationAhead { opens: Some(_) } => {
+            by_itself("it starts when its advance reservation opens".to_owned(), None)
+        }
+        WaitReason::ReservationAhead { opens: None } => change(
+            "it starts in an advance reservation of that name, once an operator makes one".to_owned(),
+        ),
+        WaitReason::TooEarly { .. } => {
+            by_itself("it starts at its earliest start, if nodes are free then".to_owned(), None)
+        }
+        WaitReason::DeadlineUnreachable { .. } => {
+            change("it starts with a later deadline, or if it runs for less".to_owned())
+        }
+        WaitReason::ClassClosed { .. } => {
+            by_itself("it starts when its class opens".to_owned(), None)
+        }
+        WaitReason::WaitsForOverrun { job } => {
+            by_itself(format!("it starts when job {job} has ended at last"), None)
+        }
         WaitReason::Earning { .. } => {
             by_itself("it starts once it has saved up enough of its fair share".to_owned(), None)
         }
@@ -198,6 +221,7 @@ fn capped(job: &JobView, bound: CapBound) -> Unblock {
             change("its owner lets it grow again, which stopped it after failures".to_owned())
         }
         CapBound::Completing => change("nothing: it is ending".to_owned()),
+        CapBound::Closed => by_itself("it starts when its class opens".to_owned(), None),
         CapBound::Spent => {
             change("it is submitted anew: its one process ended, and is not replaced".to_owned())
         }

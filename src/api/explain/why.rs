@@ -184,6 +184,12 @@ fn bound(job: &JobView, class: Option<&Account>, user: Option<&Account>) -> Boun
         Cause::BehindOlderGang { job } => {
             told(BoundBy::Room, format!("the free nodes are kept for job {job}, which is older"))
         }
+        Cause::WindowAhead { .. }
+        | Cause::ReservationAhead { .. }
+        | Cause::TooEarly { .. }
+        | Cause::DeadlineUnreachable { .. }
+        | Cause::ClassClosed { .. }
+        | Cause::WaitsForOverrun { .. } => told(BoundBy::Time, cause.sentence(job.quantum)),
         Cause::Earning { deserves, asks } => {
             told(BoundBy::JobShare, saving_up(&text(*deserves), &text(*asks)))
         }

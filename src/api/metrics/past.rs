@@ -127,6 +127,7 @@ fn eviction(removal: Removal) -> Option<&'static str> {
         Removal::Blacklisted => Some("blacklisted"),
         Removal::Withdrawn => Some("withdrawn"),
         Removal::Window => Some("window"),
+        Removal::ClassClosed => Some("class_closed"),
         Removal::GangBroken => Some("gang_broken"),
         Removal::Preempted | Removal::NodeDied => None,
     }

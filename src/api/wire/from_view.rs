@@ -91,6 +91,7 @@ impl From<Removal> for wire::RemovalReason {
             Removal::NodeDied => wire::RemovalReason::NodeDied,
             Removal::Withdrawn => wire::RemovalReason::Withdrawn,
             Removal::Window => wire::RemovalReason::Window,
+            Removal::ClassClosed => wire::RemovalReason::ClassClosed,
             Removal::GangBroken => wire::RemovalReason::GangBroken,
         }
     }

@@ -48,6 +48,8 @@ pub enum PreemptionRule {
     NoLongerAllowed,
     /// The share's node goes into maintenance; there is no beneficiary.
     Window,
+    /// The class of the share's job closes; there is no beneficiary.
+    ClassClosed,
     /// A job of higher priority needs the space.
     Priority,
     /// The share's job, user or class holds more than its target, and a job that is worse off needs
@@ -72,6 +74,7 @@ impl PreemptionRule {
         match self {
             PreemptionRule::NoLongerAllowed => "no_longer_allowed",
             PreemptionRule::Window => "window",
+            PreemptionRule::ClassClosed => "class_closed",
             PreemptionRule::Priority => "priority",
             PreemptionRule::FairShare => "fair_share",
             PreemptionRule::Defragmentation => "defragmentation",

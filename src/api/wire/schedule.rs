@@ -102,4 +102,6 @@ pub enum RemovalReason {
     GangBroken,
     /// Maintenance of the share's node begins.
     Window,
+    /// The class of the job closes.
+    ClassClosed,
 }

@@ -183,6 +183,8 @@ pub enum BoundBy {
     Price,
     /// Free space in a single piece, though the job's target is above what it has.
     Room,
+    /// A window, its declared length, or its earliest start.
+    Time,
 }
 
 /// Nodes by their relation to a job. Each node counts once, under the first that applies, in this

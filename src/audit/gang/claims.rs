@@ -45,7 +45,8 @@ fn phases(ledger: &Ledger<'_>, gang: &GangLine) -> [bool; 3] {
 pub(in crate::audit) fn may_claim(ledger: &Ledger<'_>, gang: &GangLine) -> bool {
     let line = &ledger.jobs[gang.place];
     let was_waiting = line.held == 0 && line.job.gang.size.is_none();
-    was_waiting && !line.has_ended() && phases(ledger, gang).contains(&true)
+    let keeps = ledger.snapshot.now.is_some() || phases(ledger, gang).contains(&true);
+    was_waiting && !line.has_ended() && keeps
 }
 
 /// True if `gang` may be in a phase in which it claims nothing, and goes behind its peers.
@@ -56,7 +57,10 @@ pub(super) fn may_pause(ledger: &Ledger<'_>, gang: &GangLine) -> bool {
 /// True if `gang` waits, and is sure to keep nodes from younger work.
 fn must_claim(ledger: &Ledger<'_>, gang: &GangLine) -> bool {
     let line = &ledger.jobs[gang.place];
-    !line.is_fair_share()
+    // With a start that can be told, younger work may use the nodes until then.
+    line.report.start_estimate.is_none()
+        && !line.is_fair_share()
+        && !ledger.is_untimely(gang.place)
         && line.class.gangs.are_allowed
         && gang.is_waiting(line)
         && line.job.gang.size.is_none()

@@ -9,8 +9,10 @@
 //! - [`places`]: ranks, tags, sizes and nodes of the processes;
 //! - [`sizes`]: numbers of processes that a job can work with;
 //! - [`waiting`]: gangs that wait though they fit, or for a false reason;
+//! - [`calendar`]: windows, notices, and the earliest start of the first gang;
 //! - [`claims`]: room that older gangs keep from younger work that stays.
 
+pub(super) mod calendar;
 pub(super) mod claims;
 pub(super) mod crew;
 mod fit;

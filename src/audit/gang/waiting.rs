@@ -75,7 +75,13 @@ pub(in crate::audit) fn check_idle(ledger: &Ledger<'_>, findings: &mut Vec<Findi
     };
     let (mut answers, mut steps) = (FitAnswers::new(), STEPS);
     for gang in std::iter::once(first).chain(waiting) {
-        let rooms = |gang: &GangLine| without(ledger, gang, taken);
+        if ledger.is_untimely(gang.place) {
+            continue;
+        }
+        let kept = ledger.nodes_kept_from(gang.place);
+        let rooms = |gang: &GangLine| {
+            without(ledger, gang, |ix| if kept.contains(&ix) { u64::MAX } else { taken(ix) })
+        };
         let fit = answer(ledger, gang, &mut answers, rooms, &mut steps);
         if fit == Fit::Yes && !may_wait(ledger, gang) {
             let id = ledger.jobs[gang.place].job.id;

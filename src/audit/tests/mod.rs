@@ -85,6 +85,7 @@ impl Scene {
             calm: Quiescence::default(),
             now: None,
             windows: Arc::default(),
+            hours: Arc::default(),
         };
         let (given, deserved) = (BTreeMap::new(), BTreeMap::new());
         Scene { snapshot, schedule: CycleSchedule::default(), given, deserved }
@@ -225,6 +226,7 @@ impl Scene {
                 held,
                 promised,
                 held_back: None,
+                start_estimate: None,
                 is_needy: false,
                 reason: (held < cap).then_some(reason),
             });

@@ -228,6 +228,7 @@ fn why(why: RemovalReason) -> &'static str {
         RemovalReason::NodeDied => "node died",
         RemovalReason::Withdrawn => "withdrawn",
         RemovalReason::Window => "maintenance of its node",
+        RemovalReason::ClassClosed => "its class closes",
         RemovalReason::GangBroken => "gang broken",
     }
 }

@@ -34,8 +34,9 @@ impl GangPlanner {
     ) {
         let claimants: usize = self.claimants.values().map(BTreeSet::len).sum();
         let pools = &self.pools[&request.pool];
-        let may_start_in =
-            |set: Option<&PlacementSet>| self.test(&pools.ending, request, set, true).is_ok();
+        let may_start_in = |set: Option<&PlacementSet>| {
+            self.test((&pools.ending, None), request, set, true).is_ok()
+        };
         let may_start_by_itself = request.domains().any(may_start_in);
         if CLAIMS_MAX <= claimants || !may_start_by_itself || !holds_now(draft, request.job) {
             return;
@@ -113,7 +114,9 @@ impl GangPlanner {
         let first = *self.claimants.get(&request.pool)?.first()?;
         let supply = &self.unclaimed[&request.pool];
         let mut domains = request.domains();
-        let would_fit = domains.any(|set| self.test(supply, request, set, false).is_ok());
+        let limits = request.limits.as_ref();
+        let fits = |set| self.test((supply, limits), request, set, false).is_ok();
+        let would_fit = domains.any(fits);
         would_fit.then(|| draft.jobs[first].id)
     }
 

@@ -48,10 +48,14 @@ impl GangPlanner {
         }
         let promised = self.promises.remove(&gang.id).unwrap_or_default();
         let mut request = gang_request(draft, job, shape, goal - held);
+        self.set_stay(draft, &mut request);
         for promise in &promised {
             self.release(draft, &request, promise);
         }
-        match self.outcome_in((space, listed), draft, &mut request, &promised) {
+        // What was promised may have kept nodes of its own in the calendar.
+        self.set_stay(draft, &mut request);
+        let outcome = self.outcome_in((space, listed), draft, &mut request, &promised);
+        match outcome.and_then(|plan| self.in_time(draft, &request).map(|()| plan)) {
             Ok((slots, is_promised)) => {
                 let amount: u64 = slots.iter().map(|slot| slot.order.qshares().0).sum();
                 if let Err(refusal) = ledger.grant(draft, job, QShares(amount)) {
@@ -62,6 +66,7 @@ impl GangPlanner {
                 draft.jobs[job].given = held + crate::model::count(&slots);
                 entities.add(&mut draft.given, job, holds + amount);
                 self.use_slots(draft, space, listed, request.pool, &slots);
+                self.start(&request, &slots);
                 draft.gang_plans.push(GangPlan { job, slots, is_promised });
             }
             Err(reason) => {
@@ -71,16 +76,19 @@ impl GangPlanner {
                     reason,
                     WaitReason::GangLacks(GangLack { of: GangNodes::Available, .. })
                         | WaitReason::BehindOlderGang { .. }
+                        | WaitReason::TooEarly { .. }
                 );
                 if waits && let Err(refusal) = ledger.test(draft, job, QShares(least)) {
                     draft.jobs[job].refusal = Some(refusal);
                     return;
                 }
-                draft.gang_reasons.insert(job, reason);
                 // A gang that runs and would grow keeps no younger work waiting.
-                if waits && held == 0 {
-                    self.claim(draft, space, listed, &request);
-                }
+                let reason = if waits && held == 0 {
+                    self.wait((space, listed), draft, &request, reason)
+                } else {
+                    reason
+                };
+                draft.gang_reasons.insert(job, reason);
             }
         }
     }
@@ -221,7 +229,7 @@ impl GangPlanner {
         grow(request, 0, held);
         chosen?;
         let pools = &self.pools[&request.pool];
-        let is_up = |set: Option<&PlacementSet>| self.test(&pools.up, request, set, true);
+        let is_up = |set: Option<&PlacementSet>| self.test((&pools.up, None), request, set, true);
         let mut best: Option<FitLack> = None;
         for set in request.domains() {
             match is_up(set) {
@@ -246,7 +254,7 @@ impl GangPlanner {
             let mut best: Option<FitLack> = None;
             for set in sets {
                 // Where the gang may span, a set counts only if its chunks are known to fit there.
-                match self.test(&pools.configured, request, Some(&set), !may_span) {
+                match self.test((&pools.configured, None), request, Some(&set), !may_span) {
                     Ok(()) => request.sets.push(set),
                     Err(lack) => best = Some(better(best, lack)),
                 }
@@ -256,7 +264,7 @@ impl GangPlanner {
             }
         }
         if request.sets.is_empty() {
-            self.test(&pools.configured, request, None, true)
+            self.test((&pools.configured, None), request, None, true)
                 .map_err(|lack| lack_of(GangNodes::Configured, lack))?;
         }
         Ok(())
@@ -334,7 +342,8 @@ impl GangPlanner {
         let supply = &self.supply[&request.pool];
         let mut best: Option<FitLack> = None;
         for set in request.domains() {
-            if let Err(lack) = self.test(supply, request, set, false) {
+            let limits = request.limits.as_ref();
+            if let Err(lack) = self.test((supply, limits), request, set, false) {
                 best = Some(better(best, lack));
             }
         }

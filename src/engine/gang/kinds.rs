@@ -8,6 +8,7 @@
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::windows::WindowLists;
 use crate::engine::snapshot::Snapshot;
 use crate::model::{Name, PoolIx, Shape, Tags, Topology};
 
@@ -15,8 +16,8 @@ use crate::model::{Name, PoolIx, Shape, Tags, Topology};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct NodeKind {
     preference: Reverse<i32>,
-    /// Nodes of the pool with the same tags, set keys left out. Requests without special needs
-    /// leave special nodes alone.
+    /// Nodes of the pool that have the rarest tag of the nodes, set keys left out. Requests without
+    /// special needs leave special nodes alone.
     alike: Reverse<u64>,
     /// Size of the nodes, in qshares.
     pub order: u64,
@@ -33,6 +34,8 @@ pub(super) struct Kinds {
     unheard: BTreeMap<(PoolIx, NodeKind), u64>,
     /// Asked tags of nodes, each once.
     tags: Vec<Tags>,
+    /// Windows of the nodes.
+    pub(super) windows: WindowLists,
 }
 
 /// Size that a node without a report may have.
@@ -52,7 +55,6 @@ impl Kinds {
         }
         asked.extend(&sets);
         let unheard = unheard_nodes(snapshot);
-        let plain = |tags: &Tags| tags.only(|key| !sets.contains(key));
         // Many nodes have the same tags, so each combination is dealt with once.
         let mut by_tags: BTreeMap<(PoolIx, &Tags), u64> = BTreeMap::new();
         for node in snapshot.nodes.iter() {
@@ -61,16 +63,23 @@ impl Kinds {
         for (pool, tags, _) in &unheard {
             *by_tags.entry((*pool, tags)).or_default() += 1;
         }
-        let mut alike: BTreeMap<(PoolIx, Tags), u64> = BTreeMap::new();
+        // The number of nodes of each pool, and of those with each tag.
+        let mut with_tag: BTreeMap<(PoolIx, Option<(&Name, &Name)>), u64> = BTreeMap::new();
         for (&(pool, tags), nodes) in &by_tags {
-            *alike.entry((pool, plain(tags))).or_default() += nodes;
+            let plain = tags.iter().filter(|(key, _)| !sets.contains(key));
+            for tag in plain.map(Some).chain([None]) {
+                *with_tag.entry((pool, tag)).or_default() += nodes;
+            }
         }
         let mut places: BTreeMap<Tags, usize> = BTreeMap::new();
         let mut known: BTreeMap<(PoolIx, &Tags), (usize, u64)> = BTreeMap::new();
         for &(pool, tags) in by_tags.keys() {
             let next = places.len();
             let place = *places.entry(tags.only(|key| asked.contains(key))).or_insert(next);
-            let alike = alike.get(&(pool, plain(tags))).copied().unwrap_or(0);
+            let plain = tags.iter().filter(|(key, _)| !sets.contains(key));
+            let having = plain.map(Some).chain([None]);
+            let alike = having.filter_map(|tag| with_tag.get(&(pool, tag)).copied()).min();
+            let alike = alike.unwrap_or(0);
             known.insert((pool, tags), (place, alike));
         }
         let kind = |pool: PoolIx, tags: &Tags, preference: i32, order: u64| {
@@ -92,7 +101,7 @@ impl Kinds {
         for (asked, place) in places {
             tags[place] = asked;
         }
-        Kinds { of, unheard: counts, tags }
+        Kinds { of, unheard: counts, tags, windows: WindowLists::new(snapshot) }
     }
 
     /// Kind of the node at `node` of the snapshot.

@@ -7,6 +7,7 @@
 //!
 //! Design: requests and time, sections 3.1 to 3.5; seed 003.
 
+mod calendar;
 mod claim;
 mod decide;
 mod fit;
@@ -20,8 +21,11 @@ mod request;
 mod supply;
 #[cfg(test)]
 mod tests;
+mod timeline;
 mod turn_choices;
 mod turns;
+mod wait;
+mod windows;
 
 pub(super) use claim::{leaves_all_claims, leaves_claims};
 pub(super) use give::cheapest_gang_for;
@@ -31,6 +35,7 @@ pub(super) use request::qshares_of_gang;
 pub(super) use turn_choices::TurnChoices;
 pub use turns::{TurnBill, TurnIncome};
 pub(super) use turns::{accounts, is_paid};
+pub(super) use wait::note_windows;
 
 use super::draft::Draft;
 use super::snapshot::Job;

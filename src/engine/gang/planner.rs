@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::calendar::Calendar;
 use super::decide::amounts_by_node;
 use super::kinds::{Kinds, UNKNOWN_SIZE};
 use super::pool_supplies::{PoolSupplies, endless_space, is_endless, supplies};
@@ -13,7 +14,7 @@ use crate::engine::draft::{CountRefusal, Draft, JobDraft};
 use crate::engine::report::WaitReason;
 use crate::engine::snapshot::Promise;
 use crate::engine::target::NodeListCapacity;
-use crate::model::{ClassPolicy, JobId, NodeIx, PoolIx};
+use crate::model::{ClassPolicy, JobId, Millis, NodeIx, PoolIx};
 
 /// Decisions on the gangs of a cycle.
 #[derive(Debug)]
@@ -39,6 +40,10 @@ pub(in crate::engine) struct GangPlanner {
     pub(super) services: BTreeMap<u64, BTreeSet<NodeIx>>,
     /// Promises of the last cycle to gangs, by job.
     pub(super) promises: BTreeMap<JobId, Vec<Promise>>,
+    /// Calendar of work that stays; `None` if nothing depends on the time.
+    pub(super) calendar: Option<Calendar>,
+    /// Lengths of gangs that wait; `None` if one of them is not known.
+    pub(super) waiting: BTreeSet<Option<Millis>>,
 }
 
 impl GangPlanner {
@@ -60,7 +65,7 @@ impl GangPlanner {
                 let all = |amount| Space { available: amount, usable: amount };
                 let size = if node.state.is_awaited { UNKNOWN_SIZE } else { node.order.0 };
                 pool_supplies.configured.set(&kinds, ix, all(size));
-                if node.state.is_schedulable() {
+                if node.state.is_up() {
                     pool_supplies.up.set(&kinds, ix, all(size));
                     let endless = endless.get(&ix).copied().unwrap_or(0);
                     pool_supplies.ending.set(&kinds, ix, all(size.saturating_sub(endless)));
@@ -87,6 +92,8 @@ impl GangPlanner {
             claimed_on_lists: Vec::new(),
             services: BTreeMap::new(),
             promises,
+            calendar: Calendar::new(draft),
+            waiting: BTreeSet::new(),
         })
     }
 
@@ -99,7 +106,11 @@ impl GangPlanner {
         listed: &mut NodeListCapacity,
         priority: u32,
     ) {
-        self.find_supply(draft, Taker { priority, is_among_peers: false });
+        let taker = Taker { priority, is_among_peers: false };
+        self.find_supply(draft, taker);
+        if let Some(calendar) = &mut self.calendar {
+            calendar.find_ends(draft, &self.kinds, taker);
+        }
         for claim in self.claims.clone() {
             self.take_claim(draft, space, listed, claim);
         }
@@ -210,6 +221,10 @@ impl GangPlanner {
                 .best_fit(amount, |node| may_use(node) && is_apart(node))
                 .or_else(|| supply.best_fit(amount, may_use));
             if let Some(node) = node {
+                if let Some(calendar) = &mut self.calendar {
+                    let until = calendar.stay_of(draft, job);
+                    calendar.start_on(node, until);
+                }
                 self.expected.push((class.pool, node, amount));
                 self.take_expected(self.expected.len() - 1);
                 self.services.entry(service).or_default().insert(node);
@@ -240,6 +255,15 @@ impl GangPlanner {
         }
     }
 
+    /// Enters in the calendar that a request starts on `slots`.
+    pub(super) fn start(&mut self, request: &GangRequest<'_>, slots: &[Slot]) {
+        if let Some(calendar) = self.calendar.as_mut().filter(|_| request.is_timed()) {
+            for slot in slots {
+                calendar.start_on(slot.node, request.until);
+            }
+        }
+    }
+
     /// Returns promised space to the supply while the gang is decided on.
     pub(super) fn release(
         &mut self,
@@ -249,6 +273,9 @@ impl GangPlanner {
     ) {
         let amount = promise.order.qshares().0;
         let usable = draft.spaces.usable(promise.node).0.min(amount);
+        if let Some(calendar) = self.calendar.as_mut().filter(|_| request.is_timed()) {
+            calendar.release(promise.node, request.until);
+        }
         if !draft.spaces.is_schedulable(promise.node) {
             return;
         }

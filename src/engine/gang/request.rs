@@ -2,12 +2,15 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::calendar::GroupLimits;
 use super::fit::{FitLack, Fitting, NodeLoad, Piece};
 use super::planner::GangPlanner;
 use super::supply::{Bounds, PlacementSet, SpacePart, Stock, Supply};
+use super::timeline::NEVER;
+use super::windows::Rights;
 use super::{Slot, gang_shape};
 use crate::engine::draft::Draft;
-use crate::model::{NodeIx, Order, Place, PoolIx, Shape};
+use crate::model::{Millis, NodeIx, Order, Place, PoolIx, Shape};
 
 /// A gang that asks for nodes.
 #[derive(Clone)]
@@ -27,6 +30,14 @@ pub(super) struct GangRequest<'d> {
     pub(super) without: BTreeSet<NodeIx>,
     /// Placement sets of which any would do; empty if all nodes of the pool would do.
     pub(super) sets: Vec<PlacementSet>,
+    /// End of its stay if it starts now; [`NEVER`] if it is not known.
+    pub(super) until: Millis,
+    /// Rights on reserved nodes.
+    pub(super) rights: Rights<'d>,
+    /// Spans in which its class is open; `None` if it is always open.
+    pub(super) hours: Option<&'d [(Millis, Millis)]>,
+    /// What windows and the calendar leave. `None` if nothing depends on the time.
+    pub(super) limits: Option<GroupLimits>,
 }
 
 impl GangRequest<'_> {
@@ -36,7 +47,12 @@ impl GangRequest<'_> {
     }
 
     pub(super) fn bounds<'b>(&'b self, set: Option<&'b PlacementSet>) -> Bounds<'b> {
-        Bounds { set, list: self.list, without: &self.without }
+        Bounds { set, list: self.list, without: &self.without, limits: self.limits.as_ref() }
+    }
+
+    /// True if the calendar decides about the request.
+    pub(super) fn is_timed(&self) -> bool {
+        self.limits.is_some()
     }
 
     pub(super) fn fitting<'f>(&'f self, stock: &'f Stock) -> Fitting<'f> {
@@ -98,6 +114,10 @@ pub(super) fn gang_request<'d>(
         list: draft.job(job).nodes.as_deref(),
         without,
         sets: Vec::new(),
+        until: NEVER,
+        rights: Rights::of(draft, job),
+        hours: draft.snapshot.hours.get(&draft.job(job).class).map(Vec::as_slice),
+        limits: None,
     }
 }
 
@@ -114,8 +134,35 @@ impl GangPlanner {
             let stock =
                 supply.stock(&self.kinds, request.shape, &request.pieces, bounds, pool_supplies);
             let loads = request.fitting(&stock).assign().ok()?;
-            Some(self.name(supply, request, bounds, &stock, &loads))
+            let slots = self.name(supply, request, bounds, &stock, &loads);
+            if self.leaves_bookings(request, &slots) {
+                return Some(slots);
+            }
+            // Some nodes in use would be in use for too long: without them.
+            let without = self.without_long_stays(request);
+            let bounds = Bounds { without: &without, ..bounds };
+            let stock =
+                supply.stock(&self.kinds, request.shape, &request.pieces, bounds, pool_supplies);
+            let loads = request.fitting(&stock).assign().ok()?;
+            let slots = self.name(supply, request, bounds, &stock, &loads);
+            self.leaves_bookings(request, &slots).then_some(slots)
         })
+    }
+
+    /// True if no older gang starts later because a gang starts on `slots` now.
+    fn leaves_bookings(&self, request: &GangRequest<'_>, slots: &[Slot]) -> bool {
+        self.calendar.as_ref().is_none_or(|calendar| {
+            !request.is_timed()
+                || !calendar.has_bookings()
+                || calendar.leaves_bookings(slots, request.until)
+        })
+    }
+
+    /// Nodes that the request may not use, because older gangs would start later.
+    fn without_long_stays(&self, request: &GangRequest<'_>) -> BTreeSet<NodeIx> {
+        let calendar = self.calendar.iter();
+        let spared = calendar.flat_map(|it| it.nodes_to_spare(request.pool, request.until));
+        request.without.iter().copied().chain(spared).collect()
     }
 
     /// Gives names to nodes and ranks to processes.
@@ -162,16 +209,16 @@ impl GangPlanner {
         slots
     }
 
-    /// Tests if the gang fits on empty nodes. If `is_lenient`, it fails only where no packing at all
-    /// can do.
+    /// Tests if the gang fits on nodes of `supply` within `limits`. If `is_lenient`, it fails only
+    /// where no packing at all can do.
     pub(super) fn test(
         &self,
-        supply: &Supply,
+        (supply, limits): (&Supply, Option<&GroupLimits>),
         request: &GangRequest<'_>,
         set: Option<&PlacementSet>,
         is_lenient: bool,
     ) -> Result<(), FitLack> {
-        let bounds = Bounds { without: &BTreeSet::new(), ..request.bounds(set) };
+        let bounds = Bounds { without: &BTreeSet::new(), limits, ..request.bounds(set) };
         let stock =
             supply.stock(&self.kinds, request.shape, &request.pieces, bounds, SpacePart::Available);
         let fitting = request.fitting(&stock);

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::calendar::{GroupLimit, GroupLimits};
 use super::fit::{NodeBatch, Piece};
 use super::kinds::{Kinds, NodeKind};
 use crate::model::{Name, NodeIx, Shape};
@@ -16,11 +17,13 @@ pub(super) struct Space {
 }
 
 /// Nodes with the same space, in the order in which gangs use them: by kind, then nodes with
-/// nothing to be taken back, then by space.
+/// nothing to be taken back, then nodes whose next window is nearest, then by space.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Shelf {
     kind: NodeKind,
     is_in_use: bool,
+    /// List of windows: nodes whose windows begin sooner come first.
+    windows: usize,
     available: u64,
     usable: u64,
 }
@@ -57,6 +60,8 @@ pub(super) struct Bounds<'b> {
     pub list: Option<&'b [NodeIx]>,
     /// Nodes that the gang may not use.
     pub without: &'b BTreeSet<NodeIx>,
+    /// What windows and the calendar leave of each group of nodes. `None` means all.
+    pub limits: Option<&'b GroupLimits>,
 }
 
 impl Bounds<'_> {
@@ -70,6 +75,14 @@ impl Bounds<'_> {
 pub(super) struct Stock {
     pub groups: Vec<NodeBatch>,
     shelves: Vec<Option<Shelf>>,
+}
+
+impl Stock {
+    /// Groups without names of nodes.
+    pub(super) fn of(groups: Vec<NodeBatch>) -> Stock {
+        let shelves = vec![None; groups.len()];
+        Stock { groups, shelves }
+    }
 }
 
 impl Supply {
@@ -95,7 +108,8 @@ impl Supply {
         let Space { available, usable } = space;
         let usable = usable.min(available);
         let is_in_use = usable < available;
-        let shelf = Shelf { kind: kinds.of(node.0), is_in_use, available, usable };
+        let windows = kinds.windows.list_of(node.0);
+        let shelf = Shelf { kind: kinds.of(node.0), is_in_use, windows, available, usable };
         let before = self.shelf_of[node.0].replace(shelf);
         if before == Some(shelf) {
             return;
@@ -177,6 +191,7 @@ impl Supply {
             let tags = kinds.tags(kind);
             shape.chunks.iter().map(|chunk| tags.satisfy(&chunk.tags)).collect()
         };
+        let mut limits: BTreeMap<(NodeKind, usize), GroupLimit> = BTreeMap::new();
         for (shelf, nodes) in &self.shelves {
             let free = match pool_supplies {
                 SpacePart::Available => shelf.available,
@@ -194,6 +209,10 @@ impl Supply {
             let count = match bounds.list {
                 None if bounds.without.is_empty() => number_of(nodes),
                 _ => crate::model::count(nodes.iter().filter(|node| bounds.allow(**node))),
+            };
+            let count = match bounds.limits {
+                Some(all) => within_limit(all, &mut limits, shelf, count),
+                None => count,
             };
             if 0 < count {
                 stock.groups.push(NodeBatch { nodes: count, free, suits });
@@ -248,6 +267,28 @@ impl Supply {
         };
         find(|shelf| shelf.usable).or_else(|| find(|shelf| shelf.available))
     }
+}
+
+/// Part of `count` nodes of a shelf that a gang may use. The calendar limits nodes that are free of
+/// work that stays; nodes in use are tried one by one, by name.
+fn within_limit(
+    all: &GroupLimits,
+    left: &mut BTreeMap<(NodeKind, usize), GroupLimit>,
+    shelf: &Shelf,
+    count: u64,
+) -> u64 {
+    let group = (shelf.kind, shelf.windows);
+    let Some(limit) = all.get(&group) else { return 0 };
+    let left = left.entry(group).or_insert(*limit);
+    if !left.is_open {
+        return 0;
+    }
+    if shelf.available < shelf.kind.order {
+        return count;
+    }
+    let count = count.min(left.free);
+    left.free -= count;
+    count
 }
 
 /// Number of nodes, without a look at each.

@@ -51,11 +51,12 @@ use queue::Reclaim;
 use relocate::relocate;
 use whole_steps::{make_room_for_steps, single_steps};
 
-/// Takes back what can be preempted on nodes that go into maintenance. A gang goes as a whole.
+/// Takes back what can be preempted on nodes that go into maintenance, and in classes that close.
+/// A gang goes as a whole.
 ///
 /// This preemption has no beneficiary.
-pub(super) fn clear_for_maintenance(draft: &mut Draft<'_>) {
-    if draft.snapshot.windows.is_empty() {
+pub(super) fn clear_in_time(draft: &mut Draft<'_>) {
+    if draft.snapshot.windows.is_empty() && draft.snapshot.hours.is_empty() {
         return;
     }
     for ix in 0..draft.jobs.len() {
@@ -65,12 +66,14 @@ pub(super) fn clear_for_maintenance(draft: &mut Draft<'_>) {
         let is_over =
             |share: &PackedShare| draft.snapshot.node(share.node()).state.is_in_maintenance;
         let there = draft.shares.held_by(ix).filter(|(_, share)| is_over(share));
+        let is_closed = draft.snapshot.is_closed(draft.job(ix).class);
         let mut victims: Vec<ShareIx> = there.map(|(holding, _)| holding).collect();
-        if draft.jobs[ix].is_gang && !victims.is_empty() {
+        if is_closed || (draft.jobs[ix].is_gang && !victims.is_empty()) {
             victims = draft.shares.held_by(ix).map(|(holding, _)| holding).collect();
         }
         for victim in victims {
-            draft.preempt(victim, VictimRule::Window, None);
+            let rule = if is_closed { VictimRule::ClassClosed } else { VictimRule::Window };
+            draft.preempt(victim, rule, None);
         }
     }
 }

@@ -15,7 +15,7 @@ mod turns;
 
 use super::capacity::EmptyCluster;
 use super::draft::Draft;
-use super::gang::GangPlanner;
+use super::gang::{GangPlanner, note_windows};
 use crate::model::ClassPolicy;
 
 pub(super) use fixed::{AllotmentLedger, orders_that_suit};
@@ -26,6 +26,7 @@ pub(super) fn set_targets(draft: &mut Draft<'_>) {
     let mut space = EmptyCluster::new(&draft.spaces);
     let mut listed = NodeListCapacity::new(draft);
     let mut ledger = AllotmentLedger::new(draft);
+    note_windows(draft);
     let mut gangs = GangPlanner::new(draft);
     for priority in draft.priorities() {
         if let Some(gangs) = &mut gangs {
@@ -60,5 +61,8 @@ pub(super) fn set_targets(draft: &mut Draft<'_>) {
             sizes::count(draft, &mut space, &mut listed, &jobs);
         }
         listed.keep_for(draft, priority);
+    }
+    if let Some(gangs) = &gangs {
+        gangs.note_moments(draft);
     }
 }

@@ -39,6 +39,8 @@ pub struct BooksText {
     now: Option<Millis>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     windows: Vec<WindowText>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    hours: Vec<(Name, Vec<(Millis, Millis)>)>,
 }
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -108,6 +110,7 @@ enum RemovalText {
     Blacklisted,
     NodeDied,
     Window,
+    ClassClosed,
     Withdrawn,
     GangBroken,
 }
@@ -209,6 +212,7 @@ impl From<&checkpoint::SchedulerState> for BooksText {
                 unfinished: books.calm.is_unfinished,
             },
             now: books.now,
+            hours: books.hours.clone(),
             windows: books.windows.iter().map(Into::into).collect(),
         }
     }
@@ -254,6 +258,7 @@ impl From<BooksText> for checkpoint::SchedulerState {
                 is_unfinished: text.calm.unfinished,
             },
             now: text.now,
+            hours: text.hours,
             windows: text.windows.into_iter().map(Into::into).collect(),
         }
     }
@@ -336,6 +341,7 @@ impl From<&checkpoint::ShareRecord> for ShareText {
                 Removal::NodeDied => RemovalText::NodeDied,
                 Removal::Withdrawn => RemovalText::Withdrawn,
                 Removal::Window => RemovalText::Window,
+                Removal::ClassClosed => RemovalText::ClassClosed,
                 Removal::GangBroken => RemovalText::GangBroken,
             }),
             seen: share.is_seen,
@@ -359,6 +365,7 @@ impl From<ShareText> for checkpoint::ShareRecord {
                 RemovalText::NodeDied => Removal::NodeDied,
                 RemovalText::Withdrawn => Removal::Withdrawn,
                 RemovalText::Window => Removal::Window,
+                RemovalText::ClassClosed => Removal::ClassClosed,
                 RemovalText::GangBroken => Removal::GangBroken,
             }),
             is_seen: share.seen,

@@ -81,6 +81,9 @@ pub enum Line {
     Time {
         now: Millis,
     },
+    Hours {
+        classes: Vec<(Name, Vec<(Millis, Millis)>)>,
+    },
     Configured(Box<TopologyText>),
     Restarted,
 }
@@ -132,6 +135,7 @@ impl From<&SchedulerEvent> for Line {
             }
             SchedulerEvent::NodeDied { node } => Line::Died { node: node.clone() },
             SchedulerEvent::TimeIs { now } => Line::Time { now: *now },
+            SchedulerEvent::ClassHours { hours } => Line::Hours { classes: hours.clone() },
             SchedulerEvent::JobArrived(spec) => Line::Arrived(Box::new(spec.into())),
             SchedulerEvent::JobChanged { job, facts } => {
                 Line::Changed { job: job.0, facts: facts.into() }
@@ -185,6 +189,7 @@ impl From<Line> for JournalEntry {
             Line::Node(report) => SchedulerEvent::NodeReported(report.into()),
             Line::Missed { node, missed } => SchedulerEvent::NodeMissedHeartbeats { node, missed },
             Line::Time { now } => SchedulerEvent::TimeIs { now },
+            Line::Hours { classes } => SchedulerEvent::ClassHours { hours: classes },
             Line::Died { node } => SchedulerEvent::NodeDied { node },
             Line::Arrived(spec) => SchedulerEvent::JobArrived((*spec).into()),
             Line::Changed { job, facts } => {

@@ -73,6 +73,9 @@ pub struct PlayedJob {
     /// Numbers of the reason, by name; only in a scenario with a clock, like the rest below.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub numbers: BTreeMap<&'static str, u64>,
+    /// Expected start, in milliseconds from the start of the scenario.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub starts_at_ms: Option<u64>,
     /// True if a change of the job's size is not confirmed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub adapting: Option<bool>,

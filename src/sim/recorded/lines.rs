@@ -6,7 +6,7 @@ use super::document::{PlayedCycle, PlayedFinding, PlayedJob, PreemptedShare};
 use crate::audit;
 use crate::converter::code_of;
 use crate::engine::{GangLack, WaitReason};
-use crate::model::{Order, SharePhase};
+use crate::model::{Millis, Order, SharePhase};
 use crate::scheduler::{JobView, Removal, ShareView, View, Waiting};
 use crate::sim::count;
 
@@ -67,13 +67,14 @@ fn ranks(job: &JobView) -> Vec<String> {
 }
 
 /// Tells the reason of `job` as a code with numbers.
-pub(super) fn tell_in_codes(line: &mut PlayedJob, job: &JobView) {
+pub(super) fn tell_in_codes(line: &mut PlayedJob, job: &JobView, now: Millis) {
     line.reason = job.reason.as_ref().map(|reason| code_of(reason).to_owned());
     line.numbers = match &job.reason {
-        Some(Waiting::Engine(reason)) => numbers(reason),
+        Some(Waiting::Engine(reason)) => numbers(reason, now),
         Some(Waiting::Refused(_)) | None => BTreeMap::new(),
     };
     line.adapting = Some(job.is_adapting());
+    line.starts_at_ms = job.start_estimate.map(|estimate| estimate.at);
 }
 
 /// Tells how many shares of a job were told to go in this cycle, beyond preemption, and why.
@@ -94,18 +95,33 @@ fn removal_code(removal: Removal) -> Option<&'static str> {
         Removal::Blacklisted => Some("blacklisted"),
         Removal::Withdrawn => Some("withdrawn"),
         Removal::GangBroken => Some(BROKEN),
-        Removal::Preempted | Removal::Window | Removal::NodeDied => None,
+        Removal::Preempted | Removal::Window | Removal::ClassClosed | Removal::NodeDied => None,
     }
 }
 
-/// Numbers of a reason that work is measured by. Amounts are qshares.
-fn numbers(reason: &WaitReason) -> BTreeMap<&'static str, u64> {
+/// Numbers of a reason that work is measured by. Amounts are qshares; times count from `now`.
+fn numbers(reason: &WaitReason, now: Millis) -> BTreeMap<&'static str, u64> {
     let pairs = match *reason {
         WaitReason::GangLacks(GangLack { of: _, chunk, found, needed }) => {
             let chunk = chunk.map(|chunk| ("chunk", count(chunk)));
             chunk.into_iter().chain([("found", found), ("needed", needed)]).collect()
         }
         WaitReason::BehindOlderGang { job } => vec![("job", job.0)],
+        WaitReason::WindowAhead { opens, needs } => {
+            let needs = needs.map(|needs| ("needsMs", needs));
+            needs.into_iter().chain([("leftMs", opens.saturating_sub(now))]).collect()
+        }
+        WaitReason::ReservationAhead { opens } => {
+            opens.map(|opens| ("opensAtMs", opens)).into_iter().collect()
+        }
+        WaitReason::TooEarly { opens } => vec![("opensAtMs", opens)],
+        WaitReason::DeadlineUnreachable { starts, deadline } => {
+            vec![("startsAtMs", starts), ("deadlineMs", deadline)]
+        }
+        WaitReason::ClassClosed { opens } => {
+            opens.map(|opens| ("opensAtMs", opens)).into_iter().collect()
+        }
+        WaitReason::WaitsForOverrun { job } => vec![("job", job.0)],
         WaitReason::Earning { deserves, asks } => vec![("deserves", deserves.0), ("asks", asks.0)],
         WaitReason::NoLegalSize { given, next } => vec![("given", given.0), ("next", next.0)],
         WaitReason::WaitingForExits { promised } => vec![("promised", promised.0)],

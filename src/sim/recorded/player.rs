@@ -13,7 +13,7 @@ use super::document::{PlayedCycle, PlayedDocument, PlayedJob};
 use super::lines;
 use super::scenario::{
     AutoRun, CycleInput, EventInput, JobInput, NodesInput, ProcInput, RunInput, Scenario,
-    TimeInput, UpdateInput, WindowInput, WindowKindInput,
+    ScenarioConfig, TimeInput, UpdateInput, WindowInput, WindowKindInput,
 };
 use crate::model::{
     JobId, JobKind, Mebibytes, Millis, Name, NodeReport, ProcessLimit, ShareFacts, ShareId,
@@ -41,6 +41,17 @@ pub fn play(scenario: &Scenario) -> Result<PlayedDocument, Flaw> {
     Ok(PlayedDocument { name: scenario.name.clone(), cycles })
 }
 
+/// Tells the hours of classes that are not always open.
+fn tell_hours(scheduler: &mut Scheduler, config: &ScenarioConfig) {
+    let classes = config.classes.iter();
+    let hours: Vec<_> = classes
+        .filter_map(|class| Some((class.name.as_str().into(), class.active.clone()?)))
+        .collect();
+    if !hours.is_empty() {
+        scheduler.record(SchedulerEvent::ClassHours { hours });
+    }
+}
+
 struct Player<'a> {
     scenario: &'a Scenario,
     scheduler: Scheduler,
@@ -57,7 +68,8 @@ struct Player<'a> {
 impl<'a> Player<'a> {
     fn new(scenario: &'a Scenario) -> Result<Player<'a>, Flaw> {
         let has_clock = scenario.has_clock();
-        let scheduler = Scheduler::new(topology(&scenario.config, has_clock)?, ShareId(1));
+        let mut scheduler = Scheduler::new(topology(&scenario.config, has_clock)?, ShareId(1));
+        tell_hours(&mut scheduler, &scenario.config);
         Ok(Player {
             scenario,
             scheduler,
@@ -180,6 +192,7 @@ impl<'a> Player<'a> {
                 self.scheduler
                     .command(AdminCommand::Reconfigure(Box::new(topology)))
                     .map_err(refused)?;
+                tell_hours(&mut self.scheduler, config);
             }
         }
         Ok(())
@@ -443,7 +456,7 @@ impl<'a> Player<'a> {
         line.expanded.sort();
         line.shrunken.sort();
         if self.has_clock {
-            lines::tell_in_codes(&mut line, job);
+            lines::tell_in_codes(&mut line, job, self.now);
             lines::tell_removed(&mut line, &told_to_go);
         }
         line

@@ -139,6 +139,9 @@ pub struct ClassInput {
     pub gangs: Option<bool>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub patience: Option<u64>,
+    /// Spans in which the class is open, relative to the start. Absent: always.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub active: Option<Vec<(Millis, Millis)>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_duration_ms: Option<Millis>,
 }

@@ -189,6 +189,7 @@ fn draw_classes(draw: &mut Draw, hardware: &Hardware) -> Vec<ClassInput> {
         let is_nested = 1 < number && 1 < hardware.pools.len() && draw.one_in(2);
         let pool = if is_nested { 1 + draw.position(hardware.pools.len() - 1) } else { 0 };
         ClassInput {
+            active: None,
             name: format!("class{number}"),
             policy: PolicyInput::FairShare,
             priority: Some(10),

@@ -1,0 +1,127 @@
+//! Number of nodes that are free at each moment: a step function of time.
+
+use crate::model::Millis;
+
+/// A moment that never comes.
+pub(super) const NEVER: Millis = Millis::MAX;
+
+/// Number of nodes that are free of work that stays, from now on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Timeline {
+    /// Moments, ascending, each with the number of nodes from then on. The first is now.
+    steps: Vec<(Millis, i64)>,
+}
+
+impl Timeline {
+    /// The timeline of nodes that are free from these moments on, ascending.
+    pub(super) fn of(now: Millis, free_from: &[Millis]) -> Timeline {
+        let mut steps = vec![(now, 0)];
+        for &moment in free_from.iter().filter(|moment| **moment < NEVER) {
+            let (last, nodes) = steps[steps.len() - 1];
+            if moment <= last {
+                let at = steps.len() - 1;
+                steps[at].1 += 1;
+            } else {
+                steps.push((moment, nodes + 1));
+            }
+        }
+        Timeline { steps }
+    }
+
+    /// The place of the step that holds at `moment`.
+    fn place_of(&self, moment: Millis) -> usize {
+        self.steps.partition_point(|(from, _)| *from <= moment).saturating_sub(1)
+    }
+
+    /// Takes nodes from `from` until before `to`.
+    pub(super) fn take(&mut self, from: Millis, to: Millis, nodes: u64) {
+        if to <= from || nodes == 0 {
+            return;
+        }
+        let (first, last) =
+            (self.cut(from), if to < NEVER { self.cut(to) } else { self.steps.len() });
+        let nodes = i64::try_from(nodes).unwrap_or(i64::MAX);
+        for (_, left) in &mut self.steps[first..last] {
+            *left = left.saturating_sub(nodes);
+        }
+    }
+
+    /// Gives back nodes that were taken from `from` until before `to`.
+    pub(super) fn give(&mut self, from: Millis, to: Millis, nodes: u64) {
+        if to <= from {
+            return;
+        }
+        let (first, last) =
+            (self.cut(from), if to < NEVER { self.cut(to) } else { self.steps.len() });
+        let nodes = i64::try_from(nodes).unwrap_or(i64::MAX);
+        for (_, left) in &mut self.steps[first..last] {
+            *left = left.saturating_add(nodes);
+        }
+    }
+
+    /// Begins a step at `moment`, and returns its place.
+    fn cut(&mut self, moment: Millis) -> usize {
+        let place = self.place_of(moment);
+        let (from, nodes) = self.steps[place];
+        if moment <= from {
+            return place;
+        }
+        self.steps.insert(place + 1, (moment, nodes));
+        place + 1
+    }
+
+    /// The fewest free nodes from `from` until before `to`.
+    pub(super) fn fewest(&self, from: Millis, to: Millis) -> u64 {
+        let steps = self.steps[self.place_of(from)..].iter();
+        let within = steps.take_while(|(at, _)| *at < to || *at <= from);
+        let fewest = within.map(|(_, nodes)| *nodes).min().unwrap_or(0);
+        u64::try_from(fewest).unwrap_or(0)
+    }
+
+    /// The moments at which the number changes after `moment`.
+    pub(super) fn changes_after(&self, moment: Millis) -> impl Iterator<Item = Millis> {
+        let first = self.steps.partition_point(|(from, _)| *from <= moment);
+        self.steps[first..].iter().map(|(from, _)| *from)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rand::{RngExt, SeedableRng};
+    use rand_chacha::ChaCha8Rng;
+
+    /// Against a list of numbers, moment by moment.
+    #[test]
+    fn a_timeline_counts_like_a_list() {
+        let mut draws = ChaCha8Rng::seed_from_u64(7);
+        for _ in 0..200 {
+            let now: Millis = draws.random_range(0..5);
+            let mut free: Vec<Millis> =
+                (0..draws.random_range(0..6)).map(|_| draws.random_range(0..20)).collect();
+            free.push(NEVER);
+            free.sort_unstable();
+            let mut timeline = Timeline::of(now, &free);
+            let mut counts: Vec<i64> = (0..30)
+                .map(|at| i64::try_from(free.iter().filter(|from| **from <= at).count()).unwrap())
+                .collect();
+            for _ in 0..draws.random_range(0..5) {
+                let from = draws.random_range(now..25);
+                let to = if draws.random() { NEVER } else { draws.random_range(now..30) };
+                let nodes = draws.random_range(0..3);
+                timeline.take(from, to, nodes);
+                for (at, count) in (0..).zip(&mut counts) {
+                    let is_in = from <= at && at < to;
+                    *count -= if is_in { i64::try_from(nodes).unwrap() } else { 0 };
+                }
+            }
+            for from in now..30 {
+                for to in from + 1..=30 {
+                    let range = usize::try_from(from).unwrap()..usize::try_from(to).unwrap();
+                    let fewest = counts[range].iter().min().copied().unwrap().max(0);
+                    assert_eq!(timeline.fewest(from, to), u64::try_from(fewest).unwrap());
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,279 @@
+//! Gangs that wait: the place of each in the calendar, and the reason why it waits.
+//!
+//! A gang starts as soon as so many nodes are free for all of its stay. Until then these nodes are
+//! kept for it, from its expected start on: younger work may use them before. A gang without an
+//! expected start claims nodes from now on.
+//!
+//! Design: requests and time, sections 3.4 and 3.6.
+
+use std::collections::BTreeMap;
+
+use super::calendar::{Booking, CalendarPart, GroupLimits, NodeGroup, length_of};
+use super::fit::NodeBatch;
+use super::kinds::NodeKind;
+use super::planner::GangPlanner;
+use super::request::GangRequest;
+use super::supply::{PlacementSet, Stock};
+use super::timeline::NEVER;
+use super::windows::Stay;
+use crate::engine::capacity::EmptyCluster;
+use crate::engine::draft::Draft;
+use crate::engine::report::{EstimateBasis, StartEstimate, WaitReason};
+use crate::engine::target::NodeListCapacity;
+use crate::model::{Elasticity, Millis, Window};
+
+/// A place in the calendar.
+struct Opening {
+    /// Start.
+    at: Millis,
+    /// Nodes of each group.
+    nodes: Vec<(NodeGroup, u64)>,
+}
+
+impl GangPlanner {
+    /// Finds out how long a request would stay, and what windows and the calendar leave for it.
+    pub(super) fn set_stay(&self, draft: &Draft<'_>, request: &mut GangRequest<'_>) {
+        let Some(calendar) = &self.calendar else { return };
+        request.until = calendar.stay_of(draft, request.job);
+        let has_limits = calendar.has_bookings()
+            || !draft.snapshot.windows.is_empty()
+            || request.hours.is_some();
+        request.limits = Some(if has_limits {
+            self.limits(request, calendar.now, CalendarPart::Left, true)
+        } else {
+            // All nodes that are free now stay free.
+            calendar.no_limits(request.pool)
+        });
+    }
+
+    /// Limits of a request that starts at `from`.
+    fn limits(
+        &self,
+        request: &GangRequest<'_>,
+        from: Millis,
+        part: CalendarPart,
+        has_windows: bool,
+    ) -> GroupLimits {
+        let Some(calendar) = &self.calendar else { return GroupLimits::new() };
+        let stay = Stay { from, to: self.end_from(request, from), rights: request.rights };
+        let is_closed = request.hours.is_some_and(|hours| {
+            !hours.iter().any(|(open, close)| *open <= from && stay.to <= *close)
+        });
+        if is_closed {
+            return GroupLimits::new();
+        }
+        calendar.limits(&self.kinds, request.pool, stay, part, has_windows)
+    }
+
+    /// End of a request that starts at `from`.
+    fn end_from(&self, request: &GangRequest<'_>, from: Millis) -> Millis {
+        let now = self.calendar.as_ref().map_or(0, |calendar| calendar.now);
+        if request.until == NEVER { NEVER } else { (request.until - now).saturating_add(from) }
+    }
+
+    /// Succeeds if the request may start now, by what its owner says of its time.
+    pub(super) fn in_time(
+        &self,
+        draft: &Draft<'_>,
+        request: &GangRequest<'_>,
+    ) -> Result<(), WaitReason> {
+        let Some(calendar) = &self.calendar else { return Ok(()) };
+        let shape = draft.job(request.job).shape.as_deref();
+        if let Some(opens) = shape.and_then(|shape| shape.not_before)
+            && calendar.now < opens
+        {
+            return Err(WaitReason::TooEarly { opens });
+        }
+        match shape.and_then(|shape| shape.deadline) {
+            Some(deadline) if deadline < request.until => {
+                Err(WaitReason::DeadlineUnreachable { starts: calendar.now, deadline })
+            }
+            Some(_) | None => Ok(()),
+        }
+    }
+
+    /// Keeps nodes for a gang that waits, and returns the reason why it waits.
+    pub(super) fn wait(
+        &mut self,
+        (space, listed): (&mut EmptyCluster, &mut NodeListCapacity),
+        draft: &mut Draft<'_>,
+        request: &GangRequest<'_>,
+        reason: WaitReason,
+    ) -> WaitReason {
+        let Some(calendar) = &self.calendar else {
+            self.claim(draft, space, listed, request);
+            return reason;
+        };
+        self.waiting.insert(length_of(draft, request.job));
+        let reason = self.cause(draft, request, reason);
+        let depth = draft.snapshot.topology.settings.backfill_depth;
+        if depth <= calendar.booked_gangs() {
+            return reason;
+        }
+        let Some(opening) = self.opening(draft, request) else {
+            let first = self.claims.len();
+            self.claim(draft, space, listed, request);
+            self.book_claims(first);
+            return reason;
+        };
+        let to = self.end_from(request, opening.at);
+        let deadline = draft.job(request.job).shape.as_deref().and_then(|shape| shape.deadline);
+        if let Some(deadline) = deadline.filter(|deadline| *deadline < to) {
+            return WaitReason::DeadlineUnreachable { starts: opening.at, deadline };
+        }
+        draft.change_expected_at(opening.at);
+        let opens = request.hours.iter().flat_map(|hours| hours.iter().map(|(open, _)| *open));
+        let is_edge = self.kinds.windows.edges(calendar.now).contains(&opening.at)
+            || opens.into_iter().any(|open| open == opening.at);
+        let basis = if is_edge { EstimateBasis::Window } else { EstimateBasis::DeclaredEnds };
+        draft.start_estimates.insert(request.job, StartEstimate { at: opening.at, basis });
+        let overrun = calendar.overruns.get(&request.pool).copied();
+        if let Some(calendar) = &mut self.calendar {
+            for (group, nodes) in opening.nodes {
+                calendar.book(Booking { job: request.job, group, nodes, from: opening.at, to });
+            }
+        }
+        match (overrun, reason) {
+            (Some(job), WaitReason::GangLacks(_)) => WaitReason::WaitsForOverrun { job },
+            (_, reason) => reason,
+        }
+    }
+
+    /// Keeps the nodes of the claims from `first` on, from the moment when they are free.
+    fn book_claims(&mut self, first: usize) {
+        let Some(calendar) = &mut self.calendar else { return };
+        for claim in &self.claims[first..] {
+            let (from, group) = (calendar.free_from(claim.node), calendar.group_of(claim.node));
+            calendar.book(Booking { job: claim.job, group, nodes: 1, from, to: NEVER });
+        }
+    }
+
+    /// The first obstacle to a start now.
+    fn cause(
+        &self,
+        draft: &Draft<'_>,
+        request: &GangRequest<'_>,
+        reason: WaitReason,
+    ) -> WaitReason {
+        let Some(calendar) = &self.calendar else { return reason };
+        if let Err(early @ WaitReason::TooEarly { .. }) = self.in_time(draft, request) {
+            return early;
+        }
+        if let Some(name) = request.rights.reservation {
+            let mut windows = draft.snapshot.windows.iter().map(|it| &it.window);
+            let own = windows.find(|window| window.name == *name);
+            if own.is_none_or(|own| calendar.now < own.from) {
+                return WaitReason::ReservationAhead { opens: own.map(|own| own.from) };
+            }
+        }
+        let to = request.until;
+        if draft.snapshot.closes(draft.job(request.job).class, calendar.now, to) {
+            let opens = draft.snapshot.opening(draft.job(request.job).class);
+            return WaitReason::ClassClosed { opens };
+        }
+        let would_start = |part, has_windows| {
+            let limits = self.limits(request, calendar.now, part, has_windows);
+            let supply = (&self.unclaimed[&request.pool], Some(&limits));
+            request.domains().any(|set| self.test(supply, request, set, false).is_ok())
+        };
+        if would_start(CalendarPart::All, true) {
+            let claimant = self.claimants.get(&request.pool).and_then(|jobs| jobs.first().copied());
+            let booked = calendar.first_booked(request.pool);
+            if let Some(job) = claimant.into_iter().chain(booked).min() {
+                return WaitReason::BehindOlderGang { job: draft.jobs[job].id };
+            }
+        }
+        let ahead = self.kinds.windows.next(calendar.now, request.until);
+        match ahead.filter(|_| would_start(CalendarPart::All, false)) {
+            Some(ahead) => {
+                let needs = length_of(draft, request.job);
+                WaitReason::WindowAhead { opens: ahead.from, needs }
+            }
+            None => reason,
+        }
+    }
+
+    /// The earliest place in the calendar at which the request fits for all of its stay.
+    fn opening(&self, draft: &Draft<'_>, request: &GangRequest<'_>) -> Option<Opening> {
+        let calendar = self.calendar.as_ref()?;
+        let shape = request.shape;
+        // A moldable gang takes less from cycle to cycle.
+        if shape.elasticity == Some(Elasticity::Moldable) {
+            return None;
+        }
+        let not_before = draft.job(request.job).shape.as_deref().and_then(|it| it.not_before);
+        let mut moments = calendar.moments(&self.kinds, request.pool);
+        let opens = request.hours.iter().flat_map(|hours| hours.iter().map(|(open, _)| *open));
+        moments.extend(opens.filter(|open| calendar.now < *open));
+        moments.sort_unstable();
+        moments.dedup();
+        if let Some(not_before) = not_before.filter(|moment| calendar.now < *moment) {
+            moments.retain(|moment| not_before < *moment);
+            moments.insert(0, not_before);
+        }
+        moments.into_iter().find_map(|at| {
+            let limits = self.limits(request, at, CalendarPart::Left, true);
+            request.domains().find_map(|set| {
+                let (stock, kinds) = self.future_stock(request, &limits, set);
+                let loads = request.fitting(&stock).assign().ok()?;
+                let mut nodes: BTreeMap<NodeGroup, u64> = BTreeMap::new();
+                for load in loads {
+                    let (kind, list) = kinds[load.group];
+                    *nodes.entry((request.pool, kind, list)).or_default() += load.nodes;
+                }
+                Some(Opening { at, nodes: nodes.into_iter().collect() })
+            })
+        })
+    }
+
+    /// Whole nodes of each group that a request may have later.
+    fn future_stock(
+        &self,
+        request: &GangRequest<'_>,
+        limits: &GroupLimits,
+        set: Option<&PlacementSet>,
+    ) -> (Stock, Vec<(NodeKind, usize)>) {
+        let least = request.pieces.iter().map(|piece| piece.size).min().unwrap_or(1);
+        let (mut groups, mut kinds) = (Vec::new(), Vec::new());
+        for (&(kind, list), limit) in limits {
+            let tags = self.kinds.tags(kind);
+            let is_in_set = set.is_none_or(|(key, value)| tags.get(key) == Some(value));
+            let chunks = request.shape.chunks.iter();
+            let suits: Vec<bool> = chunks.map(|chunk| tags.satisfy(&chunk.tags)).collect();
+            if 0 < limit.free && least <= kind.order && is_in_set && suits.contains(&true) {
+                groups.push(NodeBatch { nodes: limit.free, free: kind.order, suits });
+                kinds.push((kind, list));
+            }
+        }
+        (Stock::of(groups), kinds)
+    }
+
+    /// Notes the moments at which the same snapshot may be planned otherwise.
+    pub(in crate::engine) fn note_moments(&self, draft: &mut Draft<'_>) {
+        let Some(calendar) = self.calendar.as_ref().filter(|_| !self.waiting.is_empty()) else {
+            return;
+        };
+        if let Some(end) = calendar.next_end {
+            draft.change_expected_at(end);
+        }
+        for length in self.waiting.iter().flatten() {
+            if let Some(moment) = calendar.next_squeeze(&self.kinds, *length) {
+                draft.change_expected_at(moment);
+            }
+        }
+    }
+}
+
+/// Notes the moments at which windows and classes open and close, and at which notices begin.
+pub(in crate::engine) fn note_windows(draft: &mut Draft<'_>) {
+    let Some(now) = draft.snapshot.now else { return };
+    let notice = draft.snapshot.topology.settings.notice;
+    let edges = |window: &Window| [window.from.saturating_sub(notice), window.from, window.to];
+    let windows = draft.snapshot.windows.iter().flat_map(|it| edges(&it.window));
+    let hours = draft.snapshot.hours.values().flatten();
+    let hours = hours.flat_map(|(open, close)| [*open, close.saturating_sub(notice), *close]);
+    let edges: Vec<Millis> = windows.chain(hours).filter(|edge| now < *edge).collect();
+    for edge in edges {
+        draft.change_expected_at(edge);
+    }
+}

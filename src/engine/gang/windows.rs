@@ -1,0 +1,117 @@
+//! Windows of nodes: which lists of windows there are, and which work may use nodes when.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use super::timeline::NEVER;
+use crate::engine::draft::Draft;
+use crate::engine::snapshot::Snapshot;
+use crate::model::{Millis, Name, Window};
+
+/// Windows of nodes. Nodes with the same windows share a list.
+#[derive(Debug, Default)]
+pub(super) struct WindowLists {
+    /// Distinct lists, each by start. Lists that begin sooner come first, and no windows last.
+    lists: Vec<Vec<Arc<Window>>>,
+    /// Place of the list of each node; empty if no node has a window.
+    of: Vec<usize>,
+}
+
+/// Span of time in which a request would run, and its rights.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Stay<'r> {
+    /// Start.
+    pub from: Millis,
+    /// End; [`NEVER`] if it is not known.
+    pub to: Millis,
+    /// Rights on reserved nodes.
+    pub rights: Rights<'r>,
+}
+
+/// Rights of a request on reserved nodes.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Rights<'r> {
+    /// User of the request.
+    pub user: &'r Name,
+    /// Class of the request.
+    pub class: &'r Name,
+    /// Advance reservation that the request names.
+    pub reservation: Option<&'r Name>,
+}
+
+impl<'r> Rights<'r> {
+    /// The rights of the job at `job`.
+    pub(super) fn of(draft: &Draft<'r>, job: usize) -> Rights<'r> {
+        let gang = draft.job(job);
+        Rights {
+            user: &draft.snapshot.users[gang.user.0],
+            class: &draft.snapshot.topology.classes[gang.class.0].name,
+            reservation: gang.shape.as_deref().and_then(|shape| shape.reservation.as_ref()),
+        }
+    }
+}
+
+impl WindowLists {
+    /// The windows of all nodes of `snapshot`.
+    pub(super) fn new(snapshot: &Snapshot) -> WindowLists {
+        if snapshot.windows.is_empty() {
+            return WindowLists::default();
+        }
+        // By start, then by name.
+        let mut windows: Vec<_> = snapshot.windows.iter().collect();
+        windows.sort_by_key(|it| (it.window.from, it.window.name.clone()));
+        let mut of_node: Vec<Vec<usize>> = vec![Vec::new(); snapshot.nodes.len()];
+        for (place, window) in windows.iter().enumerate() {
+            for node in &window.nodes {
+                of_node[node.0].push(place);
+            }
+        }
+        let mut places: BTreeMap<(bool, Vec<usize>), usize> =
+            of_node.iter().map(|list| ((list.is_empty(), list.clone()), 0)).collect();
+        for (next, place) in places.values_mut().enumerate() {
+            *place = next;
+        }
+        let lists = places.keys().map(|(_, list)| {
+            list.iter().map(|&window| Arc::clone(&windows[window].window)).collect()
+        });
+        WindowLists {
+            lists: lists.collect(),
+            of: of_node.into_iter().map(|list| places[&(list.is_empty(), list)]).collect(),
+        }
+    }
+
+    /// Place of the list of windows of a node. Nodes whose windows begin sooner come first.
+    pub(super) fn list_of(&self, node: usize) -> usize {
+        self.of.get(node).copied().unwrap_or(0)
+    }
+
+    /// True if a request may be on nodes with the windows of `list` for all of its stay.
+    pub(super) fn allow(&self, list: usize, stay: Stay<'_>) -> bool {
+        let Some(windows) = self.lists.get(list) else { return stay.rights.reservation.is_none() };
+        let Some(reservation) = stay.rights.reservation else {
+            return !windows.iter().any(|window| window.overlaps(stay.from, stay.to));
+        };
+        let own = windows.iter().find(|window| window.name == *reservation);
+        own.is_some_and(|own| {
+            let is_within = own.from <= stay.from && stay.to <= own.to;
+            is_within && own.admits(stay.rights.user, stay.rights.class)
+        })
+    }
+
+    /// Moments after `now` at which windows open or close.
+    pub(super) fn edges(&self, now: Millis) -> Vec<Millis> {
+        let windows = self.lists.iter().flatten();
+        let edges = windows.flat_map(|window| [window.from, window.to]);
+        let mut edges: Vec<Millis> = edges.filter(|edge| now < *edge && *edge < NEVER).collect();
+        edges.sort_unstable();
+        edges.dedup();
+        edges
+    }
+
+    /// The first window that opens from `now` until before `to`.
+    pub(super) fn next(&self, now: Millis, to: Millis) -> Option<&Arc<Window>> {
+        let windows = self.lists.iter().flatten();
+        let ahead = windows.filter(|window| window.overlaps(now, to));
+        ahead.min_by_key(|window| (window.from, &window.name))
+    }
+}
