@@ -40,7 +40,8 @@ pub(in crate::engine) fn place_gangs(draft: &mut Draft<'_>) {
             continue;
         }
         let taker = Taker::of(draft, plan.job);
-        let surplus = taker.is_among_peers.then(|| surplus(draft, taker));
+        let gone = BTreeSet::new();
+        let surplus = taker.is_among_peers.then(|| surplus(draft, taker, &gone));
         let mut clearance = Clearance { surplus, ..Clearance::default() };
         // Space that is promised to a gang stays promised.
         for promise in draft.promises.iter().filter(|promise| promise.rank.is_none()) {
@@ -55,6 +56,24 @@ pub(in crate::engine) fn place_gangs(draft: &mut Draft<'_>) {
             give_up(draft, &plan, count(&amounts));
         }
     }
+}
+
+/// Shares that will go for `plans`, if nothing changes them.
+pub(super) fn expected_victims(draft: &Draft<'_>, plans: &[GangPlan]) -> BTreeSet<ShareIx> {
+    let mut gone = BTreeSet::new();
+    for plan in plans.iter().filter(|plan| !is_free(draft, &plan.slots)) {
+        let taker = Taker::of(draft, plan.job);
+        let surplus = taker.is_among_peers.then(|| surplus(draft, taker, &gone));
+        let mut clearance = Clearance { surplus, ..Clearance::default() };
+        let amounts = amounts_by_node(&plan.slots);
+        let clear = |(node, amount): (&NodeIx, &u64)| {
+            clear(draft, plan.job, &mut clearance, *node, QShares(*amount))
+        };
+        if amounts.iter().map(clear).all(|is_clear| is_clear) {
+            gone.append(&mut clearance.victims);
+        }
+    }
+    gone
 }
 
 /// True if all slots have their space now.

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::decide::amounts_by_node;
+use super::place::expected_victims;
 use super::planner::GangPlanner;
 use super::pool_supplies::supplies;
 use super::request::{GangRequest, gang_request};
@@ -63,7 +64,9 @@ impl GangPlanner {
     ) -> bool {
         let plans: Vec<GangPlan> = draft.gang_plans[first..].to_vec();
         let Some(taker) = plans.first().map(|plan| Taker::of(draft, plan.job)) else { return true };
-        let surplus = surplus(draft, taker);
+        // What gangs of fixed work take leaves less that peers can give.
+        let gone = expected_victims(draft, &draft.gang_plans[..first]);
+        let surplus = surplus(draft, taker, &gone);
         let pools = self.pools.keys().copied();
         self.supply =
             supplies(draft, &self.kinds, pools, taker, |holding| !surplus.contains(&holding));
@@ -123,9 +126,13 @@ impl GangPlanner {
     }
 }
 
-/// Shares that a gang may take: all of lower priorities and of unpaid gangs, and of peers shares
-/// beyond their targets.
-pub(super) fn surplus(draft: &Draft<'_>, taker: Taker) -> BTreeSet<ShareIx> {
+/// Shares that a gang may take once the `gone` shares are: all of lower priorities and of unpaid
+/// gangs, and of peers shares beyond their targets.
+pub(super) fn surplus(
+    draft: &Draft<'_>,
+    taker: Taker,
+    gone: &BTreeSet<ShareIx>,
+) -> BTreeSet<ShareIx> {
     let mut gives = BTreeSet::new();
     for job in (0..draft.jobs.len()).filter(|&job| taker.may_take_from(draft, job)) {
         let JobDraft { held, given, is_gang, is_adapting, .. } = draft.jobs[job];
@@ -135,7 +142,10 @@ pub(super) fn surplus(draft: &Draft<'_>, taker: Taker) -> BTreeSet<ShareIx> {
             (true, false) => held.saturating_sub(given),
             (true, true) => 0,
         };
-        let held = draft.shares.held_by(job);
+        let all = draft.shares.held_by(job);
+        let lost = count(draft.shares.held_by(job).filter(|(holding, _)| gone.contains(holding)));
+        let most = most.saturating_sub(lost);
+        let held = all.filter(|(holding, _)| !gone.contains(holding));
         let mut ranked: Vec<(EvictionRank, ShareIx)> =
             held.map(|(holding, share)| (EvictionRank::of(draft, share), holding)).collect();
         ranked.sort_unstable();
