@@ -17,6 +17,8 @@ pub(super) struct Pacing {
     /// Number of nshares promised to each job.
     promised: BTreeMap<JobId, u64>,
     closed: BTreeSet<ClassIx>,
+    /// Classes whose work stays.
+    fixed: BTreeSet<ClassIx>,
 }
 
 impl Pacing {
@@ -27,13 +29,21 @@ impl Pacing {
             *promised.entry(promise.job).or_default() += 1;
         }
         let publication_period = snapshot.topology.settings.publication_period;
-        Pacing { publication_period, promised, closed: closed_classes(ledger) }
+        let classes = snapshot.topology.classes.iter().enumerate();
+        let fixed = classes.filter(|(_, class)| !class.policy.is_preemptable());
+        let fixed = fixed.map(|(place, _)| ClassIx(place)).collect();
+        Pacing { publication_period, promised, closed: closed_classes(ledger), fixed }
     }
 
     /// The cap of `job`, in nshares, under its class's `rules`.
     pub(super) fn cap_of(&self, job: &Job, rules: &CapRules) -> u64 {
         if self.closed.contains(&job.class) && !job.facts.is_completing {
-            return 0;
+            // A gang of fixed work waits for a span that is long enough.
+            match (self.fixed.contains(&job.class), gang_shape(job).is_some()) {
+                (false, _) => return 0,
+                (true, false) => return job.nshares_held().0,
+                (true, true) => {}
+            }
         }
         let promised = self.promised.get(&job.id).copied().unwrap_or(0);
         cap_of(job, rules, self.publication_period, promised)

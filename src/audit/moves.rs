@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::cap::useful;
+use super::cap::{closed_classes, useful};
 use super::finding::{Finding, Rule};
 use super::first::is_taken_by_peer;
 use super::ledger::Ledger;
@@ -89,12 +89,14 @@ pub(super) fn check_promises(ledger: &Ledger<'_>, findings: &mut Vec<Finding>) {
     }
     let (used, winners) = (used_before(ledger), winners(ledger));
     let gangs = gangs_by_node(ledger);
+    let closed = closed_classes(ledger);
     let mut before: BTreeMap<usize, u64> = BTreeMap::new();
     for promise in &ledger.snapshot.promises {
         let Some(place) = ledger.place(promise.job) else { continue };
         let (line, ix) = (&ledger.jobs[place], promise.node);
         let is_legal = line.is_fair_share()
             && !line.is_gang()
+            && !closed.contains(&line.job.class)
             && promise.order == line.job.order
             && ledger.would_take(line, ix).is_some();
         let has_room = used[ix.0] <= ledger.nodes[ix.0].order;

@@ -11,7 +11,7 @@ use super::capacity::{DemandByOrder, Pools, SpaceIndex};
 use super::demand;
 use super::effort::Effort;
 use super::fairness_tree::{Amounts, FairnessTree};
-use super::gang::{GangPlan, gang_shape, leaves_claims};
+use super::gang::{CalendarLeaves, GangPlan, gang_shape, leaves_claims};
 pub(super) use super::job_draft::{CountRefusal, JobDraft};
 use super::preempt::Takings;
 use super::report::{CapBound, StartEstimate, WaitReason};
@@ -58,6 +58,8 @@ pub(super) struct Draft<'a> {
     pub gang_plans: Vec<GangPlan>,
     /// Reasons of the gangs that wait.
     pub gang_reasons: BTreeMap<usize, WaitReason>,
+    /// Nodes that the calendar leaves for work that stays; `None` if nothing depends on the time.
+    pub leaves: Option<CalendarLeaves>,
     /// Expected starts of waiting gangs.
     pub start_estimates: BTreeMap<usize, StartEstimate>,
     /// Targets before they were rounded to a legal size.
@@ -144,6 +146,7 @@ impl<'a> Draft<'a> {
             elastic,
             gang_plans: Vec::new(),
             gang_reasons: BTreeMap::new(),
+            leaves: None,
             start_estimates: BTreeMap::new(),
             illegal_targets: BTreeMap::new(),
             claims: BTreeMap::new(),
@@ -199,9 +202,15 @@ impl<'a> Draft<'a> {
 
     /// True if the node list of the job at `ix`, if any, contains `node`, and no older gang keeps
     /// the job off it.
-    pub(super) fn may_use(&self, ix: usize, node: NodeIx) -> bool {
+    pub(super) fn is_in_reach(&self, ix: usize, node: NodeIx) -> bool {
         (!self.jobs[ix].is_restricted || self.job(ix).may_use(node))
             && (self.claims.is_empty() || leaves_claims(self, ix, node))
+    }
+
+    /// True if the job at `ix` may use `node` now: the node is in its reach, and among the nodes that
+    /// the calendar leaves for it.
+    pub(super) fn may_use(&self, ix: usize, node: NodeIx) -> bool {
+        self.is_in_reach(ix, node) && self.leaves.as_ref().is_none_or(|it| it.leave(ix, node))
     }
 
     /// Lowers the target of `job` to `given` nshares.

@@ -2,6 +2,7 @@
 //! network.
 
 mod book_and_scheduler;
+mod calendar;
 mod cases;
 mod explained;
 mod fairness;

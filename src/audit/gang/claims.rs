@@ -61,6 +61,8 @@ fn must_claim(ledger: &Ledger<'_>, gang: &GangLine) -> bool {
     line.report.start_estimate.is_none()
         && !line.is_fair_share()
         && !ledger.is_untimely(gang.place)
+        && gang.shape.reservation.is_none()
+        && ledger.nodes_kept_from(gang.place).is_empty()
         && line.class.gangs.are_allowed
         && gang.is_waiting(line)
         && line.job.gang.size.is_none()

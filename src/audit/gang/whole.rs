@@ -122,6 +122,8 @@ pub(in crate::audit) fn check_promises(ledger: &Ledger<'_>, findings: &mut Vec<F
         }
         let has_reason = nodes.iter().any(|&ix| is_lost(ledger, gang, ix))
             || ledger.may_exceed_allotment(gang)
+            || ledger.is_untimely(gang.place)
+            || !ledger.nodes_kept_from(gang.place).is_disjoint(nodes)
             || ledger.gangs.iter().any(|older| {
                 precedes(ledger, older.place, gang.place)
                     && ledger.jobs[older.place].class.pool == line.class.pool

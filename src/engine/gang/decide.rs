@@ -199,7 +199,12 @@ impl GangPlanner {
             let tags = &request.shape.chunks.get(chunk)?.tags;
             let has_tags = self.kinds.tags(self.kinds.of(slot.node.0)).satisfy(tags);
             let may_use = request.list.is_none_or(|list| list.binary_search(&slot.node).is_ok());
-            if u64::from(slot.rank) != rank || !has_tags || !may_use {
+            // Time goes by: a window may be too near by now.
+            let is_open = request.limits.as_ref().is_none_or(|limits| {
+                let group = (self.kinds.of(slot.node.0), self.kinds.windows.list_of(slot.node.0));
+                limits.get(&group).is_some_and(|limit| limit.is_open)
+            });
+            if u64::from(slot.rank) != rank || !has_tags || !may_use || !is_open {
                 return None;
             }
             *amounts.entry(slot.node).or_default() += slot.order.qshares().0;

@@ -18,6 +18,7 @@ mod place;
 mod planner;
 mod pool_supplies;
 mod request;
+mod singles;
 mod supply;
 #[cfg(test)]
 mod tests;
@@ -32,6 +33,7 @@ pub(super) use give::cheapest_gang_for;
 pub(super) use place::place_gangs;
 pub(super) use planner::GangPlanner;
 pub(super) use request::qshares_of_gang;
+pub(super) use singles::CalendarLeaves;
 pub(super) use turn_choices::TurnChoices;
 pub use turns::{TurnBill, TurnIncome};
 pub(super) use turns::{accounts, is_paid};

@@ -50,13 +50,17 @@ impl GangPlanner {
     /// Prepares the decisions of a cycle; `None` if there is no gang.
     pub(in crate::engine) fn new(draft: &Draft<'_>) -> Option<GangPlanner> {
         let gangs = &draft.gangs;
-        if gangs.is_empty() {
+        let snapshot = draft.snapshot;
+        let has_edges = !snapshot.windows.is_empty() || !snapshot.hours.is_empty();
+        let is_timed = snapshot.now.is_some() && has_edges;
+        if gangs.is_empty() && !is_timed {
             return None;
         }
         let shapes = gangs.iter().filter_map(|&job| gang_shape(draft.job(job)));
         let kinds = Kinds::new(draft.snapshot, shapes);
-        let of_gangs: BTreeSet<PoolIx> =
-            gangs.iter().map(|&job| draft.class_of(job).pool).collect();
+        let timed = (0..draft.jobs.len()).filter(|_| is_timed);
+        let asking = gangs.iter().copied().chain(timed);
+        let of_gangs: BTreeSet<PoolIx> = asking.map(|job| draft.class_of(job).pool).collect();
         let endless = endless_space(draft);
         let mut pools: BTreeMap<PoolIx, PoolSupplies> = BTreeMap::new();
         for pool in of_gangs {
@@ -221,18 +225,20 @@ impl GangPlanner {
                 .best_fit(amount, |node| may_use(node) && is_apart(node))
                 .or_else(|| supply.best_fit(amount, may_use));
             if let Some(node) = node {
-                if let Some(calendar) = &mut self.calendar {
-                    let until = calendar.stay_of(draft, job);
-                    calendar.start_on(node, until);
-                }
-                self.expected.push((class.pool, node, amount));
-                self.take_expected(self.expected.len() - 1);
-                self.services.entry(service).or_default().insert(node);
-                let pools = self.pools.get_mut(&class.pool).filter(|_| is_endless(draft, job));
-                if let Some(pools) = pools {
-                    pools.ending.take(&self.kinds, node, amount);
-                }
+                self.expect(draft, job, node, amount);
             }
+        }
+    }
+
+    /// Notes that a process of the job at `job` will probably go to `node`.
+    pub(super) fn expect(&mut self, draft: &Draft<'_>, job: usize, node: NodeIx, amount: u64) {
+        let pool = draft.class_of(job).pool;
+        self.expected.push((pool, node, amount));
+        self.take_expected(self.expected.len() - 1);
+        self.services.entry(draft.job(job).service).or_default().insert(node);
+        let pools = self.pools.get_mut(&pool).filter(|_| is_endless(draft, job));
+        if let Some(pools) = pools {
+            pools.ending.take(&self.kinds, node, amount);
         }
     }
 

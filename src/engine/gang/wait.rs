@@ -37,7 +37,8 @@ impl GangPlanner {
         request.until = calendar.stay_of(draft, request.job);
         let has_limits = calendar.has_bookings()
             || !draft.snapshot.windows.is_empty()
-            || request.hours.is_some();
+            || request.hours.is_some()
+            || request.rights.reservation.is_some();
         request.limits = Some(if has_limits {
             self.limits(request, calendar.now, CalendarPart::Left, true)
         } else {
@@ -111,9 +112,12 @@ impl GangPlanner {
             return reason;
         }
         let Some(opening) = self.opening(draft, request) else {
-            let first = self.claims.len();
-            self.claim(draft, space, listed, request);
-            self.book_claims(first);
+            // Only what waits for nodes claims some.
+            if matches!(reason, WaitReason::GangLacks(_) | WaitReason::BehindOlderGang { .. }) {
+                let first = self.claims.len();
+                self.claim(draft, space, listed, request);
+                self.book_claims(first);
+            }
             return reason;
         };
         let to = self.end_from(request, opening.at);

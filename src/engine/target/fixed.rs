@@ -9,7 +9,8 @@ use std::sync::Arc;
 use super::node_lists::NodeListCapacity;
 use crate::engine::capacity::EmptyCluster;
 use crate::engine::draft::{CountRefusal, Draft, JobDraft};
-use crate::model::{ClassPolicy, JobKind, Mebibytes, Order, QShares, Quantum};
+use crate::engine::gang::GangPlanner;
+use crate::model::{ClassPolicy, JobKind, Mebibytes, Order, QShares, Quantum, count as count_of};
 
 /// Memory that cannot be preempted, by user, over all trees. Indexed by the user's place in the
 /// snapshot.
@@ -100,9 +101,15 @@ pub(super) fn count(
     draft: &mut Draft<'_>,
     space: &mut EmptyCluster,
     listed: &mut NodeListCapacity,
-    ledger: &mut AllotmentLedger,
+    (ledger, gangs): (&mut AllotmentLedger, Option<&mut GangPlanner>),
     ix: usize,
 ) {
+    let mut timed = gangs.filter(|gangs| gangs.chooses_nodes());
+    if let Some(gangs) = &mut timed {
+        gangs.keep_promises(draft, ix);
+    }
+    let promises = draft.snapshot.promises.iter();
+    let mut promised = count_of(promises.filter(|promise| promise.job == draft.jobs[ix].id));
     let class = draft.class_of(ix);
     let JobDraft { order, held, demand, .. } = draft.jobs[ix];
     let (mut amount, mut given) = (order, held);
@@ -115,13 +122,30 @@ pub(super) fn count(
             draft.jobs[ix].refusal = Some(refusal);
             break;
         }
-        if !take(draft, space, listed, ix, amount) {
+        let asks = order.qshares().0;
+        let node = match &timed {
+            Some(gangs) if promised == 0 => {
+                let node = gangs.node_for(draft, ix, asks);
+                if node.is_none() {
+                    gangs.note_refusal(draft, ix, asks);
+                }
+                Some(node)
+            }
+            Some(_) | None => None,
+        };
+        if node == Some(None) || !take(draft, space, listed, ix, amount) {
             ledger.revoke(draft, ix, amount);
             let left = space.largest_local(class.pool);
             let left = listed.largest(ix).map_or(left, |listed| listed.min(left));
             draft.jobs[ix].refusal = Some(CountRefusal::NothingLeft { left });
             break;
         }
+        if let Some((gangs, node)) = timed.as_mut().zip(node.flatten()) {
+            let is_whole = class.policy == ClassPolicy::Reserve;
+            let amount = if is_whole { draft.spaces.order(node).0 } else { asks };
+            gangs.choose_node(draft, ix, (node, amount));
+        }
+        promised = promised.saturating_sub(1);
         given += 1;
     }
     draft.jobs[ix].given = given;

@@ -15,7 +15,7 @@ mod turns;
 
 use super::capacity::EmptyCluster;
 use super::draft::Draft;
-use super::gang::{GangPlanner, note_windows};
+use super::gang::{CalendarLeaves, GangPlanner, note_windows};
 use crate::model::ClassPolicy;
 
 pub(super) use fixed::{AllotmentLedger, orders_that_suit};
@@ -28,6 +28,9 @@ pub(super) fn set_targets(draft: &mut Draft<'_>) {
     let mut ledger = AllotmentLedger::new(draft);
     note_windows(draft);
     let mut gangs = GangPlanner::new(draft);
+    if gangs.as_ref().is_some_and(GangPlanner::chooses_nodes) {
+        draft.leaves = Some(CalendarLeaves::new(draft));
+    }
     for priority in draft.priorities() {
         if let Some(gangs) = &mut gangs {
             gangs.begin(draft, &mut space, &mut listed, priority);
@@ -40,11 +43,16 @@ pub(super) fn set_targets(draft: &mut Draft<'_>) {
                     Some(gangs) if draft.jobs[job].is_gang => {
                         gangs.decide(draft, &mut space, &mut listed, &mut ledger, job);
                     }
-                    Some(gangs) => {
-                        fixed::count(draft, &mut space, &mut listed, &mut ledger, job);
-                        gangs.note_target(draft, job);
+                    Some(planner) => {
+                        let with = (&mut ledger, Some(&mut *planner));
+                        fixed::count(draft, &mut space, &mut listed, with, job);
+                        if !planner.chooses_nodes() {
+                            planner.note_target(draft, job);
+                        }
                     }
-                    None => fixed::count(draft, &mut space, &mut listed, &mut ledger, job),
+                    None => {
+                        fixed::count(draft, &mut space, &mut listed, (&mut ledger, None), job);
+                    }
                 }
             }
         }

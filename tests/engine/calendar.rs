@@ -1,0 +1,368 @@
+//! Work with a time: random histories with declared lengths, windows and hours, each cycle audited.
+//!
+//! Time goes by in minutes, and all lengths are whole minutes. So a cycle comes at every moment at
+//! which something is expected.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use crate::support::cluster::{Cluster, UNPACED, class, fair, job, single, topology};
+use crate::support::diary::Diary;
+use apportion::model::{
+    Chunk, ClassPolicy, GangRules, JobId, JobKind, JobSpec, Mebibytes, Millis, Name, NodeTagging,
+    Place, ProcessLimit, Shape, SharePhase, TagRule, Tags, Topology, Window, WindowKind,
+};
+use apportion::scheduler::{AdminCommand, SchedulerEvent};
+use proptest::prelude::*;
+use proptest::test_runner::RngSeed;
+
+const MINUTE: Millis = 60_000;
+
+/// Nodes with their size in GB, and their colour.
+const NODES: [(&str, u64, &str); 6] = [
+    ("a1", 4, "red"),
+    ("a2", 4, "red"),
+    ("b1", 4, "blue"),
+    ("b2", 4, ""),
+    ("c1", 8, ""),
+    ("c2", 8, ""),
+];
+
+fn world(allotment: Option<u64>) -> Topology {
+    let gangs = GangRules { are_allowed: true, ..GangRules::default() };
+    let mut fixed = class("fixed", ClassPolicy::FixedShare, 5, UNPACED);
+    let mut late = class("late", ClassPolicy::FixedShare, 7, UNPACED);
+    (fixed.gangs, late.gangs) = (gangs, gangs);
+    let colored = |color: &str| TagRule {
+        nodes: NODES.iter().filter(|node| node.2 == color).map(|node| node.0.into()).collect(),
+        set: Tags::of([("color", color)]),
+        preference: None,
+    };
+    let rules = vec![colored("red"), colored("blue")];
+    let mut topology =
+        Topology { classes: vec![fixed, late, fair("fair", 100, UNPACED)], ..topology() };
+    topology.tagging = NodeTagging { rules, ..NodeTagging::default() };
+    topology.settings.allotment = allotment.map(Mebibytes::from_gib);
+    topology.settings.publication_period = MINUTE;
+    topology.settings.notice = 2 * MINUTE;
+    topology
+}
+
+/// A gang, and how long it really runs.
+#[derive(Clone, Debug)]
+struct Timed {
+    user: usize,
+    is_late: bool,
+    shape: Shape,
+    /// Minutes that it runs; it never ends by itself if there are none.
+    runs: Option<u64>,
+}
+
+#[derive(Clone, Debug)]
+enum Step {
+    Gang(Timed),
+    Fair { user: usize, order: u64 },
+    Service { order: u64 },
+    Window { kind: WindowKind, nodes: Vec<usize>, after: u64, length: u64 },
+    Hours { opens: u64, length: u64 },
+    Delete(usize),
+    Die(usize),
+    Return(usize),
+    Resume,
+    Pass(u64),
+}
+
+const USERS: [&str; 3] = ["ann", "bob", "cid"];
+
+/// A moment in minutes; in most cases none.
+fn now_and_then(minutes: std::ops::Range<u64>) -> impl Strategy<Value = Option<u64>> {
+    prop::option::weighted(0.1, minutes)
+}
+
+fn shape(is_exact: bool) -> impl Strategy<Value = Shape> {
+    let color = prop_oneof![3 => Just(""), 1 => Just("red"), 1 => Just("blue")];
+    let chunk = (1..4_u64, 1..5_u64, color).prop_map(|(count, gib, color)| Chunk {
+        count,
+        memory: Mebibytes::from_gib(gib),
+        tags: if color.is_empty() { Tags::default() } else { Tags::of([("color", color)]) },
+    });
+    let place = prop_oneof![Just(Place::Scatter), Just(Place::Free), Just(Place::Pack)];
+    let times =
+        (prop::option::weighted(0.8, 1..9_u64), now_and_then(1..20), now_and_then(1..30), 0..10_u8);
+    (prop::collection::vec(chunk, 1..3), place, any::<bool>(), times).prop_map(
+        move |(chunks, place, is_exclusive, (duration, not_before, deadline, reserved))| Shape {
+            chunks,
+            place: if is_exact { Place::Scatter } else { place },
+            is_exclusive: is_exact || is_exclusive,
+            duration: duration.or(is_exact.then_some(4)).map(|minutes| minutes * MINUTE),
+            not_before: not_before.filter(|_| !is_exact).map(|minutes| minutes * MINUTE),
+            deadline: deadline.filter(|_| !is_exact).map(|minutes| minutes * MINUTE),
+            reservation: (reserved == 0 && !is_exact).then(|| "w1".into()),
+            ..Shape::default()
+        },
+    )
+}
+
+fn timed(is_exact: bool) -> impl Strategy<Value = Timed> {
+    let runs = prop::option::weighted(0.9, 1..12_u64);
+    (0..USERS.len(), any::<bool>(), shape(is_exact), runs).prop_map(
+        move |(user, is_late, shape, runs)| {
+            let declared = shape.duration.unwrap_or(0).checked_div(MINUTE).unwrap_or(0);
+            let runs = if is_exact { Some(declared) } else { runs };
+            Timed { user, is_late: is_late && !is_exact, shape, runs }
+        },
+    )
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let kind = prop_oneof![Just(WindowKind::Reservation), Just(WindowKind::Maintenance)];
+    let nodes = prop::collection::vec(0..NODES.len(), 1..4);
+    prop_oneof![
+        8 => timed(false).prop_map(Step::Gang),
+        2 => (0..USERS.len(), 1..4_u64).prop_map(|(user, order)| Step::Fair { user, order }),
+        1 => (1..4_u64).prop_map(|order| Step::Service { order }),
+        2 => (kind, nodes, 0..9_u64, 1..9_u64).prop_map(|(kind, nodes, after, length)| {
+            Step::Window { kind, nodes, after, length }
+        }),
+        1 => (0..9_u64, 1..20_u64).prop_map(|(opens, length)| Step::Hours { opens, length }),
+        1 => any::<usize>().prop_map(Step::Delete),
+        1 => (0..NODES.len()).prop_map(Step::Die),
+        1 => (0..NODES.len()).prop_map(Step::Return),
+        1 => Just(Step::Resume),
+        10 => (1..4_u64).prop_map(Step::Pass),
+    ]
+}
+
+/// What a client remembers of a gang.
+#[derive(Clone, Debug)]
+struct Memory {
+    runs: Option<u64>,
+    started: Option<Millis>,
+    estimate: Option<Millis>,
+}
+
+struct History {
+    cluster: Cluster,
+    now: Millis,
+    next: u64,
+    windows: Vec<Name>,
+    gangs: BTreeMap<JobId, Memory>,
+    starts: BTreeMap<JobId, Millis>,
+    /// Estimates never move back, and are kept.
+    is_exact: bool,
+}
+
+impl History {
+    fn new(allotment: Option<u64>, is_exact: bool) -> History {
+        let mut cluster = Cluster::new(world(allotment));
+        cluster.diary = Some(Diary::of(&cluster.scheduler));
+        for (name, gib, _) in NODES {
+            cluster.nodes(&format!("{name}={gib}"));
+        }
+        History {
+            cluster,
+            now: 0,
+            next: 1,
+            windows: Vec::new(),
+            gangs: BTreeMap::new(),
+            starts: BTreeMap::new(),
+            is_exact,
+        }
+    }
+
+    fn apply(&mut self, step: &Step) {
+        match step {
+            Step::Gang(timed) => self.gang(timed),
+            Step::Fair { user, order } => {
+                let id = self.number();
+                self.cluster.arrive(job(id, USERS[*user], "fair", *order));
+            }
+            Step::Service { order } => {
+                let id = self.number();
+                self.cluster.arrive(single(id, "ann", "late", *order, JobKind::Service));
+            }
+            Step::Window { kind, nodes, after, length } => {
+                self.window(*kind, nodes, *after, *length)
+            }
+            Step::Hours { opens, length } => {
+                let from = self.now + opens * MINUTE;
+                let spans = vec![(from, from + length * MINUTE)];
+                let hours = vec![("late".into(), spans.clone()), ("fair".into(), spans)];
+                self.cluster.record(SchedulerEvent::ClassHours { hours });
+            }
+            Step::Delete(place) => {
+                if let Some(place) = place.checked_rem(self.windows.len()) {
+                    let name = self.windows.remove(place);
+                    self.cluster.command(AdminCommand::Unreserve { name });
+                }
+            }
+            Step::Die(node) => {
+                self.cluster.die(NODES[*node].0);
+            }
+            Step::Return(node) => {
+                self.cluster.nodes(&format!("{}={}", NODES[*node].0, NODES[*node].1));
+            }
+            Step::Resume => self.cluster.resume(),
+            Step::Pass(minutes) => {
+                for _ in 0..*minutes {
+                    self.cycle();
+                }
+            }
+        }
+    }
+
+    fn number(&mut self) -> u64 {
+        self.next += 1;
+        self.next
+    }
+
+    fn gang(&mut self, timed: &Timed) {
+        let Timed { user, is_late, shape, runs } = timed;
+        let class = if *is_late { "late" } else { "fixed" };
+        let memory = shape.largest_process().unwrap();
+        let processes = shape.processes();
+        let mut spec: JobSpec = job(self.number(), USERS[*user], class, 1);
+        spec.memory = memory;
+        spec.facts.remaining = processes;
+        spec.facts.limit = ProcessLimit::AtMost(processes);
+        let mut shape = shape.clone();
+        shape.not_before = shape.not_before.map(|moment| self.now + moment);
+        shape.deadline = shape.deadline.map(|moment| self.now + moment);
+        spec.shape = Some(Arc::new(shape));
+        self.gangs.insert(spec.id, Memory { runs: *runs, started: None, estimate: None });
+        self.cluster.arrive(spec);
+    }
+
+    fn window(&mut self, kind: WindowKind, nodes: &[usize], after: u64, length: u64) {
+        let mut nodes: Vec<Name> = nodes.iter().map(|&node| NODES[node].0.into()).collect();
+        nodes.sort_unstable();
+        nodes.dedup();
+        let name: Name = format!("w{}", self.windows.len() + 1).into();
+        let from = self.now + after * MINUTE;
+        let window = Window {
+            name: name.clone(),
+            kind,
+            nodes,
+            from,
+            to: from + length * MINUTE,
+            users: Vec::new(),
+            classes: Vec::new(),
+            reason: String::new(),
+        };
+        let command = AdminCommand::Reserve { window: Box::new(window), is_forced: false };
+        if self.cluster.order(command).is_ok() {
+            self.windows.push(name);
+        }
+    }
+
+    /// A minute goes by, and ends work that is over.
+    fn cycle(&mut self) {
+        self.now += MINUTE;
+        let now = self.now;
+        let is_over = |memory: &Memory| {
+            memory.started.zip(memory.runs).is_some_and(|(from, runs)| from + runs * MINUTE <= now)
+        };
+        let over: Vec<JobId> =
+            self.gangs.iter().filter(|(_, memory)| is_over(memory)).map(|(id, _)| *id).collect();
+        for id in over {
+            self.gangs.remove(&id);
+            self.cluster.complete(id.0);
+        }
+        self.cluster.record(SchedulerEvent::TimeIs { now });
+        self.cluster.cycle();
+        for (id, memory) in &mut self.gangs {
+            let job = self.cluster.view.jobs.iter().find(|job| job.id == *id).unwrap();
+            let has_any = job.shares.iter().any(|share| share.state == SharePhase::Held);
+            if memory.started.is_none() && has_any {
+                memory.started = Some(now);
+                self.starts.insert(*id, now);
+                if self.is_exact
+                    && let Some(before) = memory.estimate
+                {
+                    assert!(now <= before, "job {id} starts at {now}, expected at {before}");
+                }
+            }
+            let estimate = job.start_estimate.map(|estimate| estimate.at);
+            assert!(estimate.is_none_or(|at| now < at), "job {id}: {estimate:?} is over");
+            if self.is_exact && memory.started.is_none() {
+                let before = memory.estimate.unwrap_or(Millis::MAX);
+                let impossible = ["gang_impossible", "gang_needs_nodes"];
+                let is_possible = !impossible.contains(&self.cluster.reason(id.0));
+                assert_eq!(estimate.is_some(), is_possible, "job {id} at {now}");
+                assert!(
+                    estimate.is_none_or(|at| at <= before),
+                    "job {id} at {now}: {estimate:?} after {before}\n{}",
+                    self.cluster.picture()
+                );
+            }
+            memory.estimate = estimate;
+        }
+    }
+
+    /// All that waits runs.
+    fn drain(&mut self) {
+        for _ in 0..300 {
+            self.cycle();
+        }
+    }
+}
+
+fn config(cases: u32) -> ProptestConfig {
+    let default = ProptestConfig { failure_persistence: None, ..ProptestConfig::default() };
+    if std::env::var_os("PROPTEST_CASES").is_some() {
+        return default;
+    }
+    ProptestConfig { cases, rng_seed: RngSeed::Fixed(42), ..default }
+}
+
+proptest! {
+    #![proptest_config(config(200))]
+
+    /// Gangs, services, fair-share work, windows, hours, lost nodes and restarts.
+    #[test]
+    fn the_audit_finds_nothing_where_time_decides(
+        allotment in prop::option::of(8..40_u64),
+        steps in prop::collection::vec(step(), 1..40),
+    ) {
+        let mut history = History::new(allotment, false);
+        for step in &steps {
+            history.apply(step);
+        }
+        history.cycle();
+    }
+
+    /// Where gangs run as long as they declare, and nothing older comes, a start that was told is
+    /// kept, or comes earlier.
+    #[test]
+    fn no_start_moves_back(
+        gangs in prop::collection::vec((timed(true), 0..3_u64), 1..25),
+    ) {
+        let mut history = History::new(None, true);
+        for (timed, minutes) in &gangs {
+            history.gang(timed);
+            history.apply(&Step::Pass(*minutes));
+        }
+        history.drain();
+    }
+
+    /// A younger gang changes the start of no older gang.
+    #[test]
+    fn younger_work_delays_nobody(
+        gangs in prop::collection::vec((timed(true), 0..3_u64), 2..25),
+    ) {
+        let play = |gangs: &[(Timed, u64)]| {
+            let mut history = History::new(None, true);
+            for (timed, minutes) in gangs {
+                history.gang(timed);
+                history.apply(&Step::Pass(*minutes));
+            }
+            history.drain();
+            history.starts
+        };
+        let (_, older) = gangs.split_last().unwrap();
+        let mut with = play(&gangs);
+        let without = play(older);
+        with.retain(|job, _| without.contains_key(job));
+        prop_assert_eq!(with, without);
+    }
+}
