@@ -10,7 +10,7 @@ use super::shared_list::SharedList;
 use crate::engine::{Cap, CycleSchedule, Declined, JobAccount, Preemption, Snapshot, WaitReason};
 use crate::model::{
     Elasticity, JobFacts, JobId, JobKind, Mebibytes, Millis, NShares, Name, NodeCondition, Order,
-    QShares, Quantum, Shape, ShareFacts, ShareId, SharePhase, Tags, Topology, count,
+    QShares, Quantum, Shape, ShareFacts, ShareId, SharePhase, Tags, Topology, Window, count,
 };
 
 /// The cluster after a cycle.
@@ -28,6 +28,8 @@ pub struct View {
     pub classes: Arc<Vec<ClassView>>,
     /// Every node that is varied off, with the reason, whether it has reported or not.
     pub varied_off: Vec<(Name, String)>,
+    /// Windows of nodes that are open or will open, by name.
+    pub windows: Arc<Vec<Arc<Window>>>,
     /// Nodes that went silent together in such numbers that their work is not given up yet.
     pub lost_held_back: Vec<Name>,
     /// The engine's input and decisions in this cycle, for the audit and for explanations. `None`
