@@ -181,6 +181,7 @@ impl From<&NodeView> for wire::NodeInfo {
             free: node.order.saturating_sub(node.used).0,
             tags: tags_of(&node.tags),
             preference: node.preference,
+            next_window: None,
             missed_heartbeats: node.missed,
             vary_off_reason: node.vary_off_reason.clone(),
             notes: node_notes(node),
