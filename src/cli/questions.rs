@@ -10,6 +10,7 @@ pub use super::filter_args::{JobFilter, JobOrder, NodeOrder};
 use super::node_act_args::{FORGET_EXAMPLES, LOST_EXAMPLES, VARY_OFF_EXAMPLES, VARY_ON_EXAMPLES};
 pub use super::node_act_args::{NodesGoneArgs, NodesLost, VaryOffArgs, VaryOnArgs};
 use super::remote::Remote;
+use super::reservation_args::{MAINTENANCE_EXAMPLES, MaintenanceArgs};
 use super::values::parse_job;
 
 /// A question to the daemon, and how to show its answer.
@@ -116,6 +117,8 @@ pub enum StateFilter {
     Quiesced,
     /// Holding shares that configuration no longer allows.
     Blacklisted,
+    /// In maintenance, or soon.
+    Maintenance,
 }
 
 /// An action on nodes.
@@ -133,6 +136,9 @@ pub enum NodeAction {
     /// Put nodes back into scheduling
     #[command(after_help = VARY_ON_EXAMPLES)]
     VaryOn(VaryOnArgs),
+    /// Plan a maintenance: no work is on the nodes for a span of time
+    #[command(after_help = MAINTENANCE_EXAMPLES)]
+    Maintenance(MaintenanceArgs),
     /// Say that silent nodes are dead: their work is given up and starts elsewhere
     #[command(after_help = LOST_EXAMPLES)]
     Lost(NodesLost),

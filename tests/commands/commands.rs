@@ -77,7 +77,7 @@ async fn every_question_has_an_answer_in_every_form() {
             lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
         assert_eq!(lines.len(), entries, "{question}: {lines:?}");
     }
-    for state in ["awaited", "dead", "varied-off", "quiesced", "blacklisted"] {
+    for state in ["awaited", "dead", "varied-off", "quiesced", "blacklisted", "maintenance"] {
         assert!(
             ask(&daemon, &format!("nodes --state {state}")).contains("No such node"),
             "{state}"

@@ -1,0 +1,153 @@
+//! Arguments of `reservation` and of `node maintenance`.
+
+use clap::{Args, Subcommand};
+
+use super::questions::QueryFlags;
+use super::remote::Remote;
+use super::time_spec::WindowTimes;
+
+/// An action on reservations.
+#[derive(Debug, Subcommand)]
+pub enum ReservationAction {
+    /// Keep nodes for fixed-share jobs that name the reservation, for a span of time
+    #[command(after_help = CREATE_EXAMPLES)]
+    Create(ReservationCreate),
+    /// List reservations and maintenances that are open or to come, the first start first
+    #[command(visible_alias = "ls", after_help = LIST_EXAMPLES)]
+    List(ReservationListArgs),
+    /// Show one reservation or maintenance
+    #[command(after_help = SHOW_EXAMPLES)]
+    Show(ReservationShow),
+    /// Delete a reservation or maintenance: its nodes take work as before
+    #[command(after_help = DELETE_EXAMPLES)]
+    Delete(ReservationDelete),
+}
+
+const CREATE_EXAMPLES: &str = "\
+Examples:
+  apportion reservation create r1 --nodes 'n[1-4]' --start 18:00 --for 2h --users cyd
+  apportion reservation create course --nodes 'r1*' --start 2026-12-01T09:00 --end 17:00 --dry-run
+  apportion reservation create r2 --nodes n7 --start +1h --for 1d --classes urgent --force
+
+Jobs run in it by \"reservation\": \"r1\" in their publication. Fair-share work goes on on the nodes and makes
+room for these jobs. Work that is never preempted and ends too late is in the way: then the command is refused,
+or with --force the work stays. Times are of the local time zone.";
+
+const LIST_EXAMPLES: &str = "\
+Examples:
+  apportion reservation list
+  apportion reservation list -o wide
+  apportion reservation list -o jsonl | jq .name";
+
+const SHOW_EXAMPLES: &str = "\
+Examples:
+  apportion reservation show r1
+  apportion reservation show r1 --json | jq .nodes";
+
+const DELETE_EXAMPLES: &str = "\
+Examples:
+  apportion reservation delete r1";
+
+pub(super) const MAINTENANCE_EXAMPLES: &str = "\
+Examples:
+  apportion node maintenance 'n[1-4]' --start 18:00 --for 2h --reason \"new disks\" --dry-run
+  apportion node maintenance 'n[1-4]' --start 2026-12-01T18:00 --for 2h --reason \"new disks\" --name m1
+  apportion node maintenance n7 --start now --for 30m --reason fan --yes
+
+Fair-share work is told to go shortly before the start (`notice` in [scheduler]); work that stays starts there
+only if it ends before. `apportion reservation list` shows maintenances, `apportion reservation delete` ends one.";
+
+/// Work of other jobs in the way, and what to do about it.
+#[derive(Debug, Args)]
+pub struct WindowFlags {
+    /// Reserve the nodes although work that is never preempted is in the way; the work stays
+    #[arg(long)]
+    pub force: bool,
+    /// Show the effects, and change nothing
+    #[arg(long)]
+    pub dry_run: bool,
+    /// Do not ask before work is evicted, or stays in the way
+    #[arg(long, short)]
+    pub yes: bool,
+}
+
+/// Creates an advance reservation.
+#[derive(Debug, Args)]
+pub struct ReservationCreate {
+    /// The name, to which jobs refer
+    pub name: String,
+    /// The nodes: names, host lists or patterns, such as node[01-08,12] or 'r1*'
+    #[arg(long, required = true, value_name = "HOSTLIST")]
+    pub nodes: Vec<String>,
+    /// Start and end.
+    #[command(flatten)]
+    pub times: WindowTimes,
+    /// Users whose jobs may use it; without it, all
+    #[arg(long, value_name = "USER", value_delimiter = ',')]
+    pub users: Vec<String>,
+    /// Classes whose jobs may use it; without it, all
+    #[arg(long, value_name = "CLASS", value_delimiter = ',')]
+    pub classes: Vec<String>,
+    /// The reason, shown with the reservation
+    #[arg(long, short, default_value = "", hide_default_value = true)]
+    pub reason: String,
+    /// What to do about work in the way.
+    #[command(flatten)]
+    pub flags: WindowFlags,
+    /// The daemon to ask.
+    #[command(flatten)]
+    pub remote: Remote,
+}
+
+/// Plans a maintenance of nodes.
+#[derive(Debug, Args)]
+pub struct MaintenanceArgs {
+    /// Names, host lists or patterns, such as node[01-08,12] or 'r1*'
+    #[arg(required = true, value_name = "HOSTLIST")]
+    pub nodes: Vec<String>,
+    /// Start and end.
+    #[command(flatten)]
+    pub times: WindowTimes,
+    /// The reason, shown with the nodes
+    #[arg(long, short)]
+    pub reason: String,
+    /// The name; without it, one of the start and the first node
+    #[arg(long)]
+    pub name: Option<String>,
+    /// What to do about work in the way.
+    #[command(flatten)]
+    pub flags: WindowFlags,
+    /// The daemon to ask.
+    #[command(flatten)]
+    pub remote: Remote,
+}
+
+/// Lists reservations.
+#[derive(Debug, Args)]
+pub struct ReservationListArgs {
+    /// The daemon to ask, and the form of the answer.
+    #[command(flatten)]
+    pub asking: QueryFlags,
+}
+
+/// Shows a reservation.
+#[derive(Debug, Args)]
+pub struct ReservationShow {
+    /// The name of the reservation or maintenance
+    #[arg(value_name = "NAME")]
+    pub reservation: String,
+    /// The daemon to ask, and the form of the answer.
+    #[command(flatten)]
+    pub asking: QueryFlags,
+}
+
+/// Deletes a reservation.
+#[derive(Debug, Args)]
+pub struct ReservationDelete {
+    /// The name of the reservation or maintenance
+    #[arg(value_name = "NAME")]
+    pub reservation: String,
+    /// The daemon to ask.
+    #[command(flatten)]
+    pub remote: Remote,
+}
