@@ -260,7 +260,7 @@ fn in_the_way(view: &View, trial: &CommandImpact) -> Vec<WorkInTheWay> {
     }
     let mut found = Vec::new();
     for job in view.jobs.iter() {
-        for share in job.shares.iter() {
+        for share in &*job.shares {
             let Some(end) = ends.get(&share.id) else { continue };
             found.push(WorkInTheWay {
                 job: job.id.0,

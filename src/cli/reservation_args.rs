@@ -11,7 +11,7 @@ use super::time_spec::WindowTimes;
 pub enum ReservationAction {
     /// Keep nodes for fixed-share jobs that name the reservation, for a span of time
     #[command(after_help = CREATE_EXAMPLES)]
-    Create(ReservationCreate),
+    Create(Box<ReservationCreate>),
     /// List reservations and maintenances that are open or to come, the first start first
     #[command(visible_alias = "ls", after_help = LIST_EXAMPLES)]
     List(ReservationListArgs),

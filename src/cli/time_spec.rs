@@ -32,8 +32,8 @@ pub(super) fn parse_time(text: &str) -> Result<TimeSpec, String> {
     if let Some(span) = text.strip_prefix('+') {
         return parse_length(span).map(TimeSpec::After);
     }
-    let clock = ["%H:%M", "%H:%M:%S"].into_iter();
-    if let Some(clock) = clock.filter_map(|form| Time::strptime(form, text).ok()).next() {
+    let mut clock = ["%H:%M", "%H:%M:%S"].into_iter();
+    if let Some(clock) = clock.find_map(|form| Time::strptime(form, text).ok()) {
         return Ok(TimeSpec::Clock(clock));
     }
     if let Ok(exact) = text.parse() {
@@ -193,7 +193,7 @@ mod tests {
                 end: end.map(|text| parse_time(text).unwrap()),
             };
             let (start, end) = times.resolve(&now).unwrap();
-            (millis(&end) - millis(&start)) / 60_000
+            (millis(&end) - millis(&start)).div_euclid(60_000)
         };
         assert_eq!(times("18:00", Some("2h"), None), 120);
         assert_eq!(times("18:00", None, Some("06:00")), 720);

@@ -76,6 +76,7 @@ const PATHS: &[(&str, &[(&str, &str)])] = &[
     ("/users/ann", &[("GET", LOOK)]),
     ("/nodes", &[("GET", LOOK)]),
     ("/node/n1", &[("GET", LOOK)]),
+    ("/reservations", &[("GET", LOOK)]),
     ("/events", &[("GET", LOOK)]),
     ("/config", &[("GET", LOOK)]),
     ("/history", &[("GET", LOOK)]),
