@@ -19,7 +19,7 @@ const WINDOWS_MAX: usize = 1000;
 
 /// Time as it was told last, and the windows that are not over.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Clock {
+pub(super) struct SchedulerClock {
     /// Milliseconds since the epoch; `None` before the first time that was told.
     pub now: Option<Millis>,
     /// Windows by name.
