@@ -24,7 +24,7 @@ use crate::api::wire::{
 use crate::model::{Millis, Name, ShareId, Window, count, nearest};
 use crate::scheduler::{AdminCommand, CommandImpact, Removal, View};
 
-/// A reservation starts at most so many hours ahead: 8 weeks.
+/// Latest start of a reservation, in hours from now: 8 weeks.
 const HOURS_AHEAD: i64 = 8 * 7 * 24;
 
 /// Most users, or classes, of a reservation.
@@ -55,7 +55,7 @@ pub async fn post_reservation(
     let view = &published.view;
     let window = window_of(&request, view, &state.limits)?;
     let reserve = |is_forced| AdminCommand::Reserve { window: Box::new(window.clone()), is_forced };
-    // What is in the way is told in either case, and a trial alone knows the expected ends.
+    // The answer tells the work in the way in either case; only a trial knows the expected ends.
     let trial = state.try_out(reserve(true)).await;
     let in_the_way = trial.as_ref().map(|trial| in_the_way(view, trial)).unwrap_or_default();
     let impact = trial.as_ref().map(|trial| foreseen(trial, Removal::Window)).unwrap_or_default();
@@ -108,8 +108,8 @@ pub async fn get_reservation(
     })
 }
 
-/// Deletes an advance reservation or maintenance: its nodes take work as before. Deleting one that
-/// is not there changes nothing.
+/// Deletes an advance reservation or maintenance: its nodes take work as before. An absent
+/// name changes nothing.
 #[utoipa::path(delete, path = "/v1/reservations/{name}", tag = "administration",
     params(("name" = String, Path, description = "the reservation's name")),
     responses((status = 200, description = "there is no such reservation now", body = ReservationDeletion)))]

@@ -7,10 +7,12 @@ use clap::{Args, Subcommand, ValueEnum};
 pub(super) use super::event_args::EVENTS_EXAMPLES;
 pub use super::event_args::{EventFormat, EventKind, Events, Since};
 pub use super::filter_args::{JobFilter, JobOrder, NodeOrder};
-use super::node_act_args::{FORGET_EXAMPLES, LOST_EXAMPLES, VARY_OFF_EXAMPLES, VARY_ON_EXAMPLES};
+use super::node_act_args::{
+    FORGET_EXAMPLES, LOST_EXAMPLES, MAINTENANCE_EXAMPLES, MaintenanceArgs, VARY_OFF_EXAMPLES,
+    VARY_ON_EXAMPLES,
+};
 pub use super::node_act_args::{NodesGoneArgs, NodesLost, VaryOffArgs, VaryOnArgs};
 use super::remote::Remote;
-use super::reservation_args::{MAINTENANCE_EXAMPLES, MaintenanceArgs};
 use super::values::parse_job;
 
 /// A question to the daemon, and how to show its answer.

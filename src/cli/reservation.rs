@@ -7,13 +7,12 @@ use super::answer::{ShownAnswer, answer};
 use super::client::DaemonClient;
 use super::consent;
 use super::failure::{Failure, FailureKind};
+use super::node_act_args::{MaintenanceArgs, WindowFlags};
 use super::node_names::spelled_out;
 use super::node_words::{names, render_impact};
 use super::output::show;
 use super::remote::Remote;
-use super::reservation_args::{
-    MaintenanceArgs, ReservationAction, ReservationCreate, ReservationDelete, WindowFlags,
-};
+use super::reservation_args::{ReservationAction, ReservationCreate, ReservationDelete};
 use super::table::Column::{Left, Right};
 use super::table::{fitted, plain, table};
 use super::text::TextStyle;

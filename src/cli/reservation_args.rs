@@ -1,7 +1,8 @@
-//! Arguments of `reservation` and of `node maintenance`.
+//! Arguments of `reservation`.
 
 use clap::{Args, Subcommand};
 
+use super::node_act_args::WindowFlags;
 use super::questions::QueryFlags;
 use super::remote::Remote;
 use super::time_spec::WindowTimes;
@@ -15,7 +16,7 @@ pub enum ReservationAction {
     /// List reservations and maintenances that are open or to come, the first start first
     #[command(visible_alias = "ls", after_help = LIST_EXAMPLES)]
     List(ReservationListArgs),
-    /// Show one reservation or maintenance
+    /// Show a reservation or maintenance
     #[command(after_help = SHOW_EXAMPLES)]
     Show(ReservationShow),
     /// Delete a reservation or maintenance: its nodes take work as before
@@ -48,29 +49,6 @@ const DELETE_EXAMPLES: &str = "\
 Examples:
   apportion reservation delete r1";
 
-pub(super) const MAINTENANCE_EXAMPLES: &str = "\
-Examples:
-  apportion node maintenance 'n[1-4]' --start 18:00 --for 2h --reason \"new disks\" --dry-run
-  apportion node maintenance 'n[1-4]' --start 2026-12-01T18:00 --for 2h --reason \"new disks\" --name m1
-  apportion node maintenance n7 --start now --for 30m --reason fan --yes
-
-Fair-share work is told to go shortly before the start (`notice` in [scheduler]); work that stays starts there
-only if it ends before. `apportion reservation list` shows maintenances, `apportion reservation delete` ends one.";
-
-/// Work of other jobs in the way, and what to do about it.
-#[derive(Debug, Args)]
-pub struct WindowFlags {
-    /// Reserve the nodes although work that is never preempted is in the way; the work stays
-    #[arg(long)]
-    pub force: bool,
-    /// Show the effects, and change nothing
-    #[arg(long)]
-    pub dry_run: bool,
-    /// Do not ask before work is evicted, or stays in the way
-    #[arg(long, short)]
-    pub yes: bool,
-}
-
 /// Creates an advance reservation.
 #[derive(Debug, Args)]
 pub struct ReservationCreate {
@@ -91,30 +69,7 @@ pub struct ReservationCreate {
     /// The reason, shown with the reservation
     #[arg(long, short, default_value = "", hide_default_value = true)]
     pub reason: String,
-    /// What to do about work in the way.
-    #[command(flatten)]
-    pub flags: WindowFlags,
-    /// The daemon to ask.
-    #[command(flatten)]
-    pub remote: Remote,
-}
-
-/// Plans a maintenance of nodes.
-#[derive(Debug, Args)]
-pub struct MaintenanceArgs {
-    /// Names, host lists or patterns, such as node[01-08,12] or 'r1*'
-    #[arg(required = true, value_name = "HOSTLIST")]
-    pub nodes: Vec<String>,
-    /// Start and end.
-    #[command(flatten)]
-    pub times: WindowTimes,
-    /// The reason, shown with the nodes
-    #[arg(long, short)]
-    pub reason: String,
-    /// The name; without it, one of the start and the first node
-    #[arg(long)]
-    pub name: Option<String>,
-    /// What to do about work in the way.
+    /// Agreement to the effects.
     #[command(flatten)]
     pub flags: WindowFlags,
     /// The daemon to ask.

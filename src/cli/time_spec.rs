@@ -11,7 +11,7 @@ use super::table::plain;
 pub enum TimeSpec {
     /// The present.
     Now,
-    /// So long after the present.
+    /// A span after the present.
     After(Span),
     /// A moment with an offset from UTC.
     Exact(Timestamp),
@@ -51,7 +51,7 @@ pub(super) fn parse_length(text: &str) -> Result<Span, String> {
 }
 
 impl TimeSpec {
-    /// The moment, at the present of `now`. A time of day is the next one after `earliest`.
+    /// The moment, at the present of `now`. A time of day is the next after `earliest`.
     ///
     /// # Errors
     ///
@@ -62,7 +62,7 @@ impl TimeSpec {
             TimeSpec::Now => Ok(now.clone()),
             TimeSpec::After(span) => now.checked_add(span),
             TimeSpec::Exact(time) => Ok(time.to_zoned(zone.clone())),
-            // In the hour that a clock change leaves out or repeats: the later or the first one.
+            // An hour that a clock change leaves out is taken later; of a repeated hour, the first counts.
             TimeSpec::Local(time) => zone.to_zoned(time),
             TimeSpec::Clock(clock) => {
                 let today = earliest.with_time_zone(zone.clone()).date();
@@ -79,7 +79,7 @@ impl TimeSpec {
 /// The start and the end of a reservation.
 #[derive(Clone, Debug, Args)]
 pub struct WindowTimes {
-    /// The start: now, +2h, 18:00 (the next one), or a date and time, with or without an offset
+    /// The start: now, +2h, 18:00 (the next), or a date and time, with or without an offset
     /// from UTC
     #[arg(long, value_name = "TIME", value_parser = parse_time)]
     pub start: TimeSpec,
@@ -92,7 +92,7 @@ pub struct WindowTimes {
         conflicts_with = "end"
     )]
     pub length: Option<Span>,
-    /// The end, in place of a length; 20:00 is the next one after the start
+    /// The end, in place of a length; 20:00 is the next after the start
     #[arg(long, value_name = "TIME", value_parser = parse_time)]
     pub end: Option<TimeSpec>,
 }

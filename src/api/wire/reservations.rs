@@ -10,7 +10,7 @@ use super::{Impact, is_false};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum ReservationKind {
-    /// Of fixed-share work, only jobs that name the reservation start on the nodes. Fair-share work
+    /// Fixed-share work starts on the nodes only if it names the reservation. Fair-share work
     /// goes on there and makes room for them.
     Reservation,
     /// No work is on the nodes.
