@@ -58,7 +58,7 @@ const PATHS: &[(&str, &[(&str, &str)])] = &[
     ("/v1/nodes/lost", &[("POST", "operator")]),
     ("/v1/nodes/forget", &[("POST", "operator")]),
     ("/v1/reservations", &[("GET", LOOK), ("POST", "operator")]),
-    ("/v1/reservations/r1", &[("GET", LOOK), ("DELETE", "operator")]),
+    ("/v1/reservations/n1", &[("GET", LOOK), ("DELETE", "operator")]),
     ("/nodes/vary?way=off&nodes=n1&reason=x&all=yes", &[("GET", LOOK), ("POST", "operator")]),
     ("/", &[("GET", LOOK)]),
     ("/topology", &[("GET", LOOK)]),
