@@ -18,8 +18,8 @@ use crate::api::ingest::names::{name_problem, user_problem};
 use crate::api::limits::Limits;
 use crate::api::state::ApiState;
 use crate::api::wire::{
-    self, ItemProblem, ReservationAnswer, ReservationDeletion, ReservationInfo, ReservationKind,
-    ReservationList, ReservationRequest, TimeText, WorkInTheWay,
+    self, Impact, ItemProblem, ReservationAnswer, ReservationDeletion, ReservationInfo,
+    ReservationKind, ReservationList, ReservationRequest, TimeText, WorkInTheWay,
 };
 use crate::model::{Millis, Name, ShareId, Window, count, nearest};
 use crate::scheduler::{AdminCommand, CommandImpact, Removal, View};
@@ -59,6 +59,8 @@ pub async fn post_reservation(
     let trial = state.try_out(reserve(true)).await;
     let in_the_way = trial.as_ref().map(|trial| in_the_way(view, trial)).unwrap_or_default();
     let impact = trial.as_ref().map(|trial| foreseen(trial, Removal::Window)).unwrap_or_default();
+    // Work that can be preempted does not stay, and it is on the nodes until then.
+    let impact = Impact { kept: count(&in_the_way), ..impact };
     let changed = if request.dry_run {
         let changed = !trial?.changed.is_empty();
         if changed && !request.force && !in_the_way.is_empty() {

@@ -16,9 +16,9 @@ use super::reservation_args::{ReservationAction, ReservationCreate, ReservationD
 use super::table::Column::{Left, Right};
 use super::table::{fitted, plain, table};
 use super::text::TextStyle;
-use super::time_spec::{WindowTimes, local, millis, zone};
+use super::time_spec::{WindowTimes, local, millis, to_the_minute, zone};
 use crate::api::wire::{
-    NodeInfo, ReservationAnswer, ReservationDeletion, ReservationInfo, ReservationKind,
+    Impact, NodeInfo, ReservationAnswer, ReservationDeletion, ReservationInfo, ReservationKind,
     ReservationList, ReservationRequest, TimeText, WorkInTheWay,
 };
 use crate::model::{count, counted, expand_hostlist, span};
@@ -184,14 +184,14 @@ impl ShownAnswer for ReservationTable {
             Left("WHEN"),
             Left("USERS"),
             Left("CLASSES"),
-            Left("REASON"),
+            Left("WHY"),
         ];
         let rows = self.list.reservations.iter().map(|it| {
             [
                 it.name.clone(),
                 it.kind.word().to_owned(),
                 names(&it.nodes),
-                local(it.start_ms, &self.now),
+                to_the_minute(it.start_ms, &self.now),
                 span(it.end_ms.saturating_sub(it.start_ms)),
                 when(it.start_ms, it.end_ms, &self.now),
                 admitted(it.kind, &it.users),
@@ -199,7 +199,7 @@ impl ShownAnswer for ReservationTable {
                 it.reason.clone(),
             ]
         });
-        fitted(columns, rows, look, &["CLASSES", "REASON", "FOR"])
+        fitted(columns, rows, look, &["CLASSES", "WHY", "FOR", "USERS"])
     }
 }
 
@@ -307,13 +307,17 @@ fn render_answer(answer: &ReservationAnswer, now: &Zoned) -> String {
     if !changed {
         return lines.join("\n");
     }
-    lines.extend(render_impact(impact, *dry_run, false));
+    // The table below shows what stays.
+    let impact = Impact { kept: 0, ..impact.clone() };
+    lines.extend(render_impact(&impact, *dry_run, false));
     if reservation.kind == ReservationKind::Maintenance && impact.shares_evicted == 0 {
         lines
             .push("fair-share work on the nodes is told to go shortly before the start".to_owned());
     }
     if !in_the_way.is_empty() {
-        lines.push(format!("{} in the way, which stays:", counted(count(in_the_way), "share")));
+        let stays = if in_the_way.len() == 1 { "stays" } else { "stay" };
+        let shares = counted(count(in_the_way), "share");
+        lines.push(format!("{shares} of work that is never preempted {stays}:"));
         lines.push(render_in_the_way(in_the_way, now));
     }
     lines.join("\n")
@@ -394,7 +398,7 @@ mod tests {
             reservation: ahead,
             changed: true,
             dry_run: true,
-            impact: crate::api::wire::Impact::default(),
+            impact: Impact::default(),
         };
         insta::assert_snapshot!("reservation_with_work_in_the_way", render_answer(&answer, &now()));
         let again = ReservationAnswer { changed: false, ..answer };

@@ -121,10 +121,19 @@ pub(super) fn millis(time: &Zoned) -> u64 {
 
 /// A moment in the time zone of `now`: "2026-12-01 18:00", with seconds where there are some.
 pub(super) fn local(ms: u64, now: &Zoned) -> String {
+    shown(ms, now, true)
+}
+
+/// A moment in the time zone of `now`, without its seconds.
+pub(super) fn to_the_minute(ms: u64, now: &Zoned) -> String {
+    shown(ms, now, false)
+}
+
+fn shown(ms: u64, now: &Zoned, is_exact: bool) -> String {
     zoned(ms, now).map_or_else(
         || ms.to_string(),
         |time| {
-            let has_seconds = time.second() != 0;
+            let has_seconds = is_exact && time.second() != 0;
             let form = if has_seconds { "%Y-%m-%d %H:%M:%S" } else { "%Y-%m-%d %H:%M" };
             time.strftime(form).to_string()
         },
@@ -209,6 +218,7 @@ mod tests {
         let ms = millis(&now);
         assert_eq!(local(ms, &now), "2026-11-26 15:30");
         assert_eq!(local(ms + 5_000, &now), "2026-11-26 15:30:05");
+        assert_eq!(to_the_minute(ms + 5_000, &now), "2026-11-26 15:30");
         assert_eq!(zone(ms, &now), "CET");
         assert_eq!(local(u64::MAX, &now), u64::MAX.to_string());
     }

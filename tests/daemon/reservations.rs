@@ -197,6 +197,41 @@ async fn reservations_survive_a_kill() {
     is_refused(&post(&second, &request("r3", "n1", 2)).await, 409, "A009", "`r1`");
 }
 
+/// The daemon is killed at any moment: what was answered is there, once, and nothing is there in
+/// part.
+#[tokio::test]
+async fn a_kill_at_any_moment_keeps_what_was_answered() {
+    let folder = TempDir::new().unwrap();
+    drop(occupied(&folder).await);
+    let mut answered: Vec<String> = Vec::new();
+    for life in 0..6_u64 {
+        let daemon = Daemon::start(folder.path(), &config());
+        daemon.get_until(PATH, |_| true).await;
+        let known = names(&daemon).await;
+        let is_kept = |name: &String| known.contains(name);
+        assert!(answered.iter().all(is_kept), "{answered:?} of {known:?}");
+        assert!(known.len() <= answered.len() + 1, "{known:?}: at most one more, unanswered");
+        answered = known;
+        let killed = async {
+            tokio::time::sleep(std::time::Duration::from_millis(10 + 23 * life)).await;
+            daemon.kill();
+        };
+        let created = async {
+            for number in 0..300 {
+                let name = format!("r{life}-{number}");
+                let body = request(&name, "n1", 2 + 2 * (300 * life + number) % 1300);
+                match daemon.try_ask(Method::POST, PATH, Some(&body)).await {
+                    Ok((StatusCode::OK, _)) => answered.push(name),
+                    Ok(_) => {}
+                    Err(_) => return,
+                }
+            }
+        };
+        tokio::join!(killed, created);
+    }
+    assert!(3 < answered.len(), "{answered:?}");
+}
+
 /// Fair-share processes are told to go, the node is in maintenance, and up again afterwards. The
 /// record of all of it gives the same digests again.
 #[tokio::test]
