@@ -7,7 +7,7 @@ use crate::support::http::{Daemon, job, with};
 use reqwest::header::{
     CONTENT_SECURITY_POLICY, CONTENT_TYPE, ETAG, HOST, IF_NONE_MATCH, LOCATION, ORIGIN,
 };
-use reqwest::{Client, Response, StatusCode, redirect};
+use reqwest::{Client, Method, Response, StatusCode, redirect};
 use serde_json::{Value, json};
 
 /// Every page of a daemon with ann's and bob's work on three nodes.
@@ -211,6 +211,31 @@ async fn pages_say_what_the_api_says() {
         config.contains("Generation 1 is in effect") && config.contains("\"1GB\"")
             || config.contains("&#34;1GB&#34;")
     );
+    daemon.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn reservations_are_on_their_page_and_on_the_pages_of_their_nodes() {
+    let folder = tempfile::tempdir().unwrap();
+    let daemon = Daemon::with_two_users(&folder).await;
+    let none = page(&daemon, "/reservations").await;
+    assert!(none.contains("No reservation and no maintenance is planned"), "{none}");
+    // The start is within 8 weeks of any day; its end is far ahead.
+    let m1 = json!({
+        "name": "m1", "kind": "maintenance", "nodes": ["n[2-3]"], "start": 1_700_000_000_000_u64,
+        "end": "2199-01-01T00:00:00Z", "reason": "<b>new</b> disks",
+    });
+    let path = "/v1/reservations";
+    assert_eq!(daemon.send(Method::POST, path, &m1.to_string()).await.status(), StatusCode::OK);
+    let shown = page(&daemon, "/reservations").await;
+    for words in ["id=\"reservation-m1\"", "maintenance", "n[2-3]", "2199-01-01 00:00:00 UTC"] {
+        assert!(shown.contains(words), "{words}: {shown}");
+    }
+    assert!(shown.contains("&#60;b&#62;new") && !shown.contains("<b>new"), "{shown}");
+    let node = page(&daemon, "/node/n2").await;
+    assert!(node.contains("Next reservation") && node.contains("maintenance m1, 2023-"), "{node}");
+    assert!(node.contains("n-maintenance"), "{node}");
+    assert!(!page(&daemon, "/node/n1").await.contains("Next reservation"));
     daemon.stop().await;
 }
 
