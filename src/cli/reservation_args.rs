@@ -30,9 +30,9 @@ Examples:
   apportion reservation create course --nodes 'r1*' --start 2026-12-01T09:00 --end 17:00 --dry-run
   apportion reservation create r2 --nodes n7 --start +1h --for 1d --classes urgent --force
 
-Jobs run in it by \"reservation\": \"r1\" in their publication. Fair-share work goes on on the nodes and makes
-room for these jobs. Work that is never preempted and ends too late is in the way: then the command is refused,
-or with --force the work stays. Times are of the local time zone.";
+A job runs in it whose publication has \"reservation\": \"r1\". Fair-share work continues on the
+nodes and makes room for such jobs. Work that is never preempted and ends too late is in the way:
+the command is refused, or with --force the work stays. Times are of the local time zone.";
 
 const LIST_EXAMPLES: &str = "\
 Examples:

@@ -278,7 +278,7 @@ async fn names_and_reasons_are_text_and_nothing_else() {
     let daemon = Daemon::with_two_users(&folder).await;
     let evil = "<script>alert('\"&1')</script>";
     let body = json!({ "nodes": ["n1"], "reason": evil }).to_string();
-    let done = daemon.send(reqwest::Method::POST, "/v1/nodes/vary-off", &body).await;
+    let done = daemon.send(Method::POST, "/v1/nodes/vary-off", &body).await;
     assert_eq!(done.status(), StatusCode::OK);
     let told = page_with(&daemon, "/events", "vary-off").await;
     assert!(told.contains("script"), "it is told");
@@ -395,7 +395,7 @@ async fn of_a_large_map_only_what_changed_is_sent() {
     assert_eq!(same.status(), StatusCode::NO_CONTENT, "nothing is new");
 
     let off = json!({ "nodes": ["n007", "n440"], "reason": "a test" }).to_string();
-    let done = daemon.send(reqwest::Method::POST, "/v1/nodes/vary-off", &off).await;
+    let done = daemon.send(Method::POST, "/v1/nodes/vary-off", &off).await;
     assert_eq!(done.status(), StatusCode::OK);
     let changes = page_with(&daemon, &since, "id=\"tiles\"").await;
     let tiles = between(&changes, "id=\"tiles\"", "</svg>");
