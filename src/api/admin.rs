@@ -51,7 +51,7 @@ pub async fn post_vary_off(
     let command = AdminCommand::VaryOff { nodes, reason };
     let (changed, impact) = if request.dry_run {
         let trial = state.try_out(command).await?;
-        let impact = foreseen(&trial);
+        let impact = foreseen(&trial, Removal::VariedOff);
         (trial.changed, impact)
     } else {
         let changed = state.command(command, caller.actor()).await?.changed;
@@ -219,7 +219,10 @@ fn check_silent(view: &View, names: &BTreeSet<String>) -> Result<(), ApiError> {
 }
 
 /// The names that a list of names and host lists stands for.
-fn names_in(lists: &[String], limits: &Limits) -> Result<BTreeSet<String>, RequestFault> {
+pub(in crate::api) fn names_in(
+    lists: &[String],
+    limits: &Limits,
+) -> Result<BTreeSet<String>, RequestFault> {
     if lists.is_empty() {
         return Err(RequestFault::new(
             Code::UnconfirmedNodes,
@@ -305,8 +308,8 @@ fn node_named<'a>(view: &'a View, name: &str) -> Option<&'a NodeView> {
     view.nodes.iter().find(|node| node.name == name)
 }
 
-/// Effect of taking nodes out, as a trial foresees it.
-fn foreseen(trial: &CommandImpact) -> Impact {
+/// Effect of keeping work off nodes, as a trial foresees it. `cause` is that of evictions.
+pub(in crate::api) fn foreseen(trial: &CommandImpact, cause: Removal) -> Impact {
     let of = |removal| trial.evicted.iter().filter(move |((_, why), _)| *why == removal);
     let below = trial.below.iter();
     let below = below.map(|(job, holding)| JobBelow {
@@ -315,8 +318,8 @@ fn foreseen(trial: &CommandImpact) -> Impact {
         keeps: holding.after,
     });
     Impact {
-        shares_evicted: of(Removal::VariedOff).map(|(_, count)| count).sum(),
-        jobs: of(Removal::VariedOff).map(|((job, _), _)| job.0).collect(),
+        shares_evicted: of(cause).map(|(_, count)| count).sum(),
+        jobs: of(cause).map(|((job, _), _)| job.0).collect(),
         kept: trial.kept,
         work_lost_ms: trial.work_lost,
         preempted: of(Removal::Preempted).map(|(_, count)| count).sum(),

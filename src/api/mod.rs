@@ -22,6 +22,7 @@ mod owner_request;
 mod past_cycles;
 mod published;
 pub(crate) mod queries;
+pub(crate) mod reservations;
 mod state;
 pub mod wire;
 
@@ -146,6 +147,8 @@ fn documented(state: &ApiState) -> OpenApiRouter<ApiState> {
         .routes(routes!(admin::post_vary_on))
         .routes(routes!(admin::post_nodes_lost))
         .routes(routes!(admin::post_nodes_forget))
+        .routes(routes!(reservations::post_reservation, reservations::get_reservations))
+        .routes(routes!(reservations::get_reservation, reservations::delete_reservation))
         .routes(routes!(config::post_plan))
         .routes(routes!(config::post_apply))
         // Shared by all clients, and packed once.

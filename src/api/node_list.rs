@@ -12,7 +12,8 @@ use crate::api::board::ViewPublisher;
 use crate::api::http::compression::SharedJson;
 use crate::api::ingest::heartbeat_inbox::HeartbeatInbox;
 use crate::api::wire;
-use crate::model::Name;
+use crate::api::wire::from_window::NextWindows;
+use crate::model::{Name, Window};
 use crate::scheduler::{NodeView, SharedList, View};
 
 /// Makes the list, and keeps the last.
@@ -28,6 +29,8 @@ struct NodeListText {
     cycle: u64,
     nodes: Arc<SharedList<NodeView>>,
     held_back: Vec<Name>,
+    windows: Arc<Vec<Arc<Window>>>,
+    next_windows: NextWindows,
     notes: Notes,
     text: Arc<SharedJson>,
     /// Range of each node's part in the text.
@@ -64,6 +67,7 @@ impl NodeListText {
         self.cycle == view.cycle
             && Arc::ptr_eq(&self.nodes, &view.nodes)
             && self.held_back == view.lost_held_back
+            && Arc::ptr_eq(&self.windows, &view.windows)
             && self.notes == *notes
     }
 
@@ -73,6 +77,8 @@ impl NodeListText {
             cycle: view.cycle,
             nodes: Arc::clone(&view.nodes),
             held_back: view.lost_held_back.clone(),
+            windows: Arc::clone(&view.windows),
+            next_windows: NextWindows::of(&view.windows),
             notes,
             text: Arc::default(),
             parts: Vec::with_capacity(view.nodes.len()),
@@ -104,12 +110,15 @@ impl NodeListText {
 
     /// True if `node` has remarks beyond its view.
     fn is_noted(&self, node: &NodeView) -> bool {
-        self.notes.contains_key(node.name.as_str()) || is_held_back(&node.name, &self.held_back)
+        self.notes.contains_key(node.name.as_str())
+            || is_held_back(&node.name, &self.held_back)
+            || self.next_windows.get(&node.name).is_some()
     }
 
     fn write(&self, node: &NodeView, text: &mut Vec<u8>) {
         let mut info = wire::NodeInfo::from(node);
         let noted = self.notes.get(node.name.as_str()).into_iter().flatten();
+        info.next_window = self.next_windows.get(&node.name);
         info.notes.extend(held_back_note(&node.name, &self.held_back));
         info.notes.extend(noted.cloned());
         serde_json::to_writer(text, &info).expect("plain structs become JSON");

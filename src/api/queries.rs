@@ -20,6 +20,7 @@ use crate::api::state::ApiState;
 use crate::api::wire;
 use crate::api::wire::ClientList;
 use crate::api::wire::from_view;
+use crate::api::wire::from_window::NextWindows;
 use crate::model::{Mebibytes, SharePhase};
 use crate::scheduler::{JobView, NodeView, View};
 
@@ -70,7 +71,9 @@ fn some_nodes(state: &ApiState, params: &NodeParams) -> wire::NodeList {
     let mut nodes: Vec<wire::NodeInfo> =
         published.view.nodes.iter().filter(is_wanted).map(Into::into).collect();
     let log = state.hearing.log();
+    let windows = NextWindows::of(&published.view.windows);
     for node in &mut nodes {
+        node.next_window = windows.get(&node.name);
         node.notes.extend(notes_of(node, &published.view, &log));
     }
     wire::NodeList { cycle: published.view.cycle, nodes }
@@ -88,6 +91,7 @@ pub async fn get_node(
     let node = published.view.nodes.iter().find(|node| node.name == name);
     let node = node.map(|node| {
         let mut node = wire::NodeInfo::from(node);
+        node.next_window = NextWindows::of(&published.view.windows).get(&node.name);
         node.notes.extend(notes_of(&node, &published.view, &state.hearing.log()));
         Json(node)
     });

@@ -105,6 +105,10 @@ const TABLE: &[(&str, &str, Permission)] = &[
     ("POST", "/v1/nodes/vary-on", OPERATE),
     ("POST", "/v1/nodes/lost", OPERATE),
     ("POST", "/v1/nodes/forget", OPERATE),
+    ("GET", "/v1/reservations", READ),
+    ("POST", "/v1/reservations", OPERATE),
+    ("GET", "/v1/reservations/{name}", READ),
+    ("DELETE", "/v1/reservations/{name}", OPERATE),
     ("POST", "/nodes/vary", OPERATE),
     // The orchestrator's.
     ("POST", "/v1/campaigns", Permission::Submit),

@@ -89,6 +89,12 @@ pub enum CliCommand {
         #[command(subcommand)]
         action: NodeAction,
     },
+    /// Keep nodes for some work at a planned time: create, list, show and delete reservations
+    Reservation {
+        /// The action on reservations.
+        #[command(subcommand)]
+        action: super::reservation_args::ReservationAction,
+    },
     /// Run one program in the cluster, attached: output here, exit status as the program's
     #[command(after_help = super::run::EXAMPLES)]
     Run(Box<super::run::TaskRunArgs>),

@@ -89,6 +89,15 @@ impl DaemonClient {
         self.send(self.transport.request(Method::POST, path, &[]).json(body)).await
     }
 
+    /// The answer to a request to delete what is at `path`.
+    ///
+    /// # Errors
+    ///
+    /// If the daemon cannot be reached or refuses.
+    pub async fn delete<T: DeserializeOwned>(&self, path: &[&str]) -> Result<T, Failure> {
+        self.send(self.transport.request(Method::DELETE, path, &[])).await
+    }
+
     /// Has something done that has no answer.
     ///
     /// # Errors

@@ -15,7 +15,7 @@ use super::client::DaemonClient;
 use super::failure::Failure;
 use super::remote::Remote;
 use super::up;
-use crate::api::wire::{ClassList, Load, NodeList, UserList};
+use crate::api::wire::{ClassList, Load, NodeList, ReservationList, UserList};
 
 /// The variable by which a shell says that it asks, with its name.
 const VARIABLE: &str = "APPORTION_COMPLETE";
@@ -30,6 +30,7 @@ enum Thing {
     Job,
     Node,
     Pool,
+    Reservation,
     User,
 }
 
@@ -37,11 +38,12 @@ impl Thing {
     /// Returns the kind of thing that an argument of this name takes.
     fn of(argument: &str) -> Option<Thing> {
         match argument {
-            "class" => Some(Thing::Class),
+            "class" | "classes" => Some(Thing::Class),
             "job" | "jobs" => Some(Thing::Job),
             "node" | "nodes" => Some(Thing::Node),
             "pool" => Some(Thing::Pool),
-            "user" => Some(Thing::User),
+            "reservation" => Some(Thing::Reservation),
+            "user" | "users" => Some(Thing::User),
             _ => None,
         }
     }
@@ -64,6 +66,10 @@ impl Thing {
             Thing::Pool => {
                 let load: Load = client.get(&path("load"), &[]).await?;
                 load.pools.into_iter().map(|pool| pool.pool).collect()
+            }
+            Thing::Reservation => {
+                let list: ReservationList = client.get(&path("reservations"), &[]).await?;
+                list.reservations.into_iter().map(|reservation| reservation.name).collect()
             }
             Thing::User => {
                 let list: UserList = client.get(&path("users"), &[]).await?;

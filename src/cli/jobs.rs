@@ -1,5 +1,7 @@
 //! Details of a job: its request, its demand and holdings, and every share.
 
+use jiff::Timestamp;
+
 use super::answer::{Several, ShownAnswer, answer};
 use super::args::{JobAction, JobShow};
 use super::failure::Failure;
@@ -68,6 +70,7 @@ impl ShownAnswer for JobInfo {
             ),
             format!("asks:     {asks}"),
         ];
+        lines.extend(times(self));
         if !shape.is_gang() {
             lines.push(format!("items:    {} to do", self.remaining));
         }
@@ -91,6 +94,19 @@ impl ShownAnswer for JobInfo {
         }
         lines.join("\n")
     }
+}
+
+/// Lines on the times and the reservation that a job asked for.
+fn times(job: &JobInfo) -> Vec<String> {
+    let time = |ms: Option<u64>| {
+        let time = i64::try_from(ms?).ok().and_then(|ms| Timestamp::from_millisecond(ms).ok());
+        time.map(|time| format!("{time:.0}"))
+    };
+    let start = time(job.not_before_ms).map(|time| format!("start:    not before {time}"));
+    let end = time(job.deadline_ms).map(|time| format!("deadline: {time}"));
+    let reservation = job.reservation.as_ref();
+    let reservation = reservation.map(|name| format!("in:       reservation {}", plain(name)));
+    [start, end, reservation].into_iter().flatten().collect()
 }
 
 fn items(threads: u64) -> String {

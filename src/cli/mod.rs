@@ -62,6 +62,8 @@ mod reasons;
 mod remote;
 mod replay;
 mod requests;
+mod reservation;
+mod reservation_args;
 mod run;
 mod run_gang;
 mod serve;
@@ -73,6 +75,7 @@ mod submit;
 mod table;
 mod task;
 mod text;
+mod time_spec;
 mod token;
 mod token_list;
 mod top;
@@ -174,6 +177,7 @@ fn dispatch(command: CliCommand) -> Result<(), Failure> {
         CliCommand::Config { action } => config::run(&action),
         CliCommand::Nodes(args) => ask(nodes::list(&args)),
         CliCommand::Node { action } => ask(nodes::run(&action)),
+        CliCommand::Reservation { action } => ask(reservation::run(&action)),
         CliCommand::Orchestrator { action: action @ orchestrator::OrchestratorAction::Run(_) } => {
             wait(busy(), orchestrator::run(&action))
         }

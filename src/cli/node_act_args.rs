@@ -4,6 +4,7 @@ use clap::Args;
 use reqwest::Url;
 
 use super::remote::Remote;
+use super::time_spec::WindowTimes;
 use super::values::parse_url;
 
 /// Takes nodes out of scheduling.
@@ -106,3 +107,50 @@ Examples:
   apportion node forget 'node[20-23]' --reason \"sold\"
 
 A node that reports again is a new node. Refused while anything is booked there.";
+
+/// Agreement to the effects of a reservation.
+#[derive(Debug, Args)]
+pub struct WindowFlags {
+    /// Reserve the nodes although work that is never preempted is in the way; the work stays
+    #[arg(long)]
+    pub force: bool,
+    /// Show the effects, and change nothing
+    #[arg(long)]
+    pub dry_run: bool,
+    /// Do not ask before work is evicted, or stays in the way
+    #[arg(long, short)]
+    pub yes: bool,
+}
+
+/// Plans a maintenance of nodes.
+#[derive(Debug, Args)]
+pub struct MaintenanceArgs {
+    /// Names, host lists or patterns, such as node[01-08,12] or 'r1*'
+    #[arg(required = true, value_name = "HOSTLIST")]
+    pub nodes: Vec<String>,
+    /// Start and end.
+    #[command(flatten)]
+    pub times: WindowTimes,
+    /// The reason, shown with the nodes
+    #[arg(long, short)]
+    pub reason: String,
+    /// The name; without it, made of the start and the first node
+    #[arg(long)]
+    pub name: Option<String>,
+    /// Agreement to the effects.
+    #[command(flatten)]
+    pub flags: WindowFlags,
+    /// The daemon to ask.
+    #[command(flatten)]
+    pub remote: Remote,
+}
+
+pub(super) const MAINTENANCE_EXAMPLES: &str = "\
+Examples:
+  apportion node maintenance 'n[1-4]' --start 18:00 --for 2h --reason \"new disks\" --dry-run
+  apportion node maintenance 'n[1-4]' --start 2026-12-01T18:00 --for 2h --reason \"new disks\" --name m1
+  apportion node maintenance n7 --start now --for 30m --reason fan --yes
+
+Fair-share work is told to go shortly before the start (`notice` in [scheduler]). Work that is never
+preempted and ends too late is in the way: the command is refused, or with --force the work stays.
+`apportion reservation list` shows maintenances, `apportion reservation delete` ends one.";

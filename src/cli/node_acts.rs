@@ -95,7 +95,7 @@ fn render_lost(answer: &VaryAnswer) -> String {
     if !answer.unchanged.is_empty() {
         lines.push(format!("{} dead already, and nothing held back", names(&answer.unchanged)));
     }
-    lines.extend(render_impact(answer));
+    lines.extend(render_impact(&answer.impact, answer.dry_run, !answer.changed.is_empty()));
     lines.extend(answer.notes.iter().map(|note| format!("note: {}", plain(note))));
     lines.join("\n")
 }

@@ -1,7 +1,7 @@
 //! Words on nodes that several commands use: states, notes, shares, and the impact of an act.
 
 use super::table::plain;
-use crate::api::wire::{JobBelow, NodeInfo, ShareState, VaryAnswer};
+use crate::api::wire::{Impact, JobBelow, NodeInfo, ShareState};
 use crate::model::{counted, fold_hostlist, span};
 
 /// Named jobs of a node; the text counts the rest.
@@ -34,10 +34,9 @@ pub(super) fn names(nodes: &[String]) -> String {
 }
 
 /// Lines on the shares that an act evicts, preempts and keeps, and on jobs with fewer processes.
-pub(super) fn render_impact(answer: &VaryAnswer) -> Vec<String> {
-    let impact = &answer.impact;
+pub(super) fn render_impact(impact: &Impact, dry_run: bool, has_changed: bool) -> Vec<String> {
     let mut lines = Vec::new();
-    let would = if answer.dry_run { "would be " } else { "" };
+    let would = if dry_run { "would be " } else { "" };
     if 0 < impact.shares_evicted {
         let count = u64::try_from(impact.jobs.len()).unwrap_or(u64::MAX);
         let jobs: Vec<String> = impact.jobs.iter().take(JOBS_SHOWN).map(u64::to_string).collect();
@@ -49,7 +48,7 @@ pub(super) fn render_impact(answer: &VaryAnswer) -> Vec<String> {
             jobs.join(", "),
             work_lost(impact.work_lost_ms),
         ));
-    } else if !answer.changed.is_empty() {
+    } else if has_changed {
         lines.push(format!("no work {would}evicted"));
     }
     if 0 < impact.preempted {

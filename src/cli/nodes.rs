@@ -18,6 +18,7 @@ use super::place::OrchestratorArgs;
 use super::questions;
 use super::questions::{Format, NodeAction, NodeShow, StateFilter, VaryOffArgs, VaryOnArgs};
 use super::remote::Remote;
+use super::reservation;
 use super::table::Column::{Left, Right};
 use super::table::{fitted, headed, memory, plain};
 use super::text::TextStyle;
@@ -36,6 +37,7 @@ pub async fn run(action: &NodeAction) -> Result<(), Failure> {
         NodeAction::Show(args) => show_all(args).await,
         NodeAction::VaryOff(args) => vary_off(args).await,
         NodeAction::VaryOn(args) => vary_on(args).await,
+        NodeAction::Maintenance(args) => reservation::maintain(args).await,
         NodeAction::Lost(args) => node_acts::lost(args).await,
         NodeAction::Forget(args) => node_acts::forget(args).await,
     }
@@ -125,6 +127,7 @@ fn state_of(state: StateFilter) -> &'static str {
         StateFilter::VariedOff => "varied-off",
         StateFilter::Quiesced => "quiesced",
         StateFilter::Blacklisted => "blacklisted",
+        StateFilter::Maintenance => "maintenance",
     }
 }
 
@@ -212,6 +215,7 @@ fn card(node: &NodeInfo, look: TextStyle) -> String {
     if node.preference != 0 {
         lines.push(format!("gangs:    preference {}", node.preference));
     }
+    lines.extend(reservation::next_window_line(node));
     let note = plain(&notes(node));
     if !note.is_empty() {
         lines.push(format!("note:     {note}"));
@@ -379,7 +383,7 @@ fn render_answer(answer: &VaryAnswer, way: VaryWay) -> String {
         lines.push(format!("{} already {word}", names(&answer.unchanged)));
     }
     if let VaryWay::Off = way {
-        lines.extend(render_impact(answer));
+        lines.extend(render_impact(&answer.impact, answer.dry_run, !answer.changed.is_empty()));
     }
     lines.extend(answer.notes.iter().map(|note| format!("note: {}", plain(note))));
     lines.join("\n")
@@ -412,6 +416,7 @@ mod tests {
             order: 8,
             used,
             free: 8 - used,
+            next_window: None,
             missed_heartbeats: 0,
             vary_off_reason: None,
             notes: Vec::new(),
@@ -423,6 +428,7 @@ mod tests {
     fn nodes_that_are_alike_share_a_row() {
         let silent = NodeInfo {
             states: vec![NodeState::Dead, NodeState::Quiesced],
+            next_window: None,
             missed_heartbeats: 6,
             ..node("node04", &[])
         };

@@ -7,7 +7,10 @@ use clap::{Args, Subcommand, ValueEnum};
 pub(super) use super::event_args::EVENTS_EXAMPLES;
 pub use super::event_args::{EventFormat, EventKind, Events, Since};
 pub use super::filter_args::{JobFilter, JobOrder, NodeOrder};
-use super::node_act_args::{FORGET_EXAMPLES, LOST_EXAMPLES, VARY_OFF_EXAMPLES, VARY_ON_EXAMPLES};
+use super::node_act_args::{
+    FORGET_EXAMPLES, LOST_EXAMPLES, MAINTENANCE_EXAMPLES, MaintenanceArgs, VARY_OFF_EXAMPLES,
+    VARY_ON_EXAMPLES,
+};
 pub use super::node_act_args::{NodesGoneArgs, NodesLost, VaryOffArgs, VaryOnArgs};
 use super::remote::Remote;
 use super::values::parse_job;
@@ -116,6 +119,8 @@ pub enum StateFilter {
     Quiesced,
     /// Holding shares that configuration no longer allows.
     Blacklisted,
+    /// In maintenance, or soon.
+    Maintenance,
 }
 
 /// An action on nodes.
@@ -133,6 +138,9 @@ pub enum NodeAction {
     /// Put nodes back into scheduling
     #[command(after_help = VARY_ON_EXAMPLES)]
     VaryOn(VaryOnArgs),
+    /// Plan a maintenance: no work is on the nodes for a span of time
+    #[command(after_help = MAINTENANCE_EXAMPLES)]
+    Maintenance(MaintenanceArgs),
     /// Say that silent nodes are dead: their work is given up and starts elsewhere
     #[command(after_help = LOST_EXAMPLES)]
     Lost(NodesLost),

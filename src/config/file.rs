@@ -345,8 +345,12 @@ fn read_scheduler(mut section: Section<'_>) -> (Settings, Quantum, Growth, TagKe
             defaults.quiet_stop.unwrap_or(0),
         ))
         .filter(|cycles| 0 < *cycles),
-        notice: defaults.notice,
-        backfill_depth: defaults.backfill_depth,
+        notice: millis(section.or(
+            "notice",
+            &duration(Duration::ZERO..=24 * HOUR),
+            Duration::from_millis(defaults.notice),
+        )),
+        backfill_depth: section.or("backfill_depth", &number(1..=10_000), defaults.backfill_depth),
     };
     let growth = read_growth(&mut section, Some(Growth::defaults()));
     let tag_keys = TagKeys {

@@ -574,6 +574,9 @@ const MISTAKES: &[(&str, &[&str])] = &[
     ("[[tags]]\npreference = -1001", &["C019 8:14 tags[0].preference"]),
     ("[scheduler]\nplacement_sets = ['Rack']", &["C019 8:19 scheduler.placement_sets"]),
     ("[scheduler]\nspan_sets = 'no'", &["C022 8:13 scheduler.span_sets"]),
+    ("[scheduler]\nbackfill_depth = 0", &["C019 8:18 scheduler.backfill_depth"]),
+    ("[scheduler]\nbackfill_depth = 10001", &["C019 8:18 scheduler.backfill_depth"]),
+    ("[scheduler]\nnotice = '25h'", &["C019 8:10 scheduler.notice"]),
     // Required settings.
     ("[[nodepool]]", &["C023 7:1 nodepool[1].name"]),
     ("[[class]]\nname='d'", &["C023 8:6 class.d.policy", "C023 8:6 class.d.nodepool"]),

@@ -104,6 +104,9 @@ fn changed_shape(old: Option<&Shape>, new: Option<&Shape>) -> Option<&'static st
         ("min_processes", old.min_processes == new.min_processes),
         ("legal_sizes", old.legal_sizes == new.legal_sizes),
         ("duration_ms", old.duration == new.duration),
+        ("not_before_ms", old.not_before == new.not_before),
+        ("deadline_ms", old.deadline == new.deadline),
+        ("reservation", old.reservation == new.reservation),
     ];
     is_same.iter().find(|(_, is_same)| !is_same).map(|(field, _)| *field)
 }

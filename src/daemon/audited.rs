@@ -1,12 +1,14 @@
 //! Rows of the audit log about acts of administrators and of the daemon.
 
+use jiff::Timestamp;
+
 use super::clock::now_ms;
 use super::live::LiveConfig;
 use super::record;
 use crate::api::AuditNote;
 use crate::api::wire::ConfigRequest;
 use crate::auth::Actor;
-use crate::model::fold_hostlist;
+use crate::model::{Millis, Window, WindowKind, fold_hostlist};
 use crate::scheduler::AdminCommand;
 use crate::store::{AdminRow, AuditRow};
 
@@ -51,9 +53,9 @@ pub fn asked(command: &AdminCommand) -> String {
             detail(nodes, Some(reason))
         }
         AdminCommand::VaryOn { nodes } => detail(nodes, None),
-        AdminCommand::Reserve { window, .. } => {
+        AdminCommand::Reserve { window, is_forced } => {
             let nodes: Vec<String> = window.nodes.iter().map(ToString::to_string).collect();
-            format!("{} on {}", window.name, detail(&nodes, Some(&window.reason)))
+            detail(&nodes, Some(&window_words(window, *is_forced)))
         }
         AdminCommand::Unreserve { name } => name.to_string(),
         AdminCommand::Reconfigure(_) => String::new(),
@@ -88,6 +90,22 @@ fn with_reason(what: String, reason: Option<&str>) -> String {
     }
 }
 
+/// Name, kind, times and reason of a window.
+fn window_words(window: &Window, is_forced: bool) -> String {
+    let kind = match window.kind {
+        WindowKind::Reservation => "reservation",
+        WindowKind::Maintenance => "maintenance",
+    };
+    let time = |ms: Millis| {
+        let time = i64::try_from(ms).ok().and_then(|ms| Timestamp::from_millisecond(ms).ok());
+        time.map_or_else(|| ms.to_string(), |time| time.to_string())
+    };
+    let forced = if is_forced { ", forced" } else { "" };
+    let words =
+        format!("{kind} {} from {} to {}{forced}", window.name, time(window.from), time(window.to));
+    with_reason(words, Some(window.reason.as_str()).filter(|reason| !reason.is_empty()))
+}
+
 /// Name of a command, and its reason.
 pub fn described(command: &AdminCommand) -> (&'static str, Option<String>) {
     match command {
@@ -95,8 +113,10 @@ pub fn described(command: &AdminCommand) -> (&'static str, Option<String>) {
         AdminCommand::VaryOn { .. } => ("vary-on", None),
         AdminCommand::NodesLost { reason, .. } => ("node-lost", Some(reason.clone())),
         AdminCommand::ForgetNodes { reason, .. } => (record::NODE_FORGET, Some(reason.clone())),
-        AdminCommand::Reserve { window, .. } => ("reserve", Some(window.reason.clone())),
-        AdminCommand::Unreserve { .. } => ("unreserve", None),
+        AdminCommand::Reserve { window, is_forced } => {
+            ("reserve", Some(window_words(window, *is_forced)))
+        }
+        AdminCommand::Unreserve { name } => ("unreserve", Some(name.to_string())),
         AdminCommand::Reconfigure(_) => ("reconfigure", None),
     }
 }

@@ -10,7 +10,7 @@ use tokio::time::{Interval, MissedTickBehavior, interval};
 use tokio_util::sync::CancellationToken;
 
 use super::checkpoint_policy::CheckpointPolicy;
-use super::clock::now_ms;
+use super::clock::{now_ms, time_is};
 use super::error::DaemonError;
 use super::heartbeat_timer::{Ended, HeartbeatTimer};
 use super::live::LiveConfig;
@@ -359,8 +359,6 @@ impl SchedulerTask {
         let before = self.board.latest();
         let is_planned = self.has_recovered && self.settling == 0;
         let started = Instant::now();
-        let now = u64::try_from(now_ms()).unwrap_or(0);
-        self.recorder.record(&mut self.scheduler, SchedulerEvent::TimeIs { now });
         // Before anything else: it takes a quarter of the text that it is made of.
         let batch = self.batch();
         let sealed_in = started.elapsed();
@@ -441,9 +439,10 @@ impl SchedulerTask {
         (view, forgotten, started.elapsed())
     }
 
-    /// Takes out the inputs since the last cycle. Inputs before a cycle that is not planned count
+    /// Takes out the inputs since the last cycle; the time is the last of them. Inputs before a cycle that is not planned count
     /// as inputs before the next.
     fn batch(&mut self) -> Option<BatchRow> {
+        self.recorder.record(&mut self.scheduler, time_is());
         let cycle = self.scheduler.cycle() + 1;
         self.recorder.take().map(|batch| BatchRow { cycle, sealed: batch.seal() })
     }

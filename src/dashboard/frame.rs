@@ -141,7 +141,7 @@ impl Site {
 }
 
 /// Title and address of each section. The last section needs an orchestrator in the process.
-const SECTIONS: [(&str, &str); 10] = [
+const SECTIONS: [(&str, &str); 11] = [
     ("Overview", "/"),
     ("Topology", "/topology"),
     ("Fairness", "/fairness"),
@@ -149,6 +149,7 @@ const SECTIONS: [(&str, &str); 10] = [
     ("Classes", "/classes"),
     ("Users", "/users"),
     ("Nodes", "/nodes"),
+    ("Reservations", "/reservations"),
     ("Events", "/events"),
     ("Configuration", "/config"),
     ("Campaigns", CAMPAIGNS),

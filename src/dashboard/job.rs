@@ -204,7 +204,15 @@ fn facts(info: &JobInfo) -> Vec<(&'static str, String)> {
         ("Room promised for", words::counted(info.sums.promised, "process")),
         ("Behind what was counted", words::counted(info.sums.behind_cycles, "cycle")),
     ];
-    shape.map(|shape| ("Asks for", shape)).into_iter().chain(facts).collect()
+    let time = |ms: Option<u64>| ms.and_then(|ms| i64::try_from(ms).ok()).map(words::time);
+    let asked = [
+        ("Asks for", shape),
+        ("Starts not before", time(info.not_before_ms)),
+        ("Deadline", time(info.deadline_ms)),
+        ("In the reservation", info.reservation.clone()),
+    ];
+    let asked = asked.into_iter().filter_map(|(name, value)| Some((name, value?)));
+    asked.chain(facts).collect()
 }
 
 /// The arithmetic from the class down, in memory.

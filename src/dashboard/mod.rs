@@ -32,6 +32,7 @@ mod palette;
 mod past;
 mod problems;
 mod refill;
+mod reservations;
 mod rows;
 mod samples;
 mod search;
@@ -128,6 +129,7 @@ impl Dashboard {
             .route("/nodes", get(nodes::page))
             .route(VARY, post(vary::act).get(vary::preview))
             .route("/node/{name}", get(node::page))
+            .route("/reservations", get(reservations::page))
             .route("/events", get(events::page))
             .route("/config", get(configuration::page))
             .route("/errors", get(problems::all))

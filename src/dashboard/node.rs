@@ -7,10 +7,12 @@ use axum::response::Response;
 use super::Dashboard;
 use super::frame::{Ask, Nothing, Page, PageError, link};
 use super::nodes::{NodePageRow, row};
+use super::reservations::next_words;
 use super::tell::EventText;
 use super::words::memory;
 use crate::api::http::extract::PathPart;
 use crate::api::wire::WorkKind;
+use crate::api::wire::from_window::NextWindows;
 use crate::model::{QShares, SharePhase, amount_text};
 use crate::scheduler::{JobView, NodeView, View};
 
@@ -108,6 +110,9 @@ fn facts(node: &NodeView, view: &View) -> Vec<(&'static str, String)> {
         ("Free", text(free)),
         ("Heartbeats missed in a row", node.missed.to_string()),
     ];
+    if let Some(next) = NextWindows::of(&view.windows).get(&node.name) {
+        facts.push(("Next reservation", next_words(&next)));
+    }
     if is_silent {
         facts
             .push(("Silent together", "with too many others; its work is not given up".to_owned()));

@@ -18,9 +18,10 @@ pub(crate) fn time(at_ms: i64) -> String {
 }
 
 /// Every state of a node, with what it means.
-pub(crate) const NODE_STATES: [(NodeState, &str); 6] = [
+pub(crate) const NODE_STATES: [(NodeState, &str); 7] = [
     (NodeState::Up, "gets work"),
     (NodeState::VariedOff, "taken out by an administrator"),
+    (NodeState::Maintenance, "in maintenance, or soon"),
     (NodeState::Dead, "silent"),
     (NodeState::Blacklisted, "holds what configuration forbids"),
     (NodeState::Quiesced, "wants no new work"),

@@ -135,6 +135,7 @@ impl Scheduler {
             classes: Arc::new(self.class_views()),
             jobs: Arc::new(jobs),
             varied_off: self.varied_off(),
+            windows: Arc::new(self.windows().map(Arc::clone).collect()),
             lost_held_back: self.nodes.held_back(),
             planned: self.planned.clone(),
             next_share: ShareId(self.next_share),

@@ -19,7 +19,7 @@ const WINDOWS_MAX: usize = 1000;
 
 /// Time as it was told last, and the windows that are not over.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Clock {
+pub(super) struct SchedulerClock {
     /// Milliseconds since the epoch; `None` before the first time that was told.
     pub now: Option<Millis>,
     /// Windows by name.
@@ -48,7 +48,9 @@ impl Scheduler {
         let may_differ = || {
             let planned = self.planned.as_deref();
             let until = planned.and_then(|planned| planned.schedule.valid_until);
-            !self.would_repeat(self.cycle + 1) || until.is_some_and(|until| until <= now)
+            !self.would_repeat(self.cycle + 1)
+                || until.is_some_and(|until| until <= now)
+                || self.does_a_window_turn(now)
         };
         is_later && self.needs_time() && may_differ()
     }
@@ -185,16 +187,22 @@ impl Scheduler {
     /// Shares of work that stays on the nodes of a window, and that have no known end before it
     /// opens.
     pub fn work_in_the_way(&self, window: &Window) -> Vec<ShareId> {
+        self.ends_in_the_way(window).into_iter().map(|(share, _)| share).collect()
+    }
+
+    /// The work in the way of a window, with the expected end of each share.
+    pub(super) fn ends_in_the_way(&self, window: &Window) -> Vec<(ShareId, Option<Millis>)> {
         let mut in_the_way = Vec::new();
         for job in self.jobs.values() {
             let stays = job.policy(&self.topology).is_none_or(|policy| !policy.is_preemptable());
-            if !stays || self.end_of(job).is_some_and(|end| end <= window.from) {
+            let end = self.end_of(job);
+            if !stays || end.is_some_and(|end| end <= window.from) {
                 continue;
             }
             let is_there =
                 |node: NodeKey| window.nodes.binary_search(&self.nodes[node].report.name).is_ok();
             let there = job.shares.iter().filter(|share| is_there(share.node));
-            in_the_way.extend(there.map(|share| share.id));
+            in_the_way.extend(there.map(|share| (share.id, end)));
         }
         in_the_way
     }

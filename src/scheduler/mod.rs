@@ -47,7 +47,7 @@ use crate::model::{
     ClassPolicy, JobId, JobKind, Mebibytes, Name, NodeIx, Order, QShares, ShareFacts, ShareId,
     SharePhase, Tags, Topology,
 };
-use clock::Clock;
+use clock::SchedulerClock;
 use freeze::{BookedPromise, CachedNodes};
 use gangs::TurnBook;
 pub use gangs::TurnSavings;
@@ -87,7 +87,7 @@ pub struct Scheduler {
     /// The jobs for which the last cycle did not come to search for room.
     put_off: Vec<JobId>,
     calm: QuiescenceTracker,
-    clock: Clock,
+    clock: SchedulerClock,
     planned: Option<Arc<Planned>>,
     /// True if an input since the last cycle, or that cycle itself, may change the next cycle's
     /// outcome.
@@ -121,7 +121,7 @@ impl Scheduler {
             turns: TurnBook::new(),
             put_off: Vec::new(),
             calm: QuiescenceTracker::default(),
-            clock: Clock::default(),
+            clock: SchedulerClock::default(),
             planned: None,
             is_changed: true,
             frozen_nodes: None,

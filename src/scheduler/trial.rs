@@ -20,6 +20,9 @@ pub struct CommandImpact {
     pub work_lost: Millis,
     /// Shares that stay on the nodes that the act changes, until their processes exit.
     pub kept: u64,
+    /// Shares of work that stays on the nodes of a new window when it opens, each with its expected
+    /// end, in milliseconds since the epoch, if that is known.
+    pub in_the_way: Vec<(ShareId, Option<Millis>)>,
     /// Jobs that hold fewer shares afterwards, even with what the same cycle gives them elsewhere.
     pub below: BTreeMap<JobId, Holding>,
     /// Shares that stay until their work is done, though they are where configuration does not
@@ -86,12 +89,21 @@ impl Scheduler {
     /// If the command would be refused.
     pub fn try_out(&self, command: AdminCommand) -> Result<CommandImpact, CommandError> {
         let mut changed = self.clone();
+        let in_the_way = match &command {
+            AdminCommand::Reserve { window, .. } => self.ends_in_the_way(window),
+            AdminCommand::VaryOff { .. }
+            | AdminCommand::VaryOn { .. }
+            | AdminCommand::NodesLost { .. }
+            | AdminCommand::ForgetNodes { .. }
+            | AdminCommand::Unreserve { .. }
+            | AdminCommand::Reconfigure(_) => Vec::new(),
+        };
         let outcome = changed.command(command)?;
         let after = changed.schedule();
         let expected = self.clone().schedule();
         let impact = changed.impact_since(&self.view(), Some(&expected));
         let kept = held_on(&after, &outcome.changed);
-        Ok(CommandImpact { changed: outcome.changed, kept, ..impact })
+        Ok(CommandImpact { changed: outcome.changed, kept, in_the_way, ..impact })
     }
 
     /// Effects of an act since the view `before`. Shares that leave in `expected` leave anyway.

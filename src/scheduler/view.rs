@@ -12,7 +12,7 @@ use crate::engine::{
 };
 use crate::model::{
     Elasticity, JobFacts, JobId, JobKind, Mebibytes, Millis, NShares, Name, NodeCondition, Order,
-    QShares, Quantum, Shape, ShareFacts, ShareId, SharePhase, Tags, Topology, count,
+    QShares, Quantum, Shape, ShareFacts, ShareId, SharePhase, Tags, Topology, Window, count,
 };
 
 /// The cluster after a cycle.
@@ -30,6 +30,8 @@ pub struct View {
     pub classes: Arc<Vec<ClassView>>,
     /// Every node that is varied off, with the reason, whether it has reported or not.
     pub varied_off: Vec<(Name, String)>,
+    /// Windows of nodes that are open or will open, by name.
+    pub windows: Arc<Vec<Arc<Window>>>,
     /// Nodes that went silent together in such numbers that their work is not given up yet.
     pub lost_held_back: Vec<Name>,
     /// The engine's input and decisions in this cycle, for the audit and for explanations. `None`

@@ -73,7 +73,7 @@ fn problem(code: &str, detail: &str) -> String {
 
 #[test]
 fn a_wrong_command_line_ends_with_2() {
-    let wrong: [&[&str]; 24] = [
+    let wrong: [&[&str]; 29] = [
         &[],
         &["frobnicate"],
         &["job", "show"],
@@ -81,6 +81,11 @@ fn a_wrong_command_line_ends_with_2() {
         &["nodes", "--url", "ftp://head"],
         &["node", "vary-off", "--reason", "r"],
         &["node", "vary-off", "node01"],
+        &["reservation"],
+        &["reservation", "create", "r1", "--nodes", "n1", "--start", "18:00"],
+        &["reservation", "create", "r1", "--nodes", "n1", "--start", "soon", "--for", "2h"],
+        &["reservation", "create", "r1", "--start", "18:00", "--for", "2h"],
+        &["node", "maintenance", "n1", "--start", "18:00", "--for", "2h"],
         &["serve", "--listen", "0.0.0.0"],
         &["serve", "--log", "loud"],
         &["simulate"],
@@ -110,7 +115,7 @@ fn a_wrong_command_line_ends_with_2() {
 
 #[test]
 fn help_teaches_by_example() {
-    let subjects: [&[&str]; 16] = [
+    let subjects: [&[&str]; 21] = [
         &[],
         &["serve"],
         &["config", "check"],
@@ -121,6 +126,11 @@ fn help_teaches_by_example() {
         &["config", "apply"],
         &["config", "history"],
         &["node", "vary-off"],
+        &["node", "maintenance"],
+        &["reservation", "create"],
+        &["reservation", "list"],
+        &["reservation", "show"],
+        &["reservation", "delete"],
         &["queue"],
         &["why"],
         &["simulate"],

@@ -43,6 +43,51 @@ fn ask(daemon: &Daemon, command: &str) -> String {
 }
 
 #[tokio::test]
+async fn reservations_are_planned_listed_and_deleted() {
+    let folder = TempDir::new().unwrap();
+    let daemon = shared(&folder).await;
+    assert!(ask(&daemon, "reservation list").starts_with("No reservation and no maintenance"));
+    let create = "reservation create r1 --nodes n[1-2] --start +2h --for 90m --users ann,cyd";
+    let dry = ask(&daemon, &format!("{create} --dry-run"));
+    assert!(dry.starts_with("reservation r1 would be created: in 2h\nnodes:    n[1-2]\n"), "{dry}");
+    let done = ask(&daemon, create);
+    for words in ["reservation r1 created", "n[1-2]", ", 1h 30m later", "ann,cyd", "classes:  all"]
+    {
+        assert!(done.contains(words), "{words}: {done}");
+    }
+    let plan = "node maintenance n? --start 2099-01-01T00:00Z --end +1h --reason disks";
+    let mut args: Vec<&str> = plan.split(' ').collect();
+    args.extend(["--url", &daemon.url]);
+    let (status, _, stderr) = told(apportion(&args));
+    assert_eq!(status, 1, "{stderr}");
+    assert!(stderr.contains("is not after the start") && stderr.contains("(P031)"), "{stderr}");
+    let plan = "node maintenance n? --start +5h --for 2h --reason disks --name m1";
+    let said = ask(&daemon, plan);
+    assert!(said.contains("is told to go shortly before the start"), "{said}");
+    let listed = ask(&daemon, "reservation ls");
+    let lines: Vec<&str> = listed.lines().collect();
+    assert!(lines[1].starts_with("r1    reservation  n[1-2]") && lines[1].contains("in 1h 59m"));
+    assert!(lines[2].starts_with("m1    maintenance  n[1-2]"), "{listed}");
+    assert_eq!(ask(&daemon, "reservation list -o name"), "r1\nm1\n");
+    let shown: Value = serde_json::from_str(&ask(&daemon, "reservation r1 --json")).unwrap();
+    assert_eq!(shown["users"], serde_json::json!(["ann", "cyd"]));
+    assert!(ask(&daemon, "node show n1").contains("window:   reservation r1, "));
+    // A maintenance that begins now takes work away, so a script has to agree.
+    let now = ["node", "maintenance", "n1", "--start", "now", "--for", "1h", "--reason", "fan"];
+    let url = ["--url", &daemon.url];
+    let (status, stdout, stderr) = told(apportion(&[&now[..], &url[..]].concat()));
+    assert_eq!(status, 1, "{stdout}");
+    assert!(stdout.contains("4 shares of ") && stderr.contains("--yes"), "{stdout}{stderr}");
+    let (status, stdout, _) = told(apportion(&[&now[..], &["--yes"], &url[..]].concat()));
+    assert_eq!(status, 0, "{stdout}");
+    assert!(stdout.contains(" evicted (") && stdout.contains("open for another 1h"), "{stdout}");
+    assert_eq!(ask(&daemon, "nodes --state maintenance -o name"), "n1\n");
+    assert_eq!(ask(&daemon, "reservation delete r1"), "r1 deleted: n[1-2] free of it\n");
+    let again = ask(&daemon, "reservation delete r1");
+    assert!(again.starts_with("no reservation `r1`"), "{again}");
+}
+
+#[tokio::test]
 async fn every_question_has_an_answer_in_every_form() {
     let folder = TempDir::new().unwrap();
     let daemon = shared(&folder).await;
@@ -77,7 +122,7 @@ async fn every_question_has_an_answer_in_every_form() {
             lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
         assert_eq!(lines.len(), entries, "{question}: {lines:?}");
     }
-    for state in ["awaited", "dead", "varied-off", "quiesced", "blacklisted"] {
+    for state in ["awaited", "dead", "varied-off", "quiesced", "blacklisted", "maintenance"] {
         assert!(
             ask(&daemon, &format!("nodes --state {state}")).contains("No such node"),
             "{state}"

@@ -126,6 +126,7 @@ impl Route {
                 (vec![Role::Orchestrator], Some(json!({ "sequence": 1, "work": [] })))
             }
             ("post", _) => (vec![Role::Operator], Some(json!({}))),
+            ("delete", _) => (vec![Role::Operator], None),
             _ => (vec![Role::Reader, Role::Orchestrator, Role::Submitter, Role::Operator], None),
         };
         let method = method.to_uppercase().parse().unwrap();

@@ -553,6 +553,7 @@ async fn the_document_names_every_rule_and_what_holds_back() {
     let schemas = &daemon.get("/openapi.json").await["components"]["schemas"];
     let rules = [
         "no_longer_allowed",
+        "window",
         "priority",
         "fair_share",
         "defragmentation",
@@ -637,6 +638,8 @@ async fn the_document_lists_every_route() {
         "/v1/orchestrators/hand-over",
         "/v1/publication",
         "/v1/publication/reset",
+        "/v1/reservations",
+        "/v1/reservations/{name}",
         "/v1/schedule",
         "/v1/status",
         "/v1/users",

@@ -329,6 +329,9 @@ fn bad_items() -> Vec<(&'static str, Value, &'static str, &'static str, &'static
         ("-", at("legal_sizes", json!([0])), "P034", "/legal_sizes", "1 to 64 sizes from 1"),
         ("-", at("min_processes", json!(2)), "P035", "/class", "takes no gangs"),
         ("-", at("duration_ms", json!(0)), "P031", "/duration_ms", "allowed: 1 to 315360000000"),
+        ("-", at("not_before_ms", json!(-1)), "P031", "/not_before_ms", "allowed: 0 to 2534"),
+        ("-", at("deadline_ms", json!(1e300)), "P031", "/deadline_ms", "allowed: 0 to 2534"),
+        ("-", at("reservation", json!("r 1")), "P018", "/reservation", "allowed are ASCII letters"),
         ("29", at("processes", process(70)), "P042", "/processes", "which job 1 has too"),
         (
             "29",
@@ -409,6 +412,9 @@ async fn a_gang_in_a_class_without_gangs_is_shown_as_it_asked() {
         ("min_processes", json!(2)),
         ("legal_sizes", json!({"multiple_of": 2})),
         ("duration_ms", json!(60_000)),
+        ("not_before_ms", json!(1_790_000_000_000_u64)),
+        ("deadline_ms", json!(1_790_000_600_000_u64)),
+        ("reservation", json!("r1")),
     ];
     let mut gang = job(9, "ann");
     gang.as_object_mut().unwrap().remove("memory_mb");

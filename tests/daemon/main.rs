@@ -18,6 +18,7 @@ mod migrations;
 mod one_record;
 mod reconfigure;
 mod replay;
+mod reservations;
 mod resume;
 mod roles;
 mod service;

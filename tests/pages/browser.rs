@@ -48,7 +48,7 @@ impl Drop for Demo {
     }
 }
 
-const PAGES: [&str; 15] = [
+const PAGES: [&str; 16] = [
     "/",
     "/topology",
     "/topology?by=use",
@@ -62,6 +62,7 @@ const PAGES: [&str; 15] = [
     "/users/eve",
     "/nodes",
     "/node/mid03",
+    "/reservations",
     "/events",
     "/config",
 ];

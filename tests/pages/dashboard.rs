@@ -7,11 +7,11 @@ use crate::support::http::{Daemon, job, with};
 use reqwest::header::{
     CONTENT_SECURITY_POLICY, CONTENT_TYPE, ETAG, HOST, IF_NONE_MATCH, LOCATION, ORIGIN,
 };
-use reqwest::{Client, Response, StatusCode, redirect};
+use reqwest::{Client, Method, Response, StatusCode, redirect};
 use serde_json::{Value, json};
 
 /// Every page of a daemon with ann's and bob's work on three nodes.
-const PAGES: [&str; 13] = [
+const PAGES: [&str; 14] = [
     "/",
     "/topology",
     "/fairness",
@@ -23,6 +23,7 @@ const PAGES: [&str; 13] = [
     "/users/ann",
     "/nodes",
     "/node/n1",
+    "/reservations",
     "/events",
     "/config",
 ];
@@ -214,6 +215,31 @@ async fn pages_say_what_the_api_says() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn reservations_are_on_their_page_and_on_the_pages_of_their_nodes() {
+    let folder = tempfile::tempdir().unwrap();
+    let daemon = Daemon::with_two_users(&folder).await;
+    let none = page(&daemon, "/reservations").await;
+    assert!(none.contains("No reservation and no maintenance is planned"), "{none}");
+    // The start is within 8 weeks of any day; its end is far ahead.
+    let m1 = json!({
+        "name": "m1", "kind": "maintenance", "nodes": ["n[2-3]"], "start": 1_700_000_000_000_u64,
+        "end": "2199-01-01T00:00:00Z", "reason": "<b>new</b> disks",
+    });
+    let path = "/v1/reservations";
+    assert_eq!(daemon.send(Method::POST, path, &m1.to_string()).await.status(), StatusCode::OK);
+    let shown = page(&daemon, "/reservations").await;
+    for words in ["id=\"reservation-m1\"", "maintenance", "n[2-3]", "2199-01-01 00:00:00 UTC"] {
+        assert!(shown.contains(words), "{words}: {shown}");
+    }
+    assert!(shown.contains("&#60;b&#62;new") && !shown.contains("<b>new"), "{shown}");
+    let node = page(&daemon, "/node/n2").await;
+    assert!(node.contains("Next reservation") && node.contains("maintenance m1, 2023-"), "{node}");
+    assert!(node.contains("n-maintenance"), "{node}");
+    assert!(!page(&daemon, "/node/n1").await.contains("Next reservation"));
+    daemon.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn lists_show_what_the_address_asks_for() {
     let folder = tempfile::tempdir().unwrap();
     let daemon = Daemon::with_two_users(&folder).await;
@@ -252,7 +278,7 @@ async fn names_and_reasons_are_text_and_nothing_else() {
     let daemon = Daemon::with_two_users(&folder).await;
     let evil = "<script>alert('\"&1')</script>";
     let body = json!({ "nodes": ["n1"], "reason": evil }).to_string();
-    let done = daemon.send(reqwest::Method::POST, "/v1/nodes/vary-off", &body).await;
+    let done = daemon.send(Method::POST, "/v1/nodes/vary-off", &body).await;
     assert_eq!(done.status(), StatusCode::OK);
     let told = page_with(&daemon, "/events", "vary-off").await;
     assert!(told.contains("script"), "it is told");
@@ -369,7 +395,7 @@ async fn of_a_large_map_only_what_changed_is_sent() {
     assert_eq!(same.status(), StatusCode::NO_CONTENT, "nothing is new");
 
     let off = json!({ "nodes": ["n007", "n440"], "reason": "a test" }).to_string();
-    let done = daemon.send(reqwest::Method::POST, "/v1/nodes/vary-off", &off).await;
+    let done = daemon.send(Method::POST, "/v1/nodes/vary-off", &off).await;
     assert_eq!(done.status(), StatusCode::OK);
     let changes = page_with(&daemon, &since, "id=\"tiles\"").await;
     let tiles = between(&changes, "id=\"tiles\"", "</svg>");

@@ -84,6 +84,7 @@ const FACTS: &[(Code, &str, StatusCode, &str)] = &[
     (Code::BadTransport, "T001", BAD, "the request is not plain HTTP"),
     (Code::EventsGone, "Q002", StatusCode::GONE, "the events are not kept any more"),
     (Code::CycleNotOnRecord, "Q003", ABSENT, "the cycle is not on record"),
+    (Code::UnknownReservation, "Q004", ABSENT, "the reservation is unknown"),
     (Code::NoSuchPath, "T002", ABSENT, "no such path"),
     (Code::NoSuchMethod, "T002", NO_METHOD, "no such method on this path"),
     (Code::TimedOut, "T004", UNAVAILABLE, "it took too long"),
@@ -230,6 +231,8 @@ pub enum Code {
     EventsGone,
     /// A past cycle that is not on record.
     CycleNotOnRecord,
+    /// No such reservation.
+    UnknownReservation,
     /// No such path.
     NoSuchPath,
     /// No such method on this path.
@@ -256,7 +259,7 @@ pub enum Code {
 
 impl Code {
     /// All there are.
-    pub const ALL: [Code; 76] = [
+    pub const ALL: [Code; 77] = [
         Code::EmptyBody,
         Code::NotJson,
         Code::TooDeep,
@@ -322,6 +325,7 @@ impl Code {
         Code::BadTransport,
         Code::EventsGone,
         Code::CycleNotOnRecord,
+        Code::UnknownReservation,
         Code::NoSuchPath,
         Code::NoSuchMethod,
         Code::TimedOut,

@@ -88,7 +88,10 @@ const REMEDIES: &[(Code, &str)] = &[
         Code::BadMaximum,
         "Write `max_processes` as a whole number, at least 1, or leave it out for no maximum.",
     ),
-    (Code::BadTime, "Publish the time in milliseconds, or leave it out if it is not known."),
+    (
+        Code::BadTime,
+        "Publish the time in milliseconds, or leave it out if it is not known. A reservation ends after its start and after now, and starts within 8 weeks.",
+    ),
     (
         Code::BadTags,
         "Write `tags` as an object of short strings, at most 32, such as `{\"gpu\": \"a100\"}`.",
@@ -224,6 +227,10 @@ const REMEDIES: &[(Code, &str)] = &[
     (
         Code::UnknownJob,
         "Name a job that `apportion queue` lists. For a job that is over, ask for an earlier `cycle`.",
+    ),
+    (
+        Code::UnknownReservation,
+        "Name a reservation that `apportion reservation list` shows. One that is over is not kept.",
     ),
     (
         Code::EventsGone,

@@ -82,7 +82,8 @@ pub fn code_of_field(field: &str) -> Code {
         "tags" | "group_by" => Code::BadTags,
         "chunks" | "count" => Code::BadChunks,
         "min_processes" => Code::BadSizes,
-        "time_per_item_ms" | "initialization_ms" | "investment_ms" | "duration_ms" => Code::BadTime,
+        "time_per_item_ms" | "initialization_ms" | "investment_ms" | "duration_ms"
+        | "not_before_ms" | "deadline_ms" => Code::BadTime,
         _ => Code::BadValue,
     }
 }
@@ -119,6 +120,9 @@ fn check_names(work: &wire::Work, bytes_max: usize) -> Result<(), RequestFault> 
     }
     if let Some(problem) = work.class.as_deref().and_then(|name| name_problem(name, bytes_max)) {
         return bad(Code::BadValue, "/class".to_owned(), problem);
+    }
+    if let Some(problem) = work.reservation.as_deref().and_then(|it| name_problem(it, bytes_max)) {
+        return bad(Code::BadValue, "/reservation".to_owned(), problem);
     }
     for (index, node) in work.nodes.iter().enumerate() {
         if let Some(problem) = node_problem(node, bytes_max) {

@@ -82,6 +82,15 @@ pub struct JobInfo {
     /// The longest that the job runs, from its start, as it declared.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub duration_ms: Option<u64>,
+    /// Earliest start, in milliseconds since the epoch.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub not_before_ms: Option<u64>,
+    /// Latest end, in milliseconds since the epoch.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub deadline_ms: Option<u64>,
+    /// Name of the advance reservation in which the job runs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reservation: Option<String>,
     /// Size of a process in qshares. Absent while the job is refused.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub order: Option<u64>,
@@ -131,9 +140,9 @@ impl JobInfo {
             min_processes: self.min_processes,
             legal_sizes: self.legal_sizes.as_ref().map_or(LegalSizes::Any, Into::into),
             duration: self.duration_ms,
-            not_before: None,
-            deadline: None,
-            reservation: None,
+            not_before: self.not_before_ms,
+            deadline: self.deadline_ms,
+            reservation: self.reservation.as_deref().map(Into::into),
         }
     }
 

@@ -10,6 +10,7 @@ mod config;
 mod cycles;
 mod events;
 pub(crate) mod from_view;
+pub(crate) mod from_window;
 mod jobs;
 mod nodes;
 mod orchestrator_codes;
@@ -17,6 +18,7 @@ mod problem;
 mod publication;
 mod reason;
 mod receipts;
+mod reservations;
 mod schedule;
 mod shape;
 mod totals;
@@ -44,6 +46,10 @@ pub use publication::{
 };
 pub use reason::Reason;
 pub use receipts::{Considered, HeldBack, HeldBackCode, PreemptionInfo, PreemptionRule, RunnerUp};
+pub use reservations::{
+    NextWindow, ReservationAnswer, ReservationDeletion, ReservationInfo, ReservationKind,
+    ReservationList, ReservationRequest, TimeText, WorkInTheWay,
+};
 pub use schedule::{Assigned, RemovalReason, Removed, Resize, Schedule, ScheduledJob};
 pub use shape::{ChunkPlace, ChunkRequest, ElasticityWord, NamedSizes, SizeRule, SizeStep};
 pub use totals::{

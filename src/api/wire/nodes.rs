@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use utoipa::ToSchema;
 
-use super::{ItemProblem, ShareState, is_false};
+use super::{ItemProblem, NextWindow, ShareState, is_false};
 
 /// True for a preference that is left out.
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde hands over a reference")]
@@ -141,6 +141,9 @@ pub struct NodeInfo {
     /// Gangs use nodes of higher preference first. Absent: 0.
     #[serde(default, skip_serializing_if = "is_usual")]
     pub preference: i32,
+    /// The advance reservation or maintenance of the node that is open, or opens next.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub next_window: Option<NextWindow>,
     /// Heartbeats missed in a row.
     pub missed_heartbeats: u32,
     /// Reason why the node was varied off.

@@ -142,6 +142,16 @@ pub struct Work {
     /// The longest that the job runs, from its start. Absent: as configured for the class.
     #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "maybe_millis")]
     pub duration_ms: Option<i64>,
+    /// Earliest start, in milliseconds since the epoch. Absent: at once.
+    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "maybe_millis")]
+    pub not_before_ms: Option<i64>,
+    /// Latest end, in milliseconds since the epoch: the job is not started if it would not be over
+    /// by then. Absent: none.
+    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "maybe_millis")]
+    pub deadline_ms: Option<i64>,
+    /// Name of the advance reservation in which the job runs, and nowhere else. Absent: none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reservation: Option<String>,
     /// Processes of the job; for a reservation, its shares. Each is in a share of the schedule.
     #[serde(default, skip_serializing_if = "Vec::is_empty", deserialize_with = "objects")]
     pub processes: Vec<Process>,
@@ -176,6 +186,9 @@ impl Work {
             min_processes: 0,
             legal_sizes: None,
             duration_ms: None,
+            not_before_ms: None,
+            deadline_ms: None,
+            reservation: None,
             processes: Vec::new(),
         }
     }

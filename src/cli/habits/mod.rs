@@ -14,7 +14,7 @@ use super::table::plain;
 use crate::model::nearest;
 
 /// Nouns that a name may follow directly: `job 7` is `job show 7`.
-const NOUNS: [&str; 6] = ["campaign", "class", "job", "node", "task", "user"];
+const NOUNS: [&str; 7] = ["campaign", "class", "job", "node", "reservation", "task", "user"];
 
 /// Options that other programs take before the command, and whether a value follows.
 const LEADING: [(&str, bool); 7] = [
@@ -76,7 +76,9 @@ fn same(arguments: Vec<OsString>) -> Vec<OsString> {
 /// `arguments`, where a list is asked for by the plural of its noun.
 fn named(mut arguments: Vec<OsString>) -> Vec<OsString> {
     if let Some(word) = arguments.get_mut(1) {
-        let noun = ["campaigns", "orchestrators", "tokens"].iter().find(|plural| word == **plural);
+        let noun = ["campaigns", "orchestrators", "reservations", "tokens"]
+            .iter()
+            .find(|plural| word == **plural);
         if let Some(noun) = noun {
             *word = noun.trim_end_matches('s').into();
             arguments.insert(2, "list".into());

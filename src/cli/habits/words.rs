@@ -13,6 +13,13 @@ pub(super) const SAME: &[(&str, &str)] = &[
     ("node undrain", "node vary-on"),
     ("node uncordon", "node vary-on"),
     ("node resume", "node vary-on"),
+    ("node maint", "node maintenance"),
+    ("maintenance", "node maintenance"),
+    ("reserve", "reservation create"),
+    ("reservation add", "reservation create"),
+    ("reservation remove", "reservation delete"),
+    ("reservation rm", "reservation delete"),
+    ("reservation cancel", "reservation delete"),
     ("node status", "node show"),
     ("node info", "node show"),
     ("node describe", "node show"),
@@ -72,6 +79,9 @@ const HISTORY: &str = "`apportion campaign list` lists campaigns of before, `app
 const USERS: &str = "`apportion users` compares users: fair share against use";
 const APPLY: &str = "`apportion config plan FILE` shows what a configuration changes, `apportion config apply FILE` applies it";
 const KEEP_OFF: &str = "`apportion node vary-off NODE --reason WHY` takes a node out; fixed work there stays until done";
+const RESERVE: &str = "`apportion reservation create NAME --nodes NODES --start 18:00 --for 2h` reserves nodes, `apportion node maintenance NODES` frees them of work";
+const RESERVATIONS: &str = "`apportion reservation list` lists reservations and maintenances, `apportion reservation show NAME` shows one";
+const RELEASE: &str = "`apportion reservation delete NAME` deletes a reservation or maintenance";
 const BEGIN: &str =
     "`apportion up` starts everything on this machine, `apportion serve` the daemon alone";
 const END: &str = "`apportion down` ends what `apportion up` started; SIGTERM ends a daemon";
@@ -105,6 +115,12 @@ pub(super) const OTHERS: &[(&str, &str, &str)] = &[
         SLURM,
         "`apportion config show --running` shows the settings in effect",
     ),
+    ("scontrol create", SLURM, RESERVE),
+    ("scontrol create reservation", SLURM, RESERVE),
+    ("scontrol show res", SLURM, RESERVATIONS),
+    ("scontrol show reservation", SLURM, RESERVATIONS),
+    ("scontrol show reservations", SLURM, RESERVATIONS),
+    ("scontrol delete", SLURM, RELEASE),
     ("scontrol update", SLURM, KEEP_OFF),
     ("scontrol hold", SLURM, "`apportion campaign suspend CAMPAIGN` lets no task begin"),
     ("scontrol release", SLURM, "`apportion campaign resume CAMPAIGN` lets tasks begin again"),

@@ -59,6 +59,7 @@ fn node(number: usize) -> NodeInfo {
         order: 8,
         used: 6,
         free: 2,
+        next_window: None,
         missed_heartbeats: if number == 3 { 6 } else { 0 },
         vary_off_reason: None,
         notes: Vec::new(),

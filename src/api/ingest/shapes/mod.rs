@@ -12,6 +12,9 @@ use crate::model::{Elasticity, LegalSizes, Millis, Place, Shape, ShapeProblem, i
 /// No job may declare a longer duration: ten years, in milliseconds.
 const DURATION_MAX: Millis = 10 * 365 * 24 * 3_600_000;
 
+/// No moment may be later: the end of the year 9999, in milliseconds since the epoch.
+const MOMENT_MAX: Millis = 253_402_300_799_999;
+
 /// Reads the shape of a job; `None` for a job whose processes come and go independently.
 ///
 /// # Errors
@@ -23,6 +26,7 @@ pub fn shape_of(work: &wire::Work, limits: &Limits) -> Result<Option<Shape>, Req
     };
     fields_problem(work).map_or(Ok(()), |problem| Err(fault(problem)))?;
     let duration = duration_of(work).map_err(fault)?;
+    let (not_before, deadline) = moments_of(work).map_err(fault)?;
     let chunks = work.chunks.as_deref().unwrap_or_default();
     let shape = Shape {
         chunks: chunks.iter().map(Into::into).collect(),
@@ -34,9 +38,9 @@ pub fn shape_of(work: &wire::Work, limits: &Limits) -> Result<Option<Shape>, Req
         min_processes: work.min_processes,
         legal_sizes: work.legal_sizes.as_ref().map_or(LegalSizes::Any, Into::into),
         duration,
-        not_before: None,
-        deadline: None,
-        reservation: None,
+        not_before,
+        deadline,
+        reservation: work.reservation.as_deref().map(Into::into),
     };
     if let Some(problem) = shape.problem(work.max_processes) {
         return Err(fault(located(problem, &shape)));
@@ -117,6 +121,28 @@ fn duration_of(work: &wire::Work) -> Result<Option<Millis>, FieldProblem> {
             format!("a duration of {declared} ms cannot be; allowed: 1 to {DURATION_MAX}");
         (Code::BadTime, "/duration_ms".to_owned(), problem)
     })
+}
+
+/// Earliest start and latest end.
+fn moments_of(work: &wire::Work) -> Result<(Option<Millis>, Option<Millis>), FieldProblem> {
+    let bad = |field: &str, problem: String| (Code::BadTime, format!("/{field}"), problem);
+    let moment = |field: &str, declared: Option<i64>| {
+        let Some(declared) = declared else { return Ok(None) };
+        let moment = Millis::try_from(declared).ok().filter(|time| *time <= MOMENT_MAX);
+        moment.map(Some).ok_or_else(|| {
+            let problem = format!("`{field}` comes to {declared}; allowed: 0 to {MOMENT_MAX}");
+            bad(field, problem)
+        })
+    };
+    let not_before = moment("not_before_ms", work.not_before_ms)?;
+    let deadline = moment("deadline_ms", work.deadline_ms)?;
+    if let (Some(start), Some(end)) = (not_before, deadline)
+        && end <= start
+    {
+        let problem = "its deadline is not after its earliest start, `not_before_ms`".to_owned();
+        return Err(bad("deadline_ms", problem));
+    }
+    Ok((not_before, deadline))
 }
 
 /// Finds the field that a contradiction is about.

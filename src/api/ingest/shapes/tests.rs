@@ -285,6 +285,36 @@ fn a_longer_duration_and_another_minimum_stay_as_they_were() {
 }
 
 #[test]
+fn moments_and_a_reservation_are_taken_with_and_without_chunks() {
+    let more = json!({"not_before_ms": 5, "deadline_ms": 6, "reservation": "r1"});
+    for has_chunk in [false, true] {
+        let (work, warnings) = read(&item(has_chunk, &more)).unwrap();
+        assert_eq!(warnings, []);
+        let shape = work.spec.shape.unwrap();
+        assert_eq!((shape.not_before, shape.deadline), (Some(5), Some(6)));
+        assert_eq!(shape.reservation.as_deref(), Some("r1"));
+        assert!(shape.has_times());
+    }
+    let fault = |more: Value| {
+        let fault = read(&item(false, &more)).unwrap_err();
+        (fault.code, fault.pointer)
+    };
+    let bad_time = |field: &str| (Code::BadTime, format!("/{field}"));
+    assert_eq!(fault(json!({"not_before_ms": 6, "deadline_ms": 6})), bad_time("deadline_ms"));
+    assert_eq!(fault(json!({"not_before_ms": -1})), bad_time("not_before_ms"));
+    assert_eq!(fault(json!({"deadline_ms": MOMENT_MAX + 1})), bad_time("deadline_ms"));
+    assert_eq!(fault(json!({"reservation": "a b"})).0, Code::BadValue);
+    for (field, other) in [
+        ("not_before_ms", json!({"not_before_ms": 4})),
+        ("deadline_ms", json!({"not_before_ms": 5, "deadline_ms": 7})),
+        ("reservation", json!({"not_before_ms": 5, "deadline_ms": 6, "reservation": "r2"})),
+    ] {
+        let refused = read_after(&item(false, &more), &item(false, &other)).unwrap_err();
+        assert_eq!((refused.code, refused.pointer), (Code::Immutable, format!("/{field}")));
+    }
+}
+
+#[test]
 fn a_class_without_gangs_names_the_classes_that_take_them() {
     let refusal = |has_chunk: bool, more: Value| {
         let (work, _) = read(&item(has_chunk, &more)).unwrap();
