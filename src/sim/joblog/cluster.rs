@@ -204,12 +204,14 @@ impl ReplayClass {
 
 /// Index of the class called `name`.
 fn class_ix(topology: &Topology, name: &str) -> Result<usize, JobLogError> {
-    let known = || {
-        let names = topology.classes.iter().map(|class| class.name.as_str());
-        names.collect::<Vec<_>>().join(", ")
-    };
     topology.class_named(name).map(|ix| ix.0).ok_or_else(|| {
-        JobLogError::whole(format!("there is no class `{name}`"), format!("there are: {}", known()))
+        let names: Vec<&str> = topology.classes.iter().map(|class| class.name.as_str()).collect();
+        let remedy = if names.iter().all(|name| *name == BUILT_IN_CLASS) {
+            "name classes of a configuration, with --config FILE".to_owned()
+        } else {
+            format!("the classes are {}", names.join(", "))
+        };
+        JobLogError::whole(format!("there is no class `{name}`"), remedy)
     })
 }
 

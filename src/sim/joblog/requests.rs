@@ -3,7 +3,7 @@
 //! A job becomes processes of equal memory that start together. The memory is what the job asked
 //! for, or the part of a node that its processors are, whichever is larger.
 
-use super::cluster::{ReplayClass, ReplayCluster};
+use super::cluster::{BUILT_IN_CLASS, ReplayClass, ReplayCluster};
 use super::log::{JobLog, JobLogError, LogMemory, LogRow, MemoryBasis, MemoryUnit};
 use crate::model::{Mebibytes, Millis, Name, QShares, ceil_div, memory_text};
 
@@ -241,6 +241,12 @@ impl RequestReader<'_> {
             (SizeBy::Both | SizeBy::Memory | SizeBy::Processors, _) => {
                 readings.push("a process has its requested memory".to_owned());
             }
+        }
+        if let Some(class) = class.filter(|class| class.name == BUILT_IN_CLASS) {
+            let from = format!("jobs go to class `{}`, which the replay adds", class.name);
+            readings.extend((1 < self.cluster.topology.classes.len()).then_some(from));
+        } else if let Some(class) = class {
+            readings.push(format!("jobs go to class `{}`", class.name));
         }
         readings.extend(
             self.cluster

@@ -30,7 +30,9 @@ pub fn parse(file: &str, text: &str) -> Result<JobLog, JobLogError> {
         file: file.to_owned(),
         line,
         problem: format!("there is no column {missing}"),
-        remedy: format!("write the file with `{COMMAND}`"),
+        remedy: format!(
+            "write the file with `{COMMAND}`; a log in the standard workload format is for --swf"
+        ),
     })?;
     let mut notes = NoteCounter::default();
     let mut log = JobLog { file: file.to_owned(), ..JobLog::default() };

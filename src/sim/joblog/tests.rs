@@ -304,7 +304,7 @@ fn figures_are_those_of_a_second_count() {
             held += full.iter().sum::<u64>();
         }
         let offered = 48 * figures.makespan_ms.div_euclid(1000);
-        let utilisation = held * 1000 / offered;
+        let utilisation = (held * 1000).div_euclid(offered);
         assert!(utilisation.abs_diff(figures.utilisation_milli) <= 2, "{policy:?}: {utilisation}");
         let users: u64 = figures.users.iter().map(|user| user.jobs).sum();
         assert_eq!((users, figures.users.len()), (80, 3));

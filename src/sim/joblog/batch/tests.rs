@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use proptest::prelude::*;
 
-use super::super::{ClassRules, LogNode, ReplayCluster, ReplayJob, ReplayPolicy};
+use super::super::{ClassRules, LogNode, Placement, ReplayCluster, ReplayJob, ReplayPolicy};
 use crate::model::{Mebibytes, Millis, Name, Quantum, Steps};
 
 fn cluster(sizes: &[u64]) -> ReplayCluster {
@@ -79,6 +79,9 @@ fn processes_of_a_job_start_together() {
     assert_eq!(found, [vec![0, 0, 10, 10], vec![0, 0, 10, 1], vec![0, 0, 10, 1]]);
 }
 
+/// Start and nodes of jobs.
+type Places = BTreeMap<usize, (Millis, Placement)>;
+
 /// Free memory of every node in every millisecond.
 struct Grid<'a> {
     free: Vec<Vec<u64>>,
@@ -94,7 +97,7 @@ fn index(time: Millis) -> usize {
 
 impl Grid<'_> {
     /// Nodes for a job from `at` on: the fullest first.
-    fn place(&self, job: usize, at: Millis) -> Option<Vec<(usize, u64)>> {
+    fn place(&self, job: usize, at: Millis) -> Option<Placement> {
         let (_, mut missing, quanta, _, declared) = self.lines[job];
         let window = index(at)..index(at + declared);
         let mut nodes: Vec<(u64, usize)> = self
@@ -107,7 +110,7 @@ impl Grid<'_> {
         nodes.sort_unstable();
         let mut place = Vec::new();
         for (least, node) in nodes {
-            let count = missing.min(least / quanta);
+            let count = missing.min(least.div_euclid(quanta));
             missing -= count;
             place.push((node, count));
             if missing == 0 {
@@ -118,7 +121,8 @@ impl Grid<'_> {
     }
 
     fn earliest(&self, job: usize, from: Millis) -> Millis {
-        (from..).find(|at| self.place(job, *at).is_some()).unwrap()
+        let mut times = from..Millis::try_from(HORIZON).unwrap();
+        times.find(|at| self.place(job, *at).is_some()).unwrap()
     }
 
     fn add(&mut self, job: usize, place: &[(usize, u64)], from: Millis, to: Millis, sign: i64) {
@@ -135,9 +139,9 @@ impl Grid<'_> {
 fn slowly(policy: ReplayPolicy, sizes: &[u64], lines: &[JobLine]) -> Vec<Millis> {
     let free = sizes.iter().map(|size| vec![*size; HORIZON]).collect();
     let mut grid = Grid { free, lines };
-    let mut started: BTreeMap<usize, (Millis, Vec<(usize, u64)>)> = BTreeMap::new();
+    let mut started: Places = BTreeMap::new();
     // Reservations of the conservative policy.
-    let mut reserved: BTreeMap<usize, (Millis, Vec<(usize, u64)>)> = BTreeMap::new();
+    let mut reserved: Places = BTreeMap::new();
     let mut waiting: Vec<usize> = Vec::new();
     let mut now = 0;
     while started.len() < lines.len() {
@@ -176,11 +180,7 @@ fn slowly(policy: ReplayPolicy, sizes: &[u64], lines: &[JobLine]) -> Vec<Millis>
 }
 
 /// Moves every reservation to the earliest place there is, again and again.
-fn improve(
-    grid: &mut Grid<'_>,
-    reserved: &mut BTreeMap<usize, (Millis, Vec<(usize, u64)>)>,
-    now: Millis,
-) {
+fn improve(grid: &mut Grid<'_>, reserved: &mut Places, now: Millis) {
     let mut has_moved = true;
     while std::mem::take(&mut has_moved) {
         for (job, (start, place)) in reserved.iter_mut() {
@@ -201,10 +201,10 @@ fn start_waiting(
     policy: ReplayPolicy,
     grid: &mut Grid<'_>,
     waiting: &mut Vec<usize>,
-    started: &mut BTreeMap<usize, (Millis, Vec<(usize, u64)>)>,
+    started: &mut Places,
     now: Millis,
 ) {
-    let mut head: Option<(usize, Millis, Vec<(usize, u64)>)> = None;
+    let mut head: Option<(usize, Millis, Placement)> = None;
     for job in waiting.clone() {
         let declared = grid.lines[job].4;
         match grid.place(job, now) {
@@ -236,8 +236,8 @@ fn cases() -> impl Strategy<Value = (Vec<u64>, Vec<JobLine>)> {
             let mut now = 0;
             let mut lines = Vec::new();
             for (after, processes, quanta, runs, more) in jobs {
-                now += after / 3;
-                let fit: u64 = sizes.iter().map(|size| size / quanta).sum();
+                now += after.div_euclid(3);
+                let fit: u64 = sizes.iter().map(|size| size.div_euclid(quanta)).sum();
                 if 0 < fit {
                     lines.push((now, processes.min(fit), quanta, runs, runs + more));
                 }
