@@ -1,5 +1,6 @@
 //! Pictures of a replay as paths and marks: whole units of an SVG, no numbers left to compute.
 
+use super::super::text::shortened;
 use crate::model::{Millis, span, thousands};
 use crate::sim::joblog::{PolicyFigures, ReplayFigures, UserFigures};
 
@@ -11,6 +12,9 @@ pub(super) const COURSE_HEIGHT: u64 = 84;
 pub(super) const CURVE_HEIGHT: u64 = 260;
 /// Height of a user's row.
 pub(super) const ROW_HEIGHT: u64 = 24;
+
+/// Longest name beside a row, in characters.
+const NAME_LENGTH: usize = 18;
 
 /// Users in the picture.
 const USERS_SHOWN: usize = 20;
@@ -53,7 +57,6 @@ pub(super) struct PolicyPath {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct UserDotRow {
     pub user: String,
-    pub jobs: String,
     /// Distance of the row's middle from the top.
     pub y: u64,
     /// Ends of the line that joins the dots.
@@ -203,8 +206,7 @@ pub(super) fn user_rows(figures: &ReplayFigures) -> Vec<UserDotRow> {
         });
         let dots: Vec<UserDot> = dots.collect();
         UserDotRow {
-            user: user.user.to_string(),
-            jobs: thousands(user.jobs),
+            user: shortened(&user.user, NAME_LENGTH),
             y: number * ROW_HEIGHT + (ROW_HEIGHT >> 1),
             from: dots.iter().map(|dot| dot.x).min().unwrap_or(0),
             to: dots.iter().map(|dot| dot.x).max().unwrap_or(0),

@@ -4,7 +4,7 @@ use askama::Template;
 
 use super::JobLogReport;
 use super::chart::{self, AxisMark, PolicyPath, UserDotRow};
-use super::plain_report::{decimal, figures_of, note, reason};
+use super::plain_report::{decimal, figures_of, note, reason, reasons};
 use crate::model::{counted, memory_text, span, thousands};
 use crate::sim::joblog::{PolicyFigures, ReplayFigures};
 
@@ -22,7 +22,8 @@ struct JobLogPage<'a> {
     has_lost: bool,
     /// Each policy with its columns.
     policies: Vec<(&'static str, Vec<String>)>,
-    never: Vec<(&'static str, String, String)>,
+    /// Policies, number of jobs, and the reason why they never ran.
+    never: Vec<(String, String, String)>,
     frame: PlotFrame,
     courses: Vec<PolicyPath>,
     time_marks: Vec<AxisMark>,
@@ -87,9 +88,8 @@ pub(super) fn render(report: &JobLogReport) -> askama::Result<String> {
     lines.extend(report.notes.iter().map(note));
     let has_lost = figures.policies.iter().any(|policy| 0 < policy.preempted);
     let policies = figures.policies.iter().map(|policy| (policy.policy, cells(policy, has_lost)));
-    let never = figures.policies.iter().flat_map(|policy| {
-        policy.never_ran.iter().map(|one| (policy.policy, thousands(one.jobs), reason(one)))
-    });
+    let never = reasons(&figures.policies).into_iter();
+    let never = never.map(|(under, never)| (under, thousands(never.jobs), reason(never)));
     JobLogPage {
         log: &report.log,
         summary: summary(figures),

@@ -9,6 +9,9 @@ use crate::sim::joblog::{LogNote, NeverRan, PolicyFigures, ReplayPolicy, UserFig
 /// Width of the report.
 const WIDTH: usize = 80;
 
+/// Name of all policies together.
+const ALL: &str = "all";
+
 /// Users that are listed.
 const USERS_SHOWN: usize = 12;
 
@@ -163,29 +166,32 @@ fn user_table(policies: &[PolicyFigures], rows: &[Vec<String>]) -> String {
     )
 }
 
-/// Reasons why jobs never ran. A reason that holds for all policies is told once.
+/// Reasons why jobs never ran, in lines.
 fn never_ran(policies: &[PolicyFigures]) -> String {
-    let mut lines: Vec<String> = Vec::new();
+    let line = |(under, never): (String, &NeverRan)| {
+        let under = if under == ALL { String::new() } else { format!("{under}: ") };
+        let jobs = counted_thousands(never.jobs, "job");
+        wrapped(&plain(&format!("  {under}{jobs}: {}", reason(never))), WIDTH)
+    };
+    reasons(policies).into_iter().map(line).collect::<Vec<_>>().join("\n")
+}
+
+/// Reasons why jobs never ran, each once, with the policies under which it holds.
+pub(super) fn reasons(policies: &[PolicyFigures]) -> Vec<(String, &NeverRan)> {
+    let mut found: Vec<(Vec<&str>, &NeverRan)> = Vec::new();
     for policy in policies {
         for never in &policy.never_ran {
-            let is_same = |other: &PolicyFigures| other.never_ran.contains(never);
-            let is_first = policies.iter().find(|other| is_same(other)) == Some(policy);
-            if !is_first {
-                continue;
+            match found.iter_mut().find(|(_, known)| *known == never) {
+                Some((under, _)) => under.push(policy.policy),
+                None => found.push((vec![policy.policy], never)),
             }
-            let under: Vec<&str> =
-                policies.iter().filter(|other| is_same(other)).map(|other| other.policy).collect();
-            let under = if under.len() == policies.len() {
-                String::new()
-            } else {
-                format!("{}: ", under.join(", "))
-            };
-            let jobs = counted_thousands(never.jobs, "job");
-            let line = format!("  {under}{jobs}: {}", reason(never));
-            lines.push(wrapped(&plain(&line), WIDTH));
         }
     }
-    lines.join("\n")
+    let named = |(under, never): (Vec<&str>, _)| {
+        let is_all = under.len() == policies.len();
+        (if is_all { ALL.to_owned() } else { under.join(", ") }, never)
+    };
+    found.into_iter().map(named).collect()
 }
 
 /// Thousandths with a decimal: "12.3", and "1,234" from a hundred on.

@@ -57,6 +57,8 @@ pub struct ReplayClass {
     pub name: Name,
     /// Quantum of its pool.
     pub quantum: Quantum,
+    /// True if its jobs may lose shares for fairness.
+    pub is_preemptable: bool,
     /// Indices of its nodes, ascending.
     pub nodes: Vec<usize>,
     /// Quanta of its largest node.
@@ -187,6 +189,7 @@ fn class_of(topology: &Topology, nodes: &[ReplayNode], ix: usize) -> ReplayClass
     ReplayClass {
         name: class.name.clone(),
         quantum: topology.pools[class.pool.0].quantum,
+        is_preemptable: class.policy.is_preemptable(),
         largest: own.iter().map(|node| nodes[*node].quanta).max().unwrap_or(0),
         most_processors: processors.iter().map(|(_, count)| *count).max(),
         memory_per_processor: processors.iter().copied().min_by(by_ratio),

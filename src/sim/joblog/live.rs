@@ -62,6 +62,8 @@ struct LiveReplay<'a> {
     /// Shares whose exit the next cycle reports.
     exits: Vec<(JobId, ShareId)>,
     last: Option<View>,
+    /// True if any class of the jobs may lose shares for fairness.
+    is_preemptable: bool,
     /// True if the last cycle started or ended a share.
     was_busy: bool,
     /// Cycle of the last start or end.
@@ -93,6 +95,7 @@ impl<'a> LiveReplay<'a> {
             ends: BTreeSet::new(),
             exits: Vec::new(),
             last: None,
+            is_preemptable: cluster.classes.iter().any(|class| class.is_preemptable),
             was_busy: false,
             last_busy: 0,
             outcome: ReplayOutcome::default(),
@@ -133,12 +136,12 @@ impl<'a> LiveReplay<'a> {
 
     /// Tells how much work each process of preemptable jobs would lose.
     fn report_progress(&mut self) {
+        if !self.is_preemptable {
+            return;
+        }
         for (ix, job) in &self.known {
             let class = &self.cluster.classes[self.jobs[*ix].class];
-            let class = self.cluster.topology.class_named(&class.name);
-            let is_preemptable =
-                class.is_some_and(|ix| self.cluster.topology.classes[ix.0].policy.is_preemptable());
-            let Some(run) = job.run.filter(|_| is_preemptable) else { continue };
+            let Some(run) = job.run.filter(|_| class.is_preemptable) else { continue };
             let facts = ShareFacts {
                 is_initialized: true,
                 initialization: 0,
@@ -219,9 +222,11 @@ impl<'a> LiveReplay<'a> {
         let is_unsettled = schedule.is_some_and(|schedule| {
             !schedule.put_off.is_empty()
                 || !schedule.preemptions.is_empty()
-                || !schedule.expansions.is_empty()
+                || !schedule.promises.is_empty()
         });
-        if self.was_busy || is_unsettled || !self.exits.is_empty() {
+        // Starts alone let no further job start in the next cycle, unless shares may move.
+        let may_go_on = self.was_busy && self.is_preemptable;
+        if may_go_on || is_unsettled || !self.exits.is_empty() {
             return Some(cycle + 1);
         }
         let change = schedule.and_then(|schedule| schedule.next_change);
