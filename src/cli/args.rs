@@ -25,12 +25,13 @@ const SIMULATE_EXAMPLES: &str = "Examples:
   apportion simulate --survey 300 --seed 1 --scenarios clusters --json
   apportion simulate --scale 1000x1000 --seed 1
   apportion simulate --swf my-cluster.swf.gz --node-memory 128GB --node-cpus 32
-  apportion simulate --sacct jobs.txt --config apportion.toml --node-memory 'n[01-64]=256GB' --node-cpus 64
+  apportion simulate --sacct jobs.txt --config apportion.toml --node-memory 256GB --node-cpus 64
   apportion simulate --swf my-cluster.swf --policy apportion,easy --report html > replay.html
 
 To try a log of your own cluster, write it with
   sacct --allusers --allocations --parsable2 --starttime 2026-01-01 --endtime 2026-04-01 \\
-    --format=JobID,User,Partition,Submit,ElapsedRaw,TimelimitRaw,ReqCPUS,NNodes,ReqMem,State > jobs.txt
+    --format=JobID,User,Partition,Submit,ElapsedRaw,TimelimitRaw,ReqCPUS,NNodes,ReqMem,State \\
+    > jobs.txt
 docs/simulation.md tells how its rows become jobs.";
 
 /// Share a cluster's memory fairly, without thrashing, and say why.
@@ -385,15 +386,15 @@ pub struct Simulate {
     /// Also write each cluster of the survey into this folder, for --recorded to play
     #[arg(long, value_name = "DIR", conflicts_with_all = ["recorded", "systemtest", "scale", "swf", "sacct"])]
     pub scenarios: Option<PathBuf>,
-    /// A job log, and the cluster to replay it on.
-    #[command(flatten)]
-    pub joblog: JobLogArgs,
     /// The form of the report at the end
     #[arg(long, value_enum, default_value_t = SimulationReport::Text)]
     pub report: SimulationReport,
     /// The same as --report json
     #[arg(long, conflicts_with = "report")]
     pub json: bool,
+    /// A job log, and the cluster to replay it on.
+    #[command(flatten)]
+    pub joblog: JobLogArgs,
 }
 
 /// Reads "1000x1000": nodes, and jobs.

@@ -48,7 +48,7 @@ pub struct JobLogArgs {
     #[arg(long, value_name = "SIZE", default_value = "1GB", value_parser = config::quantum, requires = "joblog", conflicts_with = "config")]
     pub quantum: Quantum,
     /// Resource that decides how large a process is
-    #[arg(long, value_enum, default_value_t = SizeByArg::Both, requires = "joblog")]
+    #[arg(long, value_enum, value_name = "RESOURCE", default_value_t = SizeByArg::Both, requires = "joblog")]
     pub size_by: SizeByArg,
     /// Unit of memory in the log. Default: kb, unless most jobs would be larger than any node
     #[arg(long, value_enum, value_name = "UNIT", requires = "joblog", conflicts_with = "sacct")]
@@ -58,7 +58,7 @@ pub struct JobLogArgs {
     #[arg(long, value_enum, value_name = "PART", requires = "joblog", conflicts_with = "sacct")]
     pub memory_per: Option<MemoryPerArg>,
     /// Run jobs to their end where they start, or preempt them for fairness and begin them anew
-    #[arg(long = "as", value_enum, default_value_t = ReplayedAsArg::FixedShare, requires = "joblog")]
+    #[arg(long = "as", value_enum, value_name = "POLICY", default_value_t = ReplayedAsArg::FixedShare, requires = "joblog")]
     pub replayed_as: ReplayedAsArg,
     /// Class of the jobs. Default: of the configuration, the default class or another that takes gangs
     #[arg(long, value_name = "CLASS", requires = "joblog")]
