@@ -224,9 +224,8 @@ impl<'a> LiveReplay<'a> {
                 || !schedule.preemptions.is_empty()
                 || !schedule.promises.is_empty()
         });
-        // Starts alone let no further job start in the next cycle, unless shares may move.
-        let may_go_on = self.was_busy && self.is_preemptable;
-        if may_go_on || is_unsettled || !self.exits.is_empty() {
+        // The cycle after a start may start further jobs, so none is passed over before it.
+        if self.was_busy || is_unsettled || !self.exits.is_empty() {
             return Some(cycle + 1);
         }
         let change = schedule.and_then(|schedule| schedule.next_change);
