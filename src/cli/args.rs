@@ -9,6 +9,7 @@ pub use super::agent_args::AgentArgs;
 pub use super::audit::AuditAction;
 pub use super::bench::args::Bench;
 pub use super::config::args::{ConfigAction, SetFlags};
+pub use super::joblog::args::JobLogArgs;
 use super::logging::Logging;
 pub use super::orchestrator::OrchestratorAction;
 pub use super::publication::PublicationAction;
@@ -22,7 +23,16 @@ const SIMULATE_EXAMPLES: &str = "Examples:
   apportion simulate --recorded scenario.json
   apportion simulate --systemtest mega-24-hrs --draws draws.json --variant mixed --report json
   apportion simulate --survey 300 --seed 1 --scenarios clusters --json
-  apportion simulate --scale 1000x1000 --seed 1";
+  apportion simulate --scale 1000x1000 --seed 1
+  apportion simulate --swf my-cluster.swf.gz --node-memory 128GB --node-cpus 32
+  apportion simulate --sacct jobs.txt --config apportion.toml --node-memory 256GB --node-cpus 64
+  apportion simulate --swf my-cluster.swf --policy apportion,easy --report html > replay.html
+
+To try a log of your own cluster, write it with
+  sacct --allusers --allocations --parsable2 --starttime 2026-01-01 --endtime 2026-04-01 \\
+    --format=JobID,User,Partition,Submit,ElapsedRaw,TimelimitRaw,ReqCPUS,NNodes,ReqMem,State \\
+    > jobs.txt
+docs/simulation.md tells how its rows become jobs.";
 
 /// Share a cluster's memory fairly, without thrashing, and say why.
 #[derive(Debug, Parser)]
@@ -173,9 +183,9 @@ pub enum CliCommand {
     /// Play a simulated cluster against the real daemon, and tell what happens
     #[command(after_help = DEMO_EXAMPLES)]
     Demo(Demo),
-    /// Play a recorded scenario, a suite or a survey against the scheduler alone, in virtual time
+    /// Play recorded work, or the job log of a cluster, against the scheduler alone in virtual time
     #[command(after_help = SIMULATE_EXAMPLES)]
-    Simulate(Simulate),
+    Simulate(Box<Simulate>),
     /// Compute past cycles again from a daemon's record and compare, or explain a cycle
     #[command(after_help = REPLAY_EXAMPLES)]
     Replay(ReplayArgs),
@@ -324,10 +334,22 @@ pub enum ReportFormat {
     Json,
 }
 
+/// Form of the report of a simulation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum SimulationReport {
+    /// For people.
+    Text,
+    /// For programs.
+    Json,
+    /// A page with pictures, in a single file; of a job log only.
+    Html,
+}
+
 /// Plays recorded or generated work against the scheduler alone, and measures it.
 #[derive(Debug, Args)]
 #[command(
-    group = clap::ArgGroup::new("workload").required(true).args(["recorded", "systemtest", "survey", "scale"])
+    group = clap::ArgGroup::new("workload").required(true)
+        .args(["recorded", "systemtest", "survey", "scale", "swf", "sacct"])
 )]
 pub struct Simulate {
     /// Play this recorded scenario, or what `replay --export` wrote
@@ -359,22 +381,26 @@ pub struct Simulate {
     pub scale: Option<ScaleSize>,
     /// For how many cycles; the last 20 of them should be quiet
     #[arg(
-        long, value_name = "N", default_value_t = 60, conflicts_with_all = ["recorded", "systemtest", "survey"],
+        long, value_name = "N", default_value_t = 60, 
+        conflicts_with_all = ["recorded", "systemtest", "survey", "swf", "sacct"],
         value_parser = clap::value_parser!(u64).range(FEWEST_CYCLES..=100_000)
     )]
     pub cycles: u64,
     /// The same seed draws the same clusters
-    #[arg(long, value_name = "N", default_value_t = 1, conflicts_with_all = ["recorded", "systemtest"])]
+    #[arg(long, value_name = "N", default_value_t = 1, conflicts_with_all = ["recorded", "systemtest", "swf", "sacct"])]
     pub seed: u64,
     /// Also write each cluster of the survey into this folder, for --recorded to play
-    #[arg(long, value_name = "DIR", conflicts_with_all = ["recorded", "systemtest", "scale"])]
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["recorded", "systemtest", "scale", "swf", "sacct"])]
     pub scenarios: Option<PathBuf>,
     /// The form of the report at the end
-    #[arg(long, value_enum, default_value_t = ReportFormat::Text)]
-    pub report: ReportFormat,
+    #[arg(long, value_enum, default_value_t = SimulationReport::Text)]
+    pub report: SimulationReport,
     /// The same as --report json
     #[arg(long, conflicts_with = "report")]
     pub json: bool,
+    /// A job log, and the cluster to replay it on.
+    #[command(flatten)]
+    pub joblog: JobLogArgs,
 }
 
 /// Reads "1000x1000": nodes, and jobs.

@@ -38,6 +38,7 @@ mod filters;
 mod formats;
 mod gang_flags;
 mod habits;
+mod joblog;
 mod jobs;
 mod load;
 mod logging;

@@ -3,8 +3,9 @@
 
 use std::time::Instant;
 
-use super::args::{ReportFormat, Simulate, Variant};
+use super::args::{Simulate, SimulationReport, Variant};
 use super::failure::{Failure, FailureKind};
+use super::joblog;
 use super::output::{complain, show};
 use super::table::{Column, table};
 use crate::sim::measure::{JobSpread, RunReport};
@@ -13,6 +14,9 @@ use crate::sim::survey::scale::{self, Milliseconds, ScaleFigures};
 use crate::sim::survey::{self, ByLevel, Survey};
 use crate::sim::systemtest;
 
+/// Exit status for a wrong command line, as clap has it.
+const USED_WRONGLY: u8 = 2;
+
 /// Runs the command.
 ///
 /// # Errors
@@ -20,7 +24,15 @@ use crate::sim::systemtest;
 /// If a file makes no sense, a run broke a rule of its model, or the audit found a fault in a
 /// suite. A recorded scenario counts as played in any case.
 pub fn run(args: &Simulate) -> Result<(), Failure> {
-    let as_json = args.json || args.report == ReportFormat::Json;
+    let report = if args.json { SimulationReport::Json } else { args.report };
+    if args.joblog.is_given() {
+        return joblog::run(&args.joblog, report);
+    }
+    let as_json = report == SimulationReport::Json;
+    if report == SimulationReport::Html {
+        let message = "only a job log has a report in HTML: --swf FILE or --sacct FILE";
+        return Err(Failure::new(FailureKind::Status(USED_WRONGLY), message));
+    }
     if let Some(file) = &args.recorded {
         return Ok(show(&recorded::play_file(file)?, as_json, scenario)?);
     }
@@ -38,7 +50,7 @@ pub fn run(args: &Simulate) -> Result<(), Failure> {
         return judged(outcome.figures.audit_findings);
     }
     let (Some(suite), Some(draws)) = (&args.systemtest, &args.draws) else {
-        unreachable!("clap asks for one of the four, and for draws with a suite")
+        unreachable!("clap asks for one of the workloads, and for draws with a suite")
     };
     let variant = match args.variant {
         Variant::Plain => systemtest::SuiteVariant::Plain,

@@ -8,6 +8,7 @@
 //! recorded    a scenario file ─► events ─► Scheduler ─► what each cycle decided
 //! systemtest  a suite ─► world ⇄ Scheduler ─► measure ─► report
 //! survey      a seed ─► scenarios ─► recorded ─► who envies whom at the end
+//! joblog      a cluster's own past ─► three classic policies, and Scheduler ─► waits, side by side
 //! scale       a seed ─► one large cluster ⇄ Scheduler ─► does it come to rest
 //! ```
 //!
@@ -16,6 +17,7 @@
 //! The model is `systemtest-v1`, written down in `MODEL.md` beside the suites ("MODEL" below).
 
 mod error;
+pub mod joblog;
 #[expect(clippy::float_arithmetic, reason = "figures for people; nothing is decided by them")]
 pub mod measure;
 pub mod recorded;

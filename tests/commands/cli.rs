@@ -73,7 +73,7 @@ fn problem(code: &str, detail: &str) -> String {
 
 #[test]
 fn a_wrong_command_line_ends_with_2() {
-    let wrong: [&[&str]; 29] = [
+    let wrong: [&[&str]; 30] = [
         &[],
         &["frobnicate"],
         &["job", "show"],
@@ -98,6 +98,7 @@ fn a_wrong_command_line_ends_with_2() {
         &["simulate", "--scale", "10x10", "--survey", "3"],
         &["simulate", "--scale", "10x10", "--scenarios", "clusters"],
         &["simulate", "--survey", "3", "--cycles", "60"],
+        &["simulate", "--swf", "log.swf", "--seed", "3"],
         &["bench"],
         &["bench", "cycle", "--nodes", "10"],
         &["bench", "cycle", "--nodes", "10", "--jobs", "0"],

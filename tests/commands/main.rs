@@ -8,6 +8,7 @@ mod demo;
 mod documents;
 mod ducc;
 mod habits;
+mod joblog;
 mod shown;
 #[path = "../support/mod.rs"]
 mod support;

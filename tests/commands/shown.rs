@@ -230,6 +230,10 @@ fn update(document: &Path, outputs: &[(Shown, Vec<String>)]) {
 #[tokio::test]
 async fn documents_show_what_commands_print() {
     let folder = TempDir::new().unwrap();
+    // Commands run beside the examples of the repository, as in a checkout.
+    let examples = folder.path().join("examples");
+    fs::create_dir(&examples).unwrap();
+    fs::copy("examples/small.swf", examples.join("small.swf")).unwrap();
     let daemon = cluster(folder.path()).await;
     let is_update = std::env::var("INSTA_UPDATE").is_ok_and(|update| update == "always");
     let (mut wrong, mut count) = (Vec::new(), 0);
