@@ -1,6 +1,6 @@
 //! Advance reservations and maintenances: nodes that administrators keep for a span of time.
 //!
-//! As for other acts on nodes, a name is a state that is wanted: repeating changes nothing. The
+//! Like for other acts on nodes, a name is a state that is wanted: repeating changes nothing. The
 //! answer comes once the command is stored.
 
 use std::collections::BTreeMap;

@@ -27,6 +27,10 @@ const COLORS: [&str; 7] = ["red", "orange", "yellow", "green", "blue", "indigo",
 const PROCESS: Mebibytes = Mebibytes(1 << 10);
 /// Processes that a node holds.
 const PER_NODE: u64 = 8;
+/// Gangs that run while the gangs of the case wait.
+const RUNNING: u64 = 60;
+/// A minute, in milliseconds.
+const MINUTE: u64 = 60_000;
 /// Most pairs of node and gang for which the audit judges a plan: it tests each gang by itself.
 const AUDITED_MAX: u64 = 100_000;
 
@@ -47,6 +51,9 @@ pub enum GangCase {
     Wide,
     /// A gang that needs half of all nodes, each full of fair-share work.
     Room,
+    /// Distinct exclusive gangs with a declared duration, each of a tenth of the nodes of two
+    /// colours, that wait for 60 running gangs with ends of their own.
+    Timed,
     /// Fair-share jobs with one of seven tags each, and no gang.
     Tagged,
     /// The same jobs without a tag.
@@ -55,13 +62,14 @@ pub enum GangCase {
 
 impl GangCase {
     /// All of them.
-    pub const ALL: [GangCase; 8] = [
+    pub const ALL: [GangCase; 9] = [
         GangCase::Waiting,
         GangCase::Impossible,
         GangCase::EqualImpossible,
         GangCase::SingleNodes,
         GangCase::Wide,
         GangCase::Room,
+        GangCase::Timed,
         GangCase::Tagged,
         GangCase::Untagged,
     ];
@@ -147,12 +155,20 @@ fn snapshot(options: &GangOptions, case: GangCase) -> Snapshot {
             is_quiesced: false,
         }));
     }
+    // Other cases plan without a calendar.
+    let time = if case == GangCase::Timed { MINUTE } else { 0 };
     let (first, later) = jobs(options, case);
     if !first.is_empty() {
         arrive(&mut scheduler, first);
+        if 0 < time {
+            scheduler.record(SchedulerEvent::TimeIs { now: time });
+        }
         scheduler.schedule();
     }
     arrive(&mut scheduler, later);
+    if 0 < time {
+        scheduler.record(SchedulerEvent::TimeIs { now: time + 1 });
+    }
     let planned = scheduler.schedule().planned.expect("a cycle has run");
     planned.snapshot.clone()
 }
@@ -167,15 +183,6 @@ fn arrive(scheduler: &mut Scheduler, jobs: Vec<JobSpec>) {
 fn jobs(options: &GangOptions, case: GangCase) -> (Vec<JobSpec>, Vec<JobSpec>) {
     let GangOptions { nodes, jobs, .. } = *options;
     let of_color = nodes.checked_div(count(COLORS)).unwrap_or(0);
-    let two_colors = |number: u64, each: u64| {
-        let color = |ahead: u64| {
-            let place = (number + ahead).checked_rem(count(COLORS)).unwrap_or(0);
-            COLORS[usize::try_from(place).unwrap_or(0)]
-        };
-        let chunks = vec![chunk(each, Some(color(0))), chunk(each, Some(color(1)))];
-        // Distinct durations make distinct requests.
-        gang(number, "gangs", Shape { chunks, duration: Some(number + 1), ..scattered() })
-    };
     let exclusive = |chunks: Vec<Chunk>| Shape { chunks, is_exclusive: true, ..scattered() };
     let numbers = 1..=jobs;
     let of_class = |number: u64, class: &str| job(number, class);
@@ -217,6 +224,7 @@ fn jobs(options: &GangOptions, case: GangCase) -> (Vec<JobSpec>, Vec<JobSpec>) {
             let shape = exclusive(vec![chunk(nodes >> 1, None)]);
             (fair, vec![gang(1_000_000, "gangs", shape)])
         }
+        GangCase::Timed => timed_jobs(options),
         GangCase::Tagged => {
             let tagged = numbers.map(|it| {
                 let place = it.checked_rem(count(COLORS)).unwrap_or(0);
@@ -227,6 +235,40 @@ fn jobs(options: &GangOptions, case: GangCase) -> (Vec<JobSpec>, Vec<JobSpec>) {
         }
         GangCase::Untagged => (Vec::new(), numbers.map(|it| of_class(it, "fair")).collect()),
     }
+}
+
+/// A gang of two chunks with `each` processes, of two colours.
+fn two_colors(number: u64, each: u64) -> JobSpec {
+    let color = |ahead: u64| {
+        let place = (number + ahead).checked_rem(count(COLORS)).unwrap_or(0);
+        COLORS[usize::try_from(place).unwrap_or(0)]
+    };
+    let chunks = vec![chunk(each, Some(color(0))), chunk(each, Some(color(1)))];
+    // Distinct durations make distinct requests.
+    gang(number, "gangs", Shape { chunks, duration: Some(number + 1), ..scattered() })
+}
+
+/// Gangs that run, and gangs that wait for them.
+fn timed_jobs(options: &GangOptions) -> (Vec<JobSpec>, Vec<JobSpec>) {
+    let GangOptions { nodes, jobs, .. } = *options;
+    let each = nodes.checked_div(RUNNING).unwrap_or(0).max(1);
+    let running = (1..=RUNNING).map(|it| {
+        let chunks = vec![chunk(each, None)];
+        let duration = Some(MINUTE * (it + 5));
+        let shape = Shape { chunks, is_exclusive: true, duration, ..scattered() };
+        gang(1_000_000 + it, "gangs", shape)
+    });
+    let of_color = nodes.checked_div(count(COLORS)).unwrap_or(0);
+    let waiting = (1..=jobs).map(|it| {
+        let mut gang = two_colors(it, of_color.div_ceil(10));
+        let mut shape = gang.shape.as_deref().cloned().unwrap_or_default();
+        shape.is_exclusive = true;
+        shape.duration = Some(MINUTE * (1 + it.checked_rem(100).unwrap_or(0)));
+        gang.submitted += 2_000_000;
+        gang.shape = Some(Arc::new(shape));
+        gang
+    });
+    (running.collect(), waiting.collect())
 }
 
 fn scattered() -> Shape {
@@ -348,6 +390,7 @@ mod tests {
                 }
                 GangCase::SingleNodes => assert_eq!(started, 30, "{case:?}"),
                 GangCase::Wide => assert_eq!(started, 70, "{case:?}"),
+                GangCase::Timed => assert_eq!(preempted, 0, "{case:?}"),
                 GangCase::Room => assert_eq!((started, preempted), (0, 35 * PER_NODE), "{case:?}"),
                 GangCase::Tagged | GangCase::Untagged => {
                     assert_eq!(started, 70 * PER_NODE, "{case:?}");

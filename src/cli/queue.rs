@@ -93,7 +93,30 @@ fn render(page: &JobPage, now_ms: u64, selects: bool, look: TextStyle) -> String
         Right("AGE"),
         Left("REASON"),
     ];
-    headed(columns, page.jobs.iter().map(|job| row(job, now_ms)), look)
+    if !has_starts(page) {
+        return headed(columns, page.jobs.iter().map(|job| row(job, now_ms)), look);
+    }
+    let [id, user, class, kind, memory, wants, holds, state, age, reason] = columns;
+    let columns = [id, user, class, kind, memory, wants, holds, state, age, Left("START"), reason];
+    let rows = page.jobs.iter().map(|job| {
+        let [id, user, class, kind, memory, wants, holds, state, age, reason] = row(job, now_ms);
+        [id, user, class, kind, memory, wants, holds, state, age, start(job, now_ms), reason]
+    });
+    headed(columns, rows, look)
+}
+
+/// True if a start of some job can be told.
+fn has_starts(page: &JobPage) -> bool {
+    page.jobs.iter().any(|job| job.start_estimate_ms.is_some())
+}
+
+/// The expected start, relative to the present.
+fn start(job: &JobInfo, now_ms: u64) -> String {
+    let start = job.start_estimate_ms.map(|at| match at.saturating_sub(now_ms) {
+        0 => "now".to_owned(),
+        rest => format!("in {}", span(rest)),
+    });
+    start.unwrap_or_default()
 }
 
 /// The reason in a word.
@@ -113,6 +136,15 @@ fn render_narrow(page: &JobPage, now_ms: u64, look: TextStyle) -> String {
         let [id, user, class, _, memory, wants, holds, state, age, _] = row(job, now_ms);
         let code = job.reason.as_ref().map(|reason| reason.code.clone()).unwrap_or_default();
         [id, user, class, memory, wants, holds, state, age, code]
+    });
+    if !has_starts(page) {
+        return fitted(columns, rows, look, &["CLASS", "MEMORY", "AGE", "WANTS"]);
+    }
+    let [id, user, class, memory, wants, holds, state, age, reason] = columns;
+    let columns = [id, user, class, memory, wants, holds, state, age, Left("START"), reason];
+    let rows = rows.zip(&page.jobs).map(|(row, job)| {
+        let [id, user, class, memory, wants, holds, state, age, code] = row;
+        [id, user, class, memory, wants, holds, state, age, start(job, now_ms), code]
     });
     fitted(columns, rows, look, &["CLASS", "MEMORY", "AGE", "WANTS"])
 }
@@ -136,6 +168,7 @@ fn render_wide(page: &JobPage, now_ms: u64, look: TextStyle) -> String {
         Right("BEHIND"),
         Left("STATE"),
         Right("AGE"),
+        Left("START"),
         Left("CODE"),
         Left("REASON"),
     ];
@@ -153,8 +186,25 @@ fn render_wide(page: &JobPage, now_ms: u64, look: TextStyle) -> String {
         ]
         .map(|number| number.to_string());
         [
-            id, user, class, kind, memory, size, items, wants, cap, deserves, given, holds,
-            promised, behind, state, age, code, reason,
+            id,
+            user,
+            class,
+            kind,
+            memory,
+            size,
+            items,
+            wants,
+            cap,
+            deserves,
+            given,
+            holds,
+            promised,
+            behind,
+            state,
+            age,
+            start(job, now_ms),
+            code,
+            reason,
         ]
     });
     headed(columns, rows, look)
@@ -212,6 +262,8 @@ mod tests {
             not_before_ms: None,
             deadline_ms: None,
             reservation: None,
+            start_estimate_ms: None,
+            estimate_basis: None,
             tags: std::collections::BTreeMap::new(),
             id,
             user: user.to_owned(),

@@ -3,6 +3,8 @@
 
 use std::collections::BTreeMap;
 
+use jiff::Zoned;
+
 use super::accounts::{HEADINGS, MemoryAccount};
 use super::answer::{ShownAnswer, answer};
 use super::args::WhyArgs as Args;
@@ -11,10 +13,11 @@ use super::failure::Failure;
 use super::table::Column::{Left, Right};
 use super::table::{headed, memory, plain};
 use super::text::TextStyle;
+use super::time_spec::local;
 use super::why_choice::each;
 use crate::api::wire::{
-    Account, BoundBy, Holder, NodeTally, NodeVerdict, Policy, PreemptionInfo, Unblock, Verdict,
-    Why, WhyBrief, WhySums,
+    Account, BoundBy, Holder, NodeTally, NodeVerdict, Policy, PreemptionInfo, StartBasis, Unblock,
+    Verdict, Why, WhyBrief, WhySums,
 };
 use crate::model::{counted, fold_hostlist, span};
 
@@ -95,10 +98,20 @@ fn helps(unblock: &Unblock) -> Vec<String> {
     lines
 }
 
+/// The expected start.
+fn starts(why: &Why, now: &Zoned) -> Option<String> {
+    let at = why.start_estimate_ms?;
+    let basis = why.estimate_basis.map_or("", StartBasis::words);
+    let now_ms = u64::try_from(now.timestamp().as_millisecond()).unwrap_or(0);
+    let rest = span(at.saturating_sub(now_ms));
+    Some(format!("starts:  in {rest} or earlier, at {} ({basis})", local(at, now)))
+}
+
 /// The explanation, for people.
 pub(super) fn render(why: &Why, look: TextStyle) -> String {
     let mut parts = vec![headline(&why.sentence, why.reason.as_ref().map(|r| &*r.code))];
     parts.extend(why.unblock.as_ref().map(helps).unwrap_or_default());
+    parts.extend(starts(why, &Zoned::now()));
     let (job, bound) = (&why.sums.job, &why.sums.bound);
     let has_bound = !matches!(bound.by, BoundBy::Nothing | BoundBy::Refused);
     if has_bound {
@@ -366,6 +379,8 @@ mod tests {
             cycle: 31,
             sentence: "work 1007 waits: 22 qshares are free, but no node has 2 together".to_owned(),
             reason: Some(reason("fragmented", "22 qshares are free, but no node has 2 together")),
+            start_estimate_ms: None,
+            estimate_basis: None,
             unblock: Some(Unblock {
                 sentence: "processes end on one node; node07 is nearest".to_owned(),
                 needs_a_change: false,

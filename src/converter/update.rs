@@ -4,7 +4,7 @@
 //! share is repeated until the orchestrator publishes it. A removed share is repeated until the
 //! orchestrator confirms its end.
 
-use crate::engine::WaitReason;
+use crate::engine::{StartEstimate, WaitReason};
 use crate::model::{
     JobId, JobKind, Mebibytes, NShares, Name, Order, QShares, Quantum, Shape, ShareId, SharePhase,
     counted, span,
@@ -41,6 +41,8 @@ pub struct JobUpdate {
     pub removed: Vec<ShareRemoval>,
     /// Number of processes before and after the change of size that goes on.
     pub resize: Option<(NShares, NShares)>,
+    /// Expected start of a job that waits.
+    pub start_estimate: Option<StartEstimate>,
     /// Reason for which the job has less than it wants.
     pub reason: Option<Explanation>,
 }
@@ -102,6 +104,7 @@ pub fn update_of(job: &JobView) -> JobUpdate {
         added: job.shares.iter().filter(is_new).map(assigned).collect(),
         removed: job.shares.iter().chain(&job.purged).filter_map(removed).collect(),
         resize: job.resize(),
+        start_estimate: job.start_estimate,
         reason: job.reason.as_ref().map(|reason| explain(reason, job.quantum)),
     }
 }

@@ -209,6 +209,7 @@ fn facts(info: &JobInfo) -> Vec<(&'static str, String)> {
         ("Asks for", shape),
         ("Starts not before", time(info.not_before_ms)),
         ("Deadline", time(info.deadline_ms)),
+        ("Expected start", time(info.start_estimate_ms)),
         ("In the reservation", info.reservation.clone()),
     ];
     let asked = asked.into_iter().filter_map(|(name, value)| Some((name, value?)));

@@ -14,11 +14,12 @@ use super::fairness_tree::{Amounts, FairnessTree};
 use super::gang::{CalendarLeaves, GangPlan, gang_shape, leaves_claims};
 pub(super) use super::job_draft::{CountRefusal, JobDraft};
 use super::preempt::Takings;
-use super::report::{CapBound, StartEstimate, WaitReason};
+use super::report::{CapBound, StartEstimate};
 use super::schedule::{Alternatives, Expansion, Preemption, VictimRule};
 use super::share_table::{ShareIx, ShareTable};
 use super::snapshot::{Job, Promise, Share, Snapshot};
 use super::target::orders_that_suit;
+use super::wait_reason::WaitReason;
 use super::water_filling::{Participant, Service, Turn, WaterFill};
 use crate::model::{ClassPolicy, JobId, Millis, NShares, NodeIx, Order, PoolIx, ResourceClass};
 
@@ -78,6 +79,16 @@ pub(super) struct Draft<'a> {
     by_number: Vec<usize>,
 }
 
+/// Qshares that each entity holds.
+fn held_amounts(entities: &FairnessTree, shares: &ShareTable, jobs: usize) -> Amounts {
+    let mut held = entities.no_amounts();
+    for ix in 0..jobs {
+        let qshares = shares.held_by(ix).map(|(_, share)| share.order.qshares().0).sum();
+        entities.add(&mut held, ix, qshares);
+    }
+    held
+}
+
 impl<'a> Draft<'a> {
     /// Builds the state at the start of a cycle, with the default effort.
     #[cfg(test)]
@@ -117,11 +128,7 @@ impl<'a> Draft<'a> {
             }
         }
         let entities = Arc::new(FairnessTree::new(snapshot, belongs));
-        let mut held = entities.no_amounts();
-        for ix in 0..jobs.len() {
-            let qshares = shares.held_by(ix).map(|(_, share)| share.order.qshares().0).sum();
-            entities.add(&mut held, ix, qshares);
-        }
+        let held = held_amounts(&entities, &shares, jobs.len());
         let mut by_number: Vec<usize> = (0..jobs.len()).collect();
         // The numbers are nearly sorted already, as most jobs got them in this order.
         by_number.sort_by_key(|&ix| jobs[ix].id);

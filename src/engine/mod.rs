@@ -23,6 +23,7 @@ mod share_table;
 mod sizes;
 mod snapshot;
 mod target;
+mod wait_reason;
 mod water_filling;
 
 pub use effort::Effort;
@@ -30,14 +31,15 @@ pub use gang::{TurnBill, TurnIncome};
 pub use phases::{IdealCluster, Planning};
 pub use preempt::{MEMORY_AFTER, is_steady};
 pub use report::{
-    Cap, CapBound, Declined, EstimateBasis, GangLack, GangNodes, JobAccount, JobReport, Report,
-    StartEstimate, UserAccount, WaitReason, exactly,
+    Cap, CapBound, Declined, EstimateBasis, JobAccount, JobReport, Report, StartEstimate,
+    UserAccount,
 };
 pub use schedule::{Alternatives, CycleSchedule, Expansion, NextBest, Preemption, VictimRule};
 pub use snapshot::{
     GangProgress, Job, Node, NodeWindow, PaidTurn, Promise, Quiescence, Share, Snapshot, Taking,
     TurnAccount,
 };
+pub use wait_reason::{GangLack, GangNodes, WaitReason, exactly};
 
 /// Plans a cycle.
 ///

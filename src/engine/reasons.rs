@@ -12,12 +12,11 @@ use std::collections::BTreeMap;
 use super::draft::{CountRefusal, Draft, JobDraft};
 use super::fairness_tree::Amounts;
 use super::gang::qshares_of_gang;
-use super::report::{
-    Cap, CapBound, Declined, JobAccount, JobReport, Report, UserAccount, WaitReason,
-};
+use super::report::{Cap, CapBound, Declined, JobAccount, JobReport, Report, UserAccount};
 use super::sizes::{legal_at_least, sizes_of};
 use super::snapshot::Node;
 use super::target::orders_that_suit;
+use super::wait_reason::WaitReason;
 use crate::model::{ClassIx, ClassPolicy, JobKind, NShares, NodeIx, Order, PoolIx, QShares, count};
 
 /// The report of a finished cycle.

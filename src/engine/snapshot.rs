@@ -46,7 +46,7 @@ pub struct Snapshot {
 pub struct NodeWindow {
     /// The window.
     pub window: Arc<Window>,
-    /// Its known nodes, ascending.
+    /// Known nodes of the window, ascending.
     pub nodes: Vec<NodeIx>,
 }
 

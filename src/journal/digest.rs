@@ -198,17 +198,19 @@ fn write_reason(text: &mut impl Write, reason: &WaitReason) -> fmt::Result {
             let chunk = Optional(chunk.and_then(|chunk| u64::try_from(chunk).ok()));
             write!(text, " {chunk} {found} {needed}")
         }
-        WaitReason::BehindOlderGang { job } => write!(text, " {job}"),
+        WaitReason::BehindOlderGang { job } | WaitReason::WaitsForOverrun { job } => {
+            write!(text, " {job}")
+        }
         WaitReason::WindowAhead { opens, needs } => {
             write!(text, " {opens} {}", Optional(*needs))
         }
-        WaitReason::ReservationAhead { opens } => write!(text, " {}", Optional(*opens)),
+        WaitReason::ReservationAhead { opens } | WaitReason::ClassClosed { opens } => {
+            write!(text, " {}", Optional(*opens))
+        }
         WaitReason::TooEarly { opens } => write!(text, " {opens}"),
         WaitReason::DeadlineUnreachable { starts, deadline } => {
             write!(text, " {starts} {deadline}")
         }
-        WaitReason::ClassClosed { opens } => write!(text, " {}", Optional(*opens)),
-        WaitReason::WaitsForOverrun { job } => write!(text, " {job}"),
         WaitReason::Earning { deserves, asks } => write!(text, " {deserves} {asks}"),
         WaitReason::NoLegalSize { given, next } => write!(text, " {given} {next}"),
         WaitReason::Adapting => Ok(()),

@@ -176,7 +176,7 @@ impl Scheduler {
         Ok(CommandOutcome { changed: nodes })
     }
 
-    /// Removes a window. One that is not there is over, or was never entered: that is no error, and
+    /// Removes a window. A window that is not there is over, or was never entered: no error, and
     /// no change.
     pub(super) fn unreserve(&mut self, name: &str) -> CommandOutcome {
         let gone = self.clock.windows.remove(name);

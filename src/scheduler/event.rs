@@ -70,7 +70,7 @@ pub enum SchedulerEvent {
         /// Milliseconds since the epoch.
         now: Millis,
     },
-    /// When classes are open: all spans of the next days, ascending. Classes that are absent are
+    /// Hours of classes: all open spans of the next days, ascending. Classes that are absent are
     /// always open.
     ClassHours {
         /// Class, and its spans in milliseconds since the epoch.

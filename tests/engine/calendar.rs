@@ -3,11 +3,14 @@
 //! Time goes by in minutes, and all lengths are whole minutes. So a cycle comes at every moment at
 //! which something is expected.
 
+#![expect(clippy::unwrap_used, reason = "a test's panic is its failure")]
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::support::cluster::{Cluster, UNPACED, class, fair, job, single, topology};
 use crate::support::diary::Diary;
+use apportion::engine::{Snapshot, plan};
 use apportion::model::{
     Chunk, ClassPolicy, GangRules, JobId, JobKind, JobSpec, Mebibytes, Millis, Name, NodeTagging,
     Place, ProcessLimit, Shape, SharePhase, TagRule, Tags, Topology, Window, WindowKind,
@@ -182,7 +185,7 @@ impl History {
                 self.cluster.arrive(single(id, "ann", "late", *order, JobKind::Service));
             }
             Step::Window { kind, nodes, after, length } => {
-                self.window(*kind, nodes, *after, *length)
+                self.window(*kind, nodes, *after, *length);
             }
             Step::Hours { opens, length } => {
                 let from = self.now + opens * MINUTE;
@@ -270,6 +273,7 @@ impl History {
         }
         self.cluster.record(SchedulerEvent::TimeIs { now });
         self.cluster.cycle();
+        self.check_that_time_changes_nothing();
         for (id, memory) in &mut self.gangs {
             let job = self.cluster.view.jobs.iter().find(|job| job.id == *id).unwrap();
             let has_any = job.shares.iter().any(|share| share.state == SharePhase::Held);
@@ -296,6 +300,21 @@ impl History {
                 );
             }
             memory.estimate = estimate;
+        }
+    }
+
+    /// Until the moment that it names, an idle schedule does not depend on the time.
+    fn check_that_time_changes_nothing(&self) {
+        let planned = self.cluster.view.planned.as_deref().unwrap();
+        let (snapshot, schedule) = (&planned.snapshot, &*planned.schedule);
+        let is_idle = schedule.expansions.is_empty()
+            && schedule.preemptions.is_empty()
+            && schedule.promises == snapshot.promises;
+        let Some(now) = snapshot.now.filter(|_| is_idle) else { return };
+        let last = schedule.valid_until.map_or(now + 100 * MINUTE, |until| until - 1);
+        for later in [now + 1, u64::midpoint(now, last), last] {
+            let again = Snapshot { now: Some(later.clamp(now, last)), ..snapshot.clone() };
+            assert_eq!(plan(&again), *schedule, "at {later} of {now} to {last}");
         }
     }
 

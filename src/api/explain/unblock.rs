@@ -63,29 +63,12 @@ pub fn unblock(
             format!("it starts once job {job} has started, on nodes that are free then"),
             None,
         ),
-        WaitReason::WindowAhead { .. } => by_itself(
-            "it starts after the window, or before it on nodes on which it would end in time"
-                .to_owned(),
-            None,
-        ),
-        WaitReason::ReservationAhead { opens: Some(_) } => {
-            by_itself("it starts when its advance reservation opens".to_owned(), None)
-        }
-        WaitReason::ReservationAhead { opens: None } => change(
-            "it starts in an advance reservation of that name, once an operator makes one".to_owned(),
-        ),
-        WaitReason::TooEarly { .. } => {
-            by_itself("it starts at its earliest start, if nodes are free then".to_owned(), None)
-        }
-        WaitReason::DeadlineUnreachable { .. } => {
-            change("it starts with a later deadline, or if it runs for less".to_owned())
-        }
-        WaitReason::ClassClosed { .. } => {
-            by_itself("it starts when its class opens".to_owned(), None)
-        }
-        WaitReason::WaitsForOverrun { job } => {
-            by_itself(format!("it starts when job {job} has ended at last"), None)
-        }
+        WaitReason::WindowAhead { .. }
+        | WaitReason::ReservationAhead { .. }
+        | WaitReason::TooEarly { .. }
+        | WaitReason::DeadlineUnreachable { .. }
+        | WaitReason::ClassClosed { .. }
+        | WaitReason::WaitsForOverrun { .. } => in_time(*reason),
         WaitReason::Earning { .. } => {
             by_itself("it starts once it has saved up enough of its fair share".to_owned(), None)
         }
@@ -100,6 +83,46 @@ pub fn unblock(
         WaitReason::HeldBack(held_back) => held_back_by(view, job, held_back),
         WaitReason::Fragmented { asks, .. } => in_pieces(eyes, asks, holders),
     })
+}
+
+/// The event that lets a job start that waits for a time.
+fn in_time(reason: WaitReason) -> Unblock {
+    let sentence = match reason {
+        WaitReason::WindowAhead { .. } => {
+            "it starts after the window, or before it on nodes on which it would end in time"
+        }
+        WaitReason::ReservationAhead { opens: None } => {
+            return change(
+                "it starts in an advance reservation of that name, once an operator makes one"
+                    .to_owned(),
+            );
+        }
+        WaitReason::ReservationAhead { .. } => "it starts when its advance reservation opens",
+        WaitReason::TooEarly { .. } => "it starts at its earliest start, if nodes are free then",
+        WaitReason::DeadlineUnreachable { .. } => {
+            return change("it starts with a later deadline, or if it runs for less".to_owned());
+        }
+        WaitReason::WaitsForOverrun { job } => {
+            return by_itself(format!("it starts when job {job} has ended at last"), None);
+        }
+        WaitReason::ClassClosed { .. }
+        | WaitReason::Impossible { .. }
+        | WaitReason::NoSuchSize { .. }
+        | WaitReason::NoNodeUp { .. }
+        | WaitReason::OverAllotment { .. }
+        | WaitReason::Capped { .. }
+        | WaitReason::FairShareUsed { .. }
+        | WaitReason::NothingLeft { .. }
+        | WaitReason::WaitingForExits { .. }
+        | WaitReason::GangLacks(_)
+        | WaitReason::BehindOlderGang { .. }
+        | WaitReason::Earning { .. }
+        | WaitReason::NoLegalSize { .. }
+        | WaitReason::Adapting
+        | WaitReason::HeldBack(_)
+        | WaitReason::Fragmented { .. } => "it starts when its class opens",
+    };
+    by_itself(sentence.to_owned(), None)
 }
 
 /// The event that lets a gang start.

@@ -45,6 +45,8 @@ pub fn why(view: &View, job: &JobView) -> Why {
         sentence: sentence(view, job, &sums, reason.as_ref()),
         reason,
         unblock: unblock(view, job, &eyes, &holders),
+        start_estimate_ms: job.start_estimate.map(|estimate| estimate.at),
+        estimate_basis: job.start_estimate.map(|estimate| estimate.basis.into()),
         held_back: job.held_back.map(Into::into),
         ahead: ahead(view, job),
         sums: why_sums(view, job, sums),

@@ -7,6 +7,7 @@ use serde::{Serialize, Serializer};
 
 use crate::api::wire;
 use crate::converter::{AssignedShare, Explanation, JobUpdate, ShareRemoval, explain, update_of};
+use crate::engine::EstimateBasis;
 use crate::model::{
     ClassPolicy, JobId, JobKind, LegalSizes, Name, NodeCondition, Order, QShares, Shape, ShareId,
     SharePhase, Tags, amount_text,
@@ -48,6 +49,8 @@ impl From<&JobUpdate> for wire::ScheduledJob {
             added: job.added.iter().map(Into::into).collect(),
             removed: job.removed.iter().map(Into::into).collect(),
             resize: job.resize.map(|(from, to)| wire::Resize { from: from.0, to: to.0 }),
+            start_estimate_ms: job.start_estimate.map(|estimate| estimate.at),
+            estimate_basis: job.start_estimate.map(|estimate| estimate.basis.into()),
             reason: job.reason.as_ref().map(Into::into),
         }
     }
@@ -291,8 +294,19 @@ impl wire::JobInfo {
             disposition: job.disposition.into(),
             sums: wire::JobSums::of(job, cycle),
             reason: reason_of(job),
+            start_estimate_ms: job.start_estimate.map(|estimate| estimate.at),
+            estimate_basis: job.start_estimate.map(|estimate| estimate.basis.into()),
             held_back: job.held_back.map(Into::into),
             shares: job.shares.iter().map(Into::into).collect(),
+        }
+    }
+}
+
+impl From<EstimateBasis> for wire::StartBasis {
+    fn from(basis: EstimateBasis) -> wire::StartBasis {
+        match basis {
+            EstimateBasis::DeclaredEnds => wire::StartBasis::DeclaredEnds,
+            EstimateBasis::Window => wire::StartBasis::Window,
         }
     }
 }

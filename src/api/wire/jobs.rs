@@ -6,8 +6,8 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use super::{
-    ChunkPlace, ChunkRequest, ElasticityWord, HeldBack, Reason, RemovalReason, SizeRule, WorkKind,
-    is_false, is_zero,
+    ChunkPlace, ChunkRequest, ElasticityWord, HeldBack, Reason, RemovalReason, SizeRule,
+    StartBasis, WorkKind, is_false, is_zero,
 };
 use crate::model::{LegalSizes, Place, Shape};
 
@@ -114,6 +114,13 @@ pub struct JobInfo {
     /// Reason why the job has less than it wants. Absent: it has all it wants.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<Reason>,
+    /// Expected start of a job that waits, in milliseconds since the epoch; it starts then, or
+    /// earlier. Absent: no start can be told, or it runs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub start_estimate_ms: Option<u64>,
+    /// End of the wait: events of which the expected start follows.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub estimate_basis: Option<StartBasis>,
     /// Reason why the job does not preempt shares that it has a right to. Absent: it has no such
     /// right, or used it.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -50,7 +50,7 @@ pub use reservations::{
     NextWindow, ReservationAnswer, ReservationDeletion, ReservationInfo, ReservationKind,
     ReservationList, ReservationRequest, TimeText, WorkInTheWay,
 };
-pub use schedule::{Assigned, RemovalReason, Removed, Resize, Schedule, ScheduledJob};
+pub use schedule::{Assigned, RemovalReason, Removed, Resize, Schedule, ScheduledJob, StartBasis};
 pub use shape::{ChunkPlace, ChunkRequest, ElasticityWord, NamedSizes, SizeRule, SizeStep};
 pub use totals::{
     AbsentWork, Account, Calm, ClassInfo, ClassList, ClassLoad, CycleTimes, JobCounts, Load,

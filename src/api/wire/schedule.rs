@@ -39,9 +39,36 @@ pub struct ScheduledJob {
     /// size does not change.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resize: Option<Resize>,
+    /// Expected start of a job that waits, in milliseconds since the epoch; it starts then, or
+    /// earlier. Absent: no start can be told, or it runs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub start_estimate_ms: Option<u64>,
+    /// End of the wait: events of which the expected start follows.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub estimate_basis: Option<StartBasis>,
     /// Reason why the job has less than it wants. Absent: it has all it wants.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<Reason>,
+}
+
+/// Events of which the expected start of a job follows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum StartBasis {
+    /// Work ends by then, as it declared.
+    DeclaredEnds,
+    /// A reservation, a maintenance or the hours of a class open or close then.
+    Window,
+}
+
+impl StartBasis {
+    /// Returns the basis in words.
+    pub fn words(self) -> &'static str {
+        match self {
+            StartBasis::DeclaredEnds => "when work ends, as it declared",
+            StartBasis::Window => "when a window opens or closes",
+        }
+    }
 }
 
 /// Change of the number of processes of a job.

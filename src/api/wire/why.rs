@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use super::{Account, HeldBack, JobSums, Policy, PreemptionInfo, Reason};
+use super::{Account, HeldBack, JobSums, Policy, PreemptionInfo, Reason, StartBasis};
 
 /// Depth of an explanation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
@@ -64,6 +64,13 @@ pub struct Why {
     /// job has all it wants.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unblock: Option<Unblock>,
+    /// Expected start of a job that waits, in milliseconds since the epoch; it starts then, or
+    /// earlier. Absent: no start can be told, or it runs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub start_estimate_ms: Option<u64>,
+    /// End of the wait: events of which the expected start follows.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub estimate_basis: Option<StartBasis>,
     /// Reason why the job does not preempt shares that it has a right to. Absent: it has no such
     /// right, or used it.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -24,7 +24,7 @@ const STEPS: u64 = 6_000_000;
 const NEVER: Millis = Millis::MAX;
 
 impl Ledger<'_> {
-    /// How long the job at `place` runs at most; `None` if it is not known.
+    /// Longest run of the job at `place`; `None` if it is not known.
     fn length(&self, place: usize) -> Option<Millis> {
         let line = &self.jobs[place];
         let declared = line.job.shape.as_deref().and_then(|shape| shape.duration);
@@ -181,7 +181,7 @@ pub(in crate::audit) fn check_heads(ledger: &Ledger<'_>, findings: &mut Vec<Find
         if younger.is_empty() {
             continue;
         }
-        let head = Head { ledger, gang, now };
+        let head = FirstGang { ledger, gang, now };
         let Some(alone) = head.earliest(&younger, &mut steps) else { continue };
         let with = head.earliest(&BTreeSet::new(), &mut steps);
         if with.is_none_or(|with| alone < with) {
@@ -209,13 +209,13 @@ fn younger_starts(ledger: &Ledger<'_>, place: usize) -> BTreeSet<JobId> {
 }
 
 /// The first gang that waits in its pool.
-struct Head<'l, 'a> {
+struct FirstGang<'l, 'a> {
     ledger: &'l Ledger<'a>,
     gang: &'l GangLine,
     now: Millis,
 }
 
-impl Head<'_, '_> {
+impl FirstGang<'_, '_> {
     /// The earliest start of the gang after now, if of the work of this cycle all starts but `not`.
     fn earliest(&self, not: &BTreeSet<JobId>, steps: &mut u64) -> Option<Millis> {
         let ledger = self.ledger;

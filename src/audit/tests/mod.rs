@@ -1,6 +1,7 @@
 //! A pair of schedules for every rule: a small sound schedule, and the same doctored so that
 //! exactly that rule fires.
 
+mod calendar;
 mod calm;
 mod caps;
 mod conservation;
@@ -22,8 +23,8 @@ use std::sync::Arc;
 use super::{Rule, audit, cap::cap_of};
 use crate::engine::{
     Alternatives, Cap, CapBound, CycleSchedule, Declined, Expansion, GangProgress, Job, JobAccount,
-    JobReport, Node, Preemption, Promise, Quiescence, Share, Snapshot, UserAccount, VictimRule,
-    WaitReason,
+    JobReport, Node, Preemption, Promise, Quiescence, Share, Snapshot, StartEstimate, UserAccount,
+    VictimRule, WaitReason,
 };
 use crate::model::{
     CapRules, ClassIx, ClassPolicy, GangRules, JobFacts, JobId, JobKind, Mebibytes, NShares,
@@ -67,6 +68,7 @@ pub(crate) struct Scene {
     schedule: CycleSchedule,
     given: BTreeMap<JobId, u64>,
     deserved: BTreeMap<JobId, u64>,
+    estimates: BTreeMap<JobId, StartEstimate>,
 }
 
 impl Scene {
@@ -88,7 +90,8 @@ impl Scene {
             hours: Arc::default(),
         };
         let (given, deserved) = (BTreeMap::new(), BTreeMap::new());
-        Scene { snapshot, schedule: CycleSchedule::default(), given, deserved }
+        let estimates = BTreeMap::new();
+        Scene { snapshot, schedule: CycleSchedule::default(), given, deserved, estimates }
     }
 
     /// Adds a job of order `nshare` with work for `work` processes.
@@ -226,7 +229,7 @@ impl Scene {
                 held,
                 promised,
                 held_back: None,
-                start_estimate: None,
+                start_estimate: self.estimates.get(&job.id).copied(),
                 is_needy: false,
                 reason: (held < cap).then_some(reason),
             });

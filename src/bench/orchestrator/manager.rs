@@ -201,6 +201,8 @@ impl ManagerState {
                 added: added.iter().map(assigned).collect(),
                 removed: Vec::new(),
                 resize: None,
+                start_estimate_ms: None,
+                estimate_basis: None,
                 reason: None,
             }
         };

@@ -198,6 +198,7 @@ fn planned_gangs(all: &[gangs::GangFigures]) -> String {
         gangs::GangCase::SingleNodes => "exclusive nodes",
         gangs::GangCase::Wide => "a gang on every node",
         gangs::GangCase::Room => "room on half the nodes",
+        gangs::GangCase::Timed => "gangs with a duration",
         gangs::GangCase::Tagged => "jobs with tags",
         gangs::GangCase::Untagged => "jobs without tags",
     };

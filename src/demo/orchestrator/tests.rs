@@ -58,6 +58,8 @@ fn schedule(added: &[u64], removed: &[(u64, RemovalReason)]) -> wire::Schedule {
         added: added.iter().map(assigned).collect(),
         removed: removed.iter().map(taken).collect(),
         resize: None,
+        start_estimate_ms: None,
+        estimate_basis: None,
         reason: None,
     };
     wire::Schedule { cycle: 1, publication: None, jobs: vec![job] }

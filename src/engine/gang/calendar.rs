@@ -1,6 +1,6 @@
 //! Calendar of work that stays: when so many nodes are free, and for which gangs they are kept.
 //!
-//! The calendar counts nodes, and names none: nodes of one kind with the same windows are alike for
+//! The calendar counts nodes, and names none: nodes of a kind with the same windows are alike for
 //! a gang. A reservation of such nodes is an interval, and intervals fit on nodes if at no moment
 //! more nodes are needed than there are. Which nodes a gang gets is decided at its start.
 //!
@@ -8,7 +8,7 @@
 //!
 //! Design: requests and time, section 3.6.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::kinds::{Kinds, NodeKind};
 use super::timeline::{NEVER, Timeline};
@@ -22,15 +22,17 @@ use crate::model::{JobId, Millis, NodeIx, PoolIx, QShares, SharePhase, count, fl
 const LEAST_OVERRUN: Millis = 60_000;
 
 /// Nodes that are alike: pool, kind, and list of windows.
-pub(super) type NodeGroup = (PoolIx, NodeKind, usize);
+pub(super) type CalendarGroup = (PoolIx, NodeKind, usize);
 
-/// When nodes are free of work that stays.
+/// Free nodes over time, as far as work that stays decides.
 #[derive(Debug)]
 pub(super) struct Calendar {
     pub(super) now: Millis,
-    groups: BTreeMap<NodeGroup, GroupTime>,
+    groups: BTreeMap<CalendarGroup, GroupTime>,
     /// Group of each node.
-    group_of: Vec<NodeGroup>,
+    group_of: Vec<CalendarGroup>,
+    /// Moments after now at which nodes of a pool become free or in use.
+    moments: BTreeMap<PoolIx, BTreeSet<Millis>>,
     /// First moment at which each node is free of work that stays.
     free_from: Vec<Millis>,
     /// The same for work that runs, without promises.
@@ -59,7 +61,7 @@ struct GroupTime {
 pub(super) struct Booking {
     /// Place of the gang in the snapshot.
     pub job: usize,
-    pub group: NodeGroup,
+    pub group: CalendarGroup,
     pub nodes: u64,
     pub from: Millis,
     pub to: Millis,
@@ -70,14 +72,14 @@ pub(super) struct Booking {
 pub(super) struct GroupLimit {
     /// False if windows forbid the nodes.
     pub is_open: bool,
-    /// Nodes that may be taken of those that are free of work that stays.
+    /// Most nodes that may be taken of the nodes without work that stays.
     pub free: u64,
 }
 
 /// Limits of all groups of a pool.
 pub(super) type GroupLimits = BTreeMap<(NodeKind, usize), GroupLimit>;
 
-/// What the calendar is asked for.
+/// Part of the calendar.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum CalendarPart {
     /// All free nodes.
@@ -93,6 +95,7 @@ impl Calendar {
             now: draft.snapshot.now?,
             groups: BTreeMap::new(),
             group_of: Vec::new(),
+            moments: BTreeMap::new(),
             free_from: Vec::new(),
             running_until: Vec::new(),
             starts: Vec::new(),
@@ -115,7 +118,7 @@ impl Calendar {
     }
 
     /// Group of a node.
-    pub(super) fn group_of(&self, node: NodeIx) -> NodeGroup {
+    pub(super) fn group_of(&self, node: NodeIx) -> CalendarGroup {
         self.group_of[node.0]
     }
 
@@ -165,12 +168,14 @@ impl Calendar {
             }
         }
         self.groups.clear();
-        let mut free: BTreeMap<NodeGroup, Vec<Millis>> = BTreeMap::new();
+        self.moments.clear();
+        let mut free: BTreeMap<CalendarGroup, Vec<Millis>> = BTreeMap::new();
         for (ix, _) in snapshot.nodes_with_ix().filter(|(_, node)| node.state.is_up()) {
             free.entry(self.group_of[ix.0]).or_default().push(self.free_from[ix.0]);
         }
         for (group, mut free) in free {
             free.sort_unstable();
+            self.note_moments(group.0, free.iter().copied());
             let all = Timeline::of(self.now, &free);
             self.groups.insert(group, GroupTime { left: all.clone(), all });
         }
@@ -216,6 +221,7 @@ impl Calendar {
                 time.left.take(from, until, 1);
             }
             self.free_from[node.0] = until;
+            self.note_moments(self.group_of[node.0].0, [until].into_iter());
         }
         self.starts.push((node, until));
     }
@@ -237,10 +243,11 @@ impl Calendar {
         if let Some(time) = self.groups.get_mut(&booking.group) {
             time.left.take(booking.from, booking.to, booking.nodes);
         }
+        self.note_moments(booking.group.0, [booking.from, booking.to].into_iter());
         self.bookings.push(booking);
     }
 
-    fn timeline(&self, group: &NodeGroup, part: CalendarPart) -> Option<&Timeline> {
+    fn timeline(&self, group: &CalendarGroup, part: CalendarPart) -> Option<&Timeline> {
         let time = self.groups.get(group)?;
         Some(match part {
             CalendarPart::All => &time.all,
@@ -266,7 +273,7 @@ impl Calendar {
         has_windows: bool,
     ) -> GroupLimits {
         let of_pool = self.groups.keys().filter(|(of, ..)| *of == pool);
-        let limit = |group: &NodeGroup| {
+        let limit = |group: &CalendarGroup| {
             let &(_, kind, list) = group;
             let is_open = !has_windows || kinds.windows.allow(list, stay);
             let fewest = |timeline: &Timeline| timeline.fewest(stay.from, stay.to);
@@ -278,12 +285,48 @@ impl Calendar {
 
     /// Moments after now at which a gang of `pool` may be able to start, ascending.
     pub(super) fn moments(&self, kinds: &Kinds, pool: PoolIx) -> Vec<Millis> {
-        let of_pool = self.groups.iter().filter(|((of, ..), _)| *of == pool);
-        let changes = of_pool.flat_map(|(_, time)| time.left.changes_after(self.now));
-        let mut moments: Vec<Millis> = changes.chain(kinds.windows.edges(self.now)).collect();
+        let changes = self.moments.get(&pool).into_iter().flatten().copied();
+        let edges = kinds.windows.edges(self.now);
+        if edges.is_empty() {
+            return changes.collect();
+        }
+        let mut moments: Vec<Millis> = changes.chain(edges).collect();
         moments.sort_unstable();
         moments.dedup();
         moments
+    }
+
+    /// Size of the largest nodes of a pool that are meant, in qshares.
+    pub(super) fn largest_node(&self, pool: PoolIx, is_meant: impl Fn(NodeKind) -> bool) -> u64 {
+        let kinds = self.groups.keys().filter(|(of, ..)| *of == pool).map(|(_, kind, _)| *kind);
+        kinds.filter(|kind| is_meant(*kind)).map(|kind| kind.order).max().unwrap_or(0)
+    }
+
+    fn note_moments(&mut self, pool: PoolIx, moments: impl Iterator<Item = Millis>) {
+        let later = moments.filter(|moment| self.now < *moment && *moment < NEVER);
+        self.moments.entry(pool).or_default().extend(later);
+    }
+
+    /// Free nodes of some groups together at each of `moments`, less what is kept for gangs.
+    pub(super) fn left_at(
+        &self,
+        moments: &[Millis],
+        pool: PoolIx,
+        is_meant: impl Fn(NodeKind) -> bool,
+    ) -> Vec<i64> {
+        let mut all = vec![0_i64; moments.len()];
+        let groups = self.groups.iter().filter(|((of, kind, _), _)| *of == pool && is_meant(*kind));
+        for (_, time) in groups {
+            let steps = time.left.steps();
+            let mut at = 0;
+            for (moment, sum) in moments.iter().zip(&mut all) {
+                while steps.get(at + 1).is_some_and(|(from, _)| from <= moment) {
+                    at += 1;
+                }
+                *sum += steps[at].1.max(0);
+            }
+        }
+        all
     }
 
     /// True if work may start on these nodes and stay until `until` without delay of older gangs.
@@ -291,12 +334,12 @@ impl Calendar {
         let mut nodes: Vec<NodeIx> = slots.iter().map(|slot| slot.node).collect();
         nodes.sort_unstable();
         nodes.dedup();
-        let mut needed: BTreeMap<(NodeGroup, Millis), u64> = BTreeMap::new();
+        let mut needed: BTreeMap<(CalendarGroup, Millis), u64> = BTreeMap::new();
         for node in nodes.into_iter().filter(|node| self.free_from[node.0] < until) {
             let group = self.group_of[node.0];
             *needed.entry((group, self.free_from[node.0])).or_default() += 1;
         }
-        let mut left: BTreeMap<NodeGroup, Timeline> = BTreeMap::new();
+        let mut left: BTreeMap<CalendarGroup, Timeline> = BTreeMap::new();
         needed.into_iter().all(|((group, from), nodes)| {
             let Some(time) = self.groups.get(&group) else { return false };
             let left = left.entry(group).or_insert_with(|| time.left.clone());
@@ -307,9 +350,9 @@ impl Calendar {
     }
 
     /// The nodes of `pool` on which other work ends before `until` and that work until `until` must
-    /// not use, so that those it may use never are too many.
+    /// not use, so that the rest is never too much.
     pub(super) fn nodes_to_spare(&self, pool: PoolIx, until: Millis) -> Vec<NodeIx> {
-        let mut left: BTreeMap<NodeGroup, Timeline> = BTreeMap::new();
+        let mut left: BTreeMap<CalendarGroup, Timeline> = BTreeMap::new();
         let mut spared = Vec::new();
         for (place, &group) in self.group_of.iter().enumerate() {
             let (node, from) = (NodeIx(place), self.free_from[place]);
@@ -338,7 +381,7 @@ impl Calendar {
     }
 }
 
-/// How long the job at `job` runs at most, if it is known.
+/// Longest run of the job at `job`, if it is known.
 pub(super) fn length_of(draft: &Draft<'_>, job: usize) -> Option<Millis> {
     let declared = draft.job(job).shape.as_deref().and_then(|shape| shape.duration);
     draft.class_of(job).gangs.duration(declared)

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use super::calendar::length_of;
 use super::fit::FitLack;
 use super::planner::GangPlanner;
 use super::request::{GangRequest, gang_request, total};
@@ -11,9 +12,9 @@ use super::{GangPlan, Slot, gang_shape, least_start};
 use crate::engine::bisect::largest;
 use crate::engine::capacity::EmptyCluster;
 use crate::engine::draft::Draft;
-use crate::engine::report::{GangLack, GangNodes, WaitReason};
 use crate::engine::snapshot::Promise;
 use crate::engine::target::{AllotmentLedger, NodeListCapacity};
+use crate::engine::wait_reason::{GangLack, GangNodes, WaitReason};
 use crate::model::{Elasticity, Name, NodeIx, QShares};
 
 /// Most single requests whose nodes are left open for a gang.
@@ -52,8 +53,15 @@ impl GangPlanner {
         for promise in &promised {
             self.release(draft, &request, promise);
         }
-        // What was promised may have kept nodes of its own in the calendar.
+        // Promised nodes of its own may have been in its way.
         self.set_stay(draft, &mut request);
+        if request.is_timed() {
+            self.lengths.insert(length_of(draft, job));
+        }
+        let last_start = shape.deadline.map(|deadline| self.last_start(&request, deadline));
+        if let Some(moment) = last_start.flatten() {
+            draft.change_expected_at(moment + 1);
+        }
         let outcome = self.outcome_in((space, listed), draft, &mut request, &promised);
         match outcome.and_then(|plan| self.in_time(draft, &request).map(|()| plan)) {
             Ok((slots, is_promised)) => {
@@ -71,26 +79,42 @@ impl GangPlanner {
             }
             Err(reason) => {
                 entities.add(&mut draft.given, job, holds);
-                let least = total(&request.pieces);
-                let waits = matches!(
-                    reason,
-                    WaitReason::GangLacks(GangLack { of: GangNodes::Available, .. })
-                        | WaitReason::BehindOlderGang { .. }
-                        | WaitReason::TooEarly { .. }
-                );
-                if waits && let Err(refusal) = ledger.test(draft, job, QShares(least)) {
-                    draft.jobs[job].refusal = Some(refusal);
-                    return;
-                }
-                // A gang that runs and would grow keeps no younger work waiting.
-                let reason = if waits && held == 0 {
-                    self.wait((space, listed), draft, &request, reason)
-                } else {
-                    reason
-                };
-                draft.gang_reasons.insert(job, reason);
+                self.note_wait((space, listed), draft, (ledger, &request), reason);
             }
         }
+    }
+
+    /// Notes the reason why a gang does not start, and keeps nodes for it if it waits for some.
+    fn note_wait(
+        &mut self,
+        spaces: (&mut EmptyCluster, &mut NodeListCapacity),
+        draft: &mut Draft<'_>,
+        (ledger, request): (&AllotmentLedger, &GangRequest<'_>),
+        reason: WaitReason,
+    ) {
+        let job = request.job;
+        let waits = matches!(
+            reason,
+            WaitReason::GangLacks(GangLack { of: GangNodes::Available, .. })
+                | WaitReason::BehindOlderGang { .. }
+                | WaitReason::TooEarly { .. }
+        );
+        let least = total(&request.pieces);
+        if waits && let Err(refusal) = ledger.test(draft, job, QShares(least)) {
+            draft.jobs[job].refusal = Some(refusal);
+            return;
+        }
+        // A gang that runs and would grow keeps no younger work waiting.
+        let reason = if waits && draft.jobs[job].held == 0 {
+            self.wait(spaces, draft, request, reason)
+        } else {
+            reason
+        };
+        if let WaitReason::DeadlineUnreachable { starts, .. } = reason {
+            // The earliest start moves on with the time.
+            draft.change_expected_at(starts + 1);
+        }
+        draft.gang_reasons.insert(job, reason);
     }
 
     /// The outcome for a gang, if the ideal cluster has the space of its slots left: work of higher

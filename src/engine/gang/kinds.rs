@@ -25,6 +25,9 @@ pub(super) struct NodeKind {
     tags: usize,
 }
 
+/// Nodes of a pool that have a tag, or all nodes of it.
+type TaggedNodes<'s> = (PoolIx, Option<(&'s Name, &'s Name)>);
+
 /// Kinds of all nodes, and of nodes that the configuration lists and that never reported.
 #[derive(Debug)]
 pub(super) struct Kinds {
@@ -63,8 +66,8 @@ impl Kinds {
         for (pool, tags, _) in &unheard {
             *by_tags.entry((*pool, tags)).or_default() += 1;
         }
-        // The number of nodes of each pool, and of those with each tag.
-        let mut with_tag: BTreeMap<(PoolIx, Option<(&Name, &Name)>), u64> = BTreeMap::new();
+        // The number of nodes of each pool, in all and with each tag.
+        let mut with_tag: BTreeMap<TaggedNodes<'_>, u64> = BTreeMap::new();
         for (&(pool, tags), nodes) in &by_tags {
             let plain = tags.iter().filter(|(key, _)| !sets.contains(key));
             for tag in plain.map(Some).chain([None]) {

@@ -9,10 +9,10 @@ use super::turn_choices::surplus;
 use super::{GangPlan, Slot, Taker};
 use crate::engine::draft::Draft;
 use crate::engine::preempt::{EvictionRank, spare_superfluous};
-use crate::engine::report::{GangLack, GangNodes, WaitReason};
 use crate::engine::schedule::{Alternatives, VictimRule};
 use crate::engine::share_table::ShareIx;
 use crate::engine::snapshot::Promise;
+use crate::engine::wait_reason::{GangLack, GangNodes, WaitReason};
 use crate::model::{NodeIx, QShares, count};
 
 /// Space that is taken back for a gang.
@@ -69,7 +69,7 @@ pub(super) fn expected_victims(draft: &Draft<'_>, plans: &[GangPlan]) -> BTreeSe
         let clear = |(node, amount): (&NodeIx, &u64)| {
             clear(draft, plan.job, &mut clearance, *node, QShares(*amount))
         };
-        if amounts.iter().map(clear).all(|is_clear| is_clear) {
+        if amounts.iter().all(clear) {
             gone.append(&mut clearance.victims);
         }
     }

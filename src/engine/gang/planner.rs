@@ -7,13 +7,14 @@ use super::decide::amounts_by_node;
 use super::kinds::{Kinds, UNKNOWN_SIZE};
 use super::pool_supplies::{PoolSupplies, endless_space, is_endless, supplies};
 use super::request::GangRequest;
+use super::singles::EqualSingle;
 use super::supply::{Space, Supply};
 use super::{Claim, Slot, Taker, gang_shape};
 use crate::engine::capacity::{Cell, EmptyCluster};
 use crate::engine::draft::{CountRefusal, Draft, JobDraft};
-use crate::engine::report::WaitReason;
 use crate::engine::snapshot::Promise;
 use crate::engine::target::NodeListCapacity;
+use crate::engine::wait_reason::WaitReason;
 use crate::model::{ClassPolicy, JobId, Millis, NodeIx, PoolIx};
 
 /// Decisions on the gangs of a cycle.
@@ -42,8 +43,10 @@ pub(in crate::engine) struct GangPlanner {
     pub(super) promises: BTreeMap<JobId, Vec<Promise>>,
     /// Calendar of work that stays; `None` if nothing depends on the time.
     pub(super) calendar: Option<Calendar>,
-    /// Lengths of gangs that wait; `None` if one of them is not known.
-    pub(super) waiting: BTreeSet<Option<Millis>>,
+    /// Lengths of requests that were decided on; `None` for an unknown length.
+    pub(super) lengths: BTreeSet<Option<Millis>>,
+    /// Single requests of this priority for which no node was left.
+    pub(super) refused: BTreeSet<EqualSingle>,
 }
 
 impl GangPlanner {
@@ -97,7 +100,8 @@ impl GangPlanner {
             services: BTreeMap::new(),
             promises,
             calendar: Calendar::new(draft),
-            waiting: BTreeSet::new(),
+            lengths: BTreeSet::new(),
+            refused: BTreeSet::new(),
         })
     }
 
@@ -112,6 +116,7 @@ impl GangPlanner {
     ) {
         let taker = Taker { priority, is_among_peers: false };
         self.find_supply(draft, taker);
+        self.refused.clear();
         if let Some(calendar) = &mut self.calendar {
             calendar.find_ends(draft, &self.kinds, taker);
         }

@@ -36,7 +36,7 @@ pub(super) struct GangRequest<'d> {
     pub(super) rights: Rights<'d>,
     /// Spans in which its class is open; `None` if it is always open.
     pub(super) hours: Option<&'d [(Millis, Millis)]>,
-    /// What windows and the calendar leave. `None` if nothing depends on the time.
+    /// Limits by windows and the calendar. `None` if nothing depends on the time.
     pub(super) limits: Option<GroupLimits>,
 }
 

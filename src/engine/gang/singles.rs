@@ -1,7 +1,7 @@
 //! Single requests of work that stays, where time decides: the node of each is chosen when the job is
 //! counted, so that no older gang starts later, and no window is in the way.
 //!
-//! Such a request has no place in the calendar: it starts as soon as a node is left for it.
+//! Single requests have no place in the calendar: each starts as soon as a node is left for it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,9 +10,9 @@ use super::calendar::{CalendarPart, length_of};
 use super::planner::GangPlanner;
 use super::windows::{Rights, Stay};
 use crate::engine::draft::Draft;
-use crate::engine::report::WaitReason;
 use crate::engine::target::orders_that_suit;
-use crate::model::{ClassPolicy, JobKind, NodeIx, QShares};
+use crate::engine::wait_reason::WaitReason;
+use crate::model::{ClassIx, ClassPolicy, JobKind, Millis, NodeIx, QShares};
 
 /// Nodes that the calendar leaves for single requests.
 #[derive(Clone, Debug, Default)]
@@ -38,29 +38,66 @@ impl CalendarLeaves {
     }
 }
 
+/// Requests that may use the same nodes for as long.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct EqualSingle {
+    class: ClassIx,
+    kind: JobKind,
+    amount: u64,
+    length: Option<Millis>,
+}
+
+impl EqualSingle {
+    /// The request of the job at `job`; `None` if it names nodes or a reservation.
+    fn of(draft: &Draft<'_>, job: usize, amount: u64) -> Option<EqualSingle> {
+        let is_plain =
+            !draft.jobs[job].is_restricted && Rights::of(draft, job).reservation.is_none();
+        is_plain.then(|| EqualSingle {
+            class: draft.job(job).class,
+            kind: draft.jobs[job].kind,
+            amount,
+            length: length_of(draft, job),
+        })
+    }
+}
+
+impl Draft<'_> {
+    /// Notes that a job keeps the nodes that it was promised.
+    pub(in crate::engine) fn leave_promised_nodes(&mut self, job: usize) {
+        let id = self.jobs[job].id;
+        let promised = self.snapshot.promises.iter().filter(|promise| promise.job == id);
+        if let Some(leaves) = &mut self.leaves {
+            leaves.nodes.entry(job).or_default().extend(promised.map(|promise| promise.node));
+        }
+    }
+}
+
 impl GangPlanner {
     /// True if nodes are chosen for single requests when they are counted.
     pub(in crate::engine) fn chooses_nodes(&self) -> bool {
         self.calendar.is_some()
     }
 
-    /// Notes that a job keeps the nodes that it was promised.
-    pub(in crate::engine) fn keep_promises(&mut self, draft: &mut Draft<'_>, job: usize) {
-        let id = draft.jobs[job].id;
-        let promised = draft.snapshot.promises.iter().filter(|promise| promise.job == id);
-        let nodes: Vec<NodeIx> = promised.map(|promise| promise.node).collect();
-        if let Some(leaves) = &mut draft.leaves {
-            leaves.nodes.entry(job).or_default().extend(nodes);
-        }
-    }
-
     /// A node for another process of `amount` qshares of the job at `job`.
     pub(in crate::engine) fn node_for(
-        &self,
+        &mut self,
         draft: &Draft<'_>,
         job: usize,
         amount: u64,
     ) -> Option<NodeIx> {
+        let alike = EqualSingle::of(draft, job, amount);
+        // Space only shrinks until the next priority, so equal requests find no more.
+        if alike.as_ref().is_some_and(|alike| self.refused.contains(alike)) {
+            return None;
+        }
+        let node = self.find_node(draft, job, amount);
+        if node.is_none() {
+            self.refused.extend(alike);
+        }
+        node
+    }
+
+    fn find_node(&self, draft: &Draft<'_>, job: usize, amount: u64) -> Option<NodeIx> {
         let calendar = self.calendar.as_ref()?;
         let class = draft.class_of(job);
         let supply = self.supply.get(&class.pool)?;
@@ -113,8 +150,14 @@ impl GangPlanner {
     }
 
     /// The reason why no node is left for a process of `amount` qshares of the job at `job`.
-    pub(in crate::engine) fn note_refusal(&self, draft: &mut Draft<'_>, job: usize, amount: u64) {
+    pub(in crate::engine) fn note_refusal(
+        &mut self,
+        draft: &mut Draft<'_>,
+        job: usize,
+        amount: u64,
+    ) {
         let Some(calendar) = &self.calendar else { return };
+        self.lengths.insert(length_of(draft, job));
         let class = draft.class_of(job);
         let until = calendar.stay_of(draft, job);
         let claimant = self.claimant_before(draft, job, amount);

@@ -60,7 +60,7 @@ pub(super) struct Bounds<'b> {
     pub list: Option<&'b [NodeIx]>,
     /// Nodes that the gang may not use.
     pub without: &'b BTreeSet<NodeIx>,
-    /// What windows and the calendar leave of each group of nodes. `None` means all.
+    /// Limits by windows and the calendar for each group of nodes. `None` means none.
     pub limits: Option<&'b GroupLimits>,
 }
 
@@ -270,7 +270,7 @@ impl Supply {
 }
 
 /// Part of `count` nodes of a shelf that a gang may use. The calendar limits nodes that are free of
-/// work that stays; nodes in use are tried one by one, by name.
+/// work that stays; nodes in use are tried by name.
 fn within_limit(
     all: &GroupLimits,
     left: &mut BTreeMap<(NodeKind, usize), GroupLimit>,

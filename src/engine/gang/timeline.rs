@@ -78,10 +78,9 @@ impl Timeline {
         u64::try_from(fewest).unwrap_or(0)
     }
 
-    /// The moments at which the number changes after `moment`.
-    pub(super) fn changes_after(&self, moment: Millis) -> impl Iterator<Item = Millis> {
-        let first = self.steps.partition_point(|(from, _)| *from <= moment);
-        self.steps[first..].iter().map(|(from, _)| *from)
+    /// All moments at which the number changes, each with the number from then on; the first is now.
+    pub(super) fn steps(&self) -> &[(Millis, i64)] {
+        &self.steps
     }
 }
 

@@ -11,9 +11,9 @@ use super::supply::SpacePart;
 use super::{GangPlan, Slot, Taker, gang_shape};
 use crate::engine::draft::{Draft, JobDraft};
 use crate::engine::preempt::EvictionRank;
-use crate::engine::report::WaitReason;
 use crate::engine::share_table::ShareIx;
 use crate::engine::snapshot::Promise;
+use crate::engine::wait_reason::WaitReason;
 use crate::model::{JobId, NodeIx, count};
 
 /// Counts after which a gang that needs other nodes again waits for the next cycle.
@@ -64,7 +64,7 @@ impl GangPlanner {
     ) -> bool {
         let plans: Vec<GangPlan> = draft.gang_plans[first..].to_vec();
         let Some(taker) = plans.first().map(|plan| Taker::of(draft, plan.job)) else { return true };
-        // What gangs of fixed work take leaves less that peers can give.
+        // Gangs of fixed work take first, which leaves less that peers can give.
         let gone = expected_victims(draft, &draft.gang_plans[..first]);
         let surplus = surplus(draft, taker, &gone);
         let pools = self.pools.keys().copied();

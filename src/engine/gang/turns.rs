@@ -22,9 +22,9 @@ use super::turn_choices::TurnChoices;
 use super::{Slot, Taker, gang_shape};
 use crate::engine::capacity::EmptyCluster;
 use crate::engine::draft::Draft;
-use crate::engine::report::{GangLack, GangNodes, WaitReason};
 use crate::engine::snapshot::{GangProgress, PaidTurn, Snapshot, TurnAccount};
 use crate::engine::target::NodeListCapacity;
+use crate::engine::wait_reason::{GangLack, GangNodes, WaitReason};
 use crate::model::{ClassIx, JobId, Millis, NodeIx, QShares, Shape, UserIx, ceil_div, count};
 
 /// Cost of a gang, and the savings of its user.

@@ -8,7 +8,7 @@
 
 use std::collections::BTreeMap;
 
-use super::calendar::{Booking, CalendarPart, GroupLimits, NodeGroup, length_of};
+use super::calendar::{Booking, CalendarGroup, CalendarPart, GroupLimits, length_of};
 use super::fit::NodeBatch;
 use super::kinds::NodeKind;
 use super::planner::GangPlanner;
@@ -18,16 +18,17 @@ use super::timeline::NEVER;
 use super::windows::Stay;
 use crate::engine::capacity::EmptyCluster;
 use crate::engine::draft::Draft;
-use crate::engine::report::{EstimateBasis, StartEstimate, WaitReason};
+use crate::engine::report::{EstimateBasis, StartEstimate};
 use crate::engine::target::NodeListCapacity;
-use crate::model::{Elasticity, Millis, Window};
+use crate::engine::wait_reason::WaitReason;
+use crate::model::{Elasticity, JobId, Millis, Place, Window};
 
 /// A place in the calendar.
 struct Opening {
     /// Start.
     at: Millis,
     /// Nodes of each group.
-    nodes: Vec<(NodeGroup, u64)>,
+    nodes: Vec<(CalendarGroup, u64)>,
 }
 
 impl GangPlanner {
@@ -72,6 +73,13 @@ impl GangPlanner {
         if request.until == NEVER { NEVER } else { (request.until - now).saturating_add(from) }
     }
 
+    /// Last moment from now on at which the request would end by `deadline`; `None` if it is past.
+    pub(super) fn last_start(&self, request: &GangRequest<'_>, deadline: Millis) -> Option<Millis> {
+        let now = self.calendar.as_ref()?.now;
+        let rest = deadline.checked_sub(request.until)?;
+        Some(now.saturating_add(rest))
+    }
+
     /// Succeeds if the request may start now, by what its owner says of its time.
     pub(super) fn in_time(
         &self,
@@ -105,7 +113,11 @@ impl GangPlanner {
             self.claim(draft, space, listed, request);
             return reason;
         };
-        self.waiting.insert(length_of(draft, request.job));
+        if let Some(opens) = draft.job(request.job).shape.as_deref().and_then(|it| it.not_before)
+            && calendar.now < opens
+        {
+            draft.change_expected_at(opens);
+        }
         let reason = self.cause(draft, request, reason);
         let depth = draft.snapshot.topology.settings.backfill_depth;
         if depth <= calendar.booked_gangs() {
@@ -215,12 +227,13 @@ impl GangPlanner {
             moments.retain(|moment| not_before < *moment);
             moments.insert(0, not_before);
         }
-        moments.into_iter().find_map(|at| {
+        let search = OpeningSearch::new(self, request, &moments);
+        search.candidates().find_map(|at| {
             let limits = self.limits(request, at, CalendarPart::Left, true);
             request.domains().find_map(|set| {
                 let (stock, kinds) = self.future_stock(request, &limits, set);
                 let loads = request.fitting(&stock).assign().ok()?;
-                let mut nodes: BTreeMap<NodeGroup, u64> = BTreeMap::new();
+                let mut nodes: BTreeMap<CalendarGroup, u64> = BTreeMap::new();
                 for load in loads {
                     let (kind, list) = kinds[load.group];
                     *nodes.entry((request.pool, kind, list)).or_default() += load.nodes;
@@ -254,17 +267,81 @@ impl GangPlanner {
 
     /// Notes the moments at which the same snapshot may be planned otherwise.
     pub(in crate::engine) fn note_moments(&self, draft: &mut Draft<'_>) {
-        let Some(calendar) = self.calendar.as_ref().filter(|_| !self.waiting.is_empty()) else {
+        let Some(calendar) = self.calendar.as_ref().filter(|_| !self.lengths.is_empty()) else {
             return;
         };
         if let Some(end) = calendar.next_end {
             draft.change_expected_at(end);
         }
-        for length in self.waiting.iter().flatten() {
-            if let Some(moment) = calendar.next_squeeze(&self.kinds, *length) {
+        // Work that is promised space is expected to end that much later, the later it starts.
+        if draft.snapshot.promises.iter().any(|it| is_staying(draft, it.job)) {
+            draft.change_expected_at(calendar.now + 1);
+        }
+        for length in self.lengths.iter().flatten() {
+            let hours = draft.snapshot.hours.values().flatten().map(|(_, close)| *close);
+            let closing = hours.filter(|close| calendar.now.saturating_add(*length) <= *close);
+            let closing = closing.min().map(|close| close - length + 1);
+            let squeeze = calendar.next_squeeze(&self.kinds, *length);
+            for moment in squeeze.into_iter().chain(closing) {
                 draft.change_expected_at(moment);
             }
         }
+    }
+}
+
+/// Looks for moments from which on each chunk by itself has enough nodes for all of the stay.
+struct OpeningSearch<'m> {
+    moments: &'m [Millis],
+    /// For each chunk, the nodes that it needs and the nodes that are free at each moment.
+    chunks: Vec<(i64, Vec<i64>)>,
+    /// Length of the stay; `None` if it is not known.
+    length: Option<Millis>,
+}
+
+impl<'m> OpeningSearch<'m> {
+    fn new(
+        planner: &GangPlanner,
+        request: &GangRequest<'_>,
+        moments: &'m [Millis],
+    ) -> OpeningSearch<'m> {
+        let (kinds, shape) = (&planner.kinds, request.shape);
+        let calendar = planner.calendar.as_ref();
+        let chunks = request.pieces.iter().zip(&shape.chunks).filter_map(|(piece, chunk)| {
+            let suits =
+                |kind: NodeKind| piece.size <= kind.order && kinds.tags(kind).satisfy(&chunk.tags);
+            let most = calendar.map_or(1, |it| it.largest_node(request.pool, suits));
+            let each = match shape.place {
+                Place::Scatter => 1,
+                Place::Free => most.checked_div(piece.size).unwrap_or(1).max(1),
+                Place::Pack => piece.count.max(1),
+            };
+            let needed = i64::try_from(piece.count.div_ceil(each)).unwrap_or(i64::MAX);
+            Some((needed, calendar?.left_at(moments, request.pool, suits)))
+        });
+        let now = calendar.map_or(0, |calendar| calendar.now);
+        let length = (request.until < NEVER).then(|| request.until - now);
+        OpeningSearch { moments, chunks: chunks.collect(), length }
+    }
+
+    /// Moments at which a start may be possible, ascending.
+    fn candidates(&self) -> impl Iterator<Item = Millis> {
+        let mut place = 0;
+        std::iter::from_fn(move || {
+            while let Some(&at) = self.moments.get(place) {
+                let end = self.length.map_or(NEVER, |length| at.saturating_add(length));
+                let past = self.moments.partition_point(|moment| *moment < end).max(place + 1);
+                // The last moment of the stay at which a chunk has too few nodes.
+                let is_short = |moment: &usize| {
+                    self.chunks.iter().any(|(needed, left)| left[*moment] < *needed)
+                };
+                let Some(last) = (place..past).rev().find(is_short) else {
+                    place += 1;
+                    return Some(at);
+                };
+                place = last + 1;
+            }
+            None
+        })
     }
 }
 
@@ -280,4 +357,10 @@ pub(in crate::engine) fn note_windows(draft: &mut Draft<'_>) {
     for edge in edges {
         draft.change_expected_at(edge);
     }
+}
+
+/// True if the job exists and cannot be preempted.
+fn is_staying(draft: &Draft<'_>, job: JobId) -> bool {
+    let place = draft.place_of(job);
+    place.is_some_and(|place| !draft.class_of(place).policy.is_preemptable())
 }

@@ -105,8 +105,8 @@ pub(super) fn count(
     ix: usize,
 ) {
     let mut timed = gangs.filter(|gangs| gangs.chooses_nodes());
-    if let Some(gangs) = &mut timed {
-        gangs.keep_promises(draft, ix);
+    if timed.is_some() {
+        draft.leave_promised_nodes(ix);
     }
     let promises = draft.snapshot.promises.iter();
     let mut promised = count_of(promises.filter(|promise| promise.job == draft.jobs[ix].id));
@@ -123,7 +123,7 @@ pub(super) fn count(
             break;
         }
         let asks = order.qshares().0;
-        let node = match &timed {
+        let node = match &mut timed {
             Some(gangs) if promised == 0 => {
                 let node = gangs.node_for(draft, ix, asks);
                 if node.is_none() {

@@ -17,7 +17,7 @@ use crate::model::{
 use crate::scheduler::{JobView, Scheduler, SchedulerEvent, View, Waiting};
 use crate::sim::count;
 
-/// Cycles without a start, beyond those that a claim may last, after which waiting jobs wait for
+/// Cycles without a start, beyond the longest claim, after which waiting jobs wait for
 /// ever.
 const PATIENCE: u64 = 50;
 

@@ -106,22 +106,20 @@ fn numbers(reason: &WaitReason, now: Millis) -> BTreeMap<&'static str, u64> {
             let chunk = chunk.map(|chunk| ("chunk", count(chunk)));
             chunk.into_iter().chain([("found", found), ("needed", needed)]).collect()
         }
-        WaitReason::BehindOlderGang { job } => vec![("job", job.0)],
+        WaitReason::BehindOlderGang { job } | WaitReason::WaitsForOverrun { job } => {
+            vec![("job", job.0)]
+        }
         WaitReason::WindowAhead { opens, needs } => {
             let needs = needs.map(|needs| ("needsMs", needs));
             needs.into_iter().chain([("leftMs", opens.saturating_sub(now))]).collect()
         }
-        WaitReason::ReservationAhead { opens } => {
+        WaitReason::ReservationAhead { opens } | WaitReason::ClassClosed { opens } => {
             opens.map(|opens| ("opensAtMs", opens)).into_iter().collect()
         }
         WaitReason::TooEarly { opens } => vec![("opensAtMs", opens)],
         WaitReason::DeadlineUnreachable { starts, deadline } => {
             vec![("startsAtMs", starts), ("deadlineMs", deadline)]
         }
-        WaitReason::ClassClosed { opens } => {
-            opens.map(|opens| ("opensAtMs", opens)).into_iter().collect()
-        }
-        WaitReason::WaitsForOverrun { job } => vec![("job", job.0)],
         WaitReason::Earning { deserves, asks } => vec![("deserves", deserves.0), ("asks", asks.0)],
         WaitReason::NoLegalSize { given, next } => vec![("given", given.0), ("next", next.0)],
         WaitReason::WaitingForExits { promised } => vec![("promised", promised.0)],

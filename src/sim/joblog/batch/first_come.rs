@@ -1,4 +1,4 @@
-//! First come, first served: no job starts before an older one.
+//! First come, first served: no job starts before an older job.
 
 use std::collections::VecDeque;
 

@@ -88,7 +88,7 @@ struct Grid<'a> {
     lines: &'a [JobLine],
 }
 
-/// End of the grids: all jobs of a case run one after the other before it.
+/// End of the grids: all jobs of a case run in turn before it.
 const HORIZON: usize = 700;
 
 fn index(time: Millis) -> usize {
