@@ -80,7 +80,7 @@ impl ActiveEntry {
     }
 
     /// True if the minute of the week, from Monday 00:00, is within the hours.
-    fn contains(&self, minute: u16) -> bool {
+    fn contains(self, minute: u16) -> bool {
         let is_within = |day: u16| {
             let begin = ((self.first + day) % 7) * DAY + self.from;
             (minute + WEEK - begin) % WEEK < self.to - self.from
