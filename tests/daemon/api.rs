@@ -554,6 +554,7 @@ async fn the_document_names_every_rule_and_what_holds_back() {
     let rules = [
         "no_longer_allowed",
         "window",
+        "class_closed",
         "priority",
         "fair_share",
         "defragmentation",
