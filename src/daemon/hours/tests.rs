@@ -84,7 +84,7 @@ fn hours_become_spans_over_both_changes_of_the_clocks() {
 
 const MINUTE: i64 = 60_000;
 
-/// Whether each minute is open, from 10 days before `from`: by looking at a clock every minute.
+/// Open minutes from 10 days before `from`, by looking at a clock every minute.
 fn recount(hours: &ActiveHours, zone: &TimeZone, from: i64, minutes: usize) -> Vec<bool> {
     let start = from - 10 * DAY;
     let clock: Vec<DateTime> = (0..)
