@@ -117,7 +117,9 @@ fn recount(hours: &ActiveHours, zone: &TimeZone, from: i64, minutes: usize) -> V
 
 fn entry() -> impl Strategy<Value = ActiveEntry> {
     let day = prop::sample::select(vec!["mon", "tue", "wed", "thu", "fri", "sat", "sun"]);
-    let quarter = || (0..24_u16, 0..4_u16).prop_map(|(hour, quarter)| (hour, quarter * 15));
+    // Clocks change at night.
+    let hour = || prop_oneof![0..24_u16, 0..4_u16];
+    let quarter = || (hour(), 0..4_u16).prop_map(|(hour, quarter)| (hour, quarter * 15));
     let times = (quarter(), quarter(), any::<bool>());
     (day.clone(), day, times).prop_map(|(first, last, (from, to, is_whole))| {
         let days = format!("{first}-{last}");
@@ -128,15 +130,15 @@ fn entry() -> impl Strategy<Value = ActiveEntry> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 48, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 192, failure_persistence: None, ..ProptestConfig::default() })]
 
     /// Cairo skips a midnight, and the clocks of Lord Howe change by half an hour.
     #[test]
     fn spans_are_what_a_clock_shows_minute_by_minute(
         entries in prop::collection::vec(entry(), 1..4),
         name in prop::sample::select(vec![VIENNA, NEW_YORK, "Africa/Cairo", "Australia/Lord_Howe"]),
-        // Half of the weeks are about changes of clocks.
-        week in prop_oneof![0..53_i64, prop::sample::select(vec![9_i64, 12, 13, 16, 42, 43, 44])],
+        // Most of the weeks are about changes of clocks.
+        week in prop_oneof![1 => 0..53_i64, 3 => prop::sample::select(vec![9_i64, 12, 13, 16, 42, 43])],
     ) {
         let (hours, zone) = (ActiveHours(entries), zone(name));
         let from = utc("2026-01-01T00:00Z") + week * 7 * DAY;
