@@ -20,6 +20,8 @@ use crate::model::{ActiveHours, Millis, Name};
 
 /// Milliseconds of a day of UTC.
 const DAY: i64 = 24 * 3_600_000;
+/// Milliseconds of a minute.
+const MINUTE: i64 = 60_000;
 /// Days from the begin of today, for which spans are told: 8 and today.
 const AHEAD: i64 = 9;
 /// Days before today for which spans are told. A close that is just past is still known.
@@ -105,19 +107,22 @@ enum Side {
 /// minute that clocks skip is the moment of the change. Of a minute that clocks show twice, the
 /// first opens and the second closes. `None` beyond the year 9999.
 fn moment(zone: &TimeZone, day: Date, minute: u16, side: Side) -> Option<i64> {
-    let time = day.at(0, 0, 0, 0).checked_add(i64::from(minute).minutes()).ok()?;
+    // A close is after its last minute: clocks may show the minute of the close once more.
+    let back = i64::from(side == Side::Close);
+    let time = day.at(0, 0, 0, 0).checked_add((i64::from(minute) - back).minutes()).ok()?;
     let ambiguous = zone.to_ambiguous_timestamp(time);
     let moment = match (ambiguous.offset(), side) {
         (AmbiguousOffset::Gap { .. }, _) => {
             let before = ambiguous.earlier().ok()?;
-            zone.following(before).next().map_or(before, |change| change.timestamp())
+            let change = zone.following(before).next();
+            return Some(change.map_or(before, |change| change.timestamp()).as_millisecond());
         }
         (AmbiguousOffset::Fold { .. }, Side::Close) => ambiguous.later().ok()?,
         (AmbiguousOffset::Fold { .. }, Side::Open) | (AmbiguousOffset::Unambiguous { .. }, _) => {
             ambiguous.earlier().ok()?
         }
     };
-    Some(moment.as_millisecond())
+    Some(moment.as_millisecond() + back * MINUTE)
 }
 
 #[cfg(test)]

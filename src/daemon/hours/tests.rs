@@ -63,6 +63,7 @@ const CASES: &[Case] = &[
     (&["sun 02:00-03:00"], VIENNA, ["2026-10-24", "2026-10-25"], &["25T00:00 25T02:00"]),
     (&["sun 02:30-03:00"], VIENNA, ["2026-10-24", "2026-10-25"], &["25T00:30 25T02:00"]),
     (&["sun 01:00-02:30"], VIENNA, ["2026-10-24", "2026-10-25"], &["24T23:00 25T01:30"]),
+    (&["sun 00:00-02:00"], VIENNA, ["2026-10-24", "2026-10-25"], &["24T22:00 25T00:00"]),
     (&["sun"], VIENNA, ["2026-10-24", "2026-10-25"], &["24T22:00 25T23:00"]),
     // Clocks go from 02:00 to 03:00 at 07:00 in UTC.
     (&["sat 22:00-04:00"], NEW_YORK, ["2026-03-08", "2026-03-08"], &["08T03:00 08T08:00"]),
@@ -81,8 +82,6 @@ fn hours_become_spans_over_both_changes_of_the_clocks() {
         assert_eq!(found, *expected, "{entries:?} in {zone} from {first}");
     }
 }
-
-const MINUTE: i64 = 60_000;
 
 /// Open minutes from 10 days before `from`, by looking at a clock every minute.
 fn recount(hours: &ActiveHours, zone: &TimeZone, from: i64, minutes: usize) -> Vec<bool> {
