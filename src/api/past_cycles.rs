@@ -112,6 +112,7 @@ impl Published {
     pub fn of_past(&self, past: &PastView) -> Published {
         Published {
             view: past.view.clone(),
+            past_ms: Some(past.at_ms),
             is_ready: true,
             is_resuming: false,
             publication: None,

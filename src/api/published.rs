@@ -9,6 +9,7 @@ use axum::http::HeaderValue;
 use crate::api::http::compression::SharedJson;
 use crate::api::ingest::absence::AbsentSums;
 use crate::api::wire::from_view::schedule_json;
+use crate::config::ClassCalendar;
 use crate::converter::{CheckedPublication, JobUpdate, update_of};
 use crate::scheduler::{JobView, SharedList, View};
 
@@ -35,6 +36,10 @@ pub struct Published {
     pub last_event: u64,
     /// The number of the configuration in effect; 0 while none is.
     pub generation: u64,
+    /// Hours of classes in the configuration in effect, and their time zone.
+    pub calendar: Arc<ClassCalendar>,
+    /// Time of a past cycle, in milliseconds since the epoch. `None`: the present.
+    pub past_ms: Option<i64>,
     /// Time that planning took.
     pub planned_in: Duration,
     /// Time to prepare the data for the store, including the audit.

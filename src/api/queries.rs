@@ -9,6 +9,7 @@ use serde::Deserialize;
 
 use crate::api::explain::load;
 use crate::api::explain::why::{brief, why, why_by_node};
+use crate::api::hours::{CivilTime, ShownHours};
 use crate::api::http::compression::{AcceptsGzip, SharedJson};
 use crate::api::http::error::{ApiError, Code};
 use crate::api::http::extract::{PathPart, QueryParams};
@@ -195,11 +196,11 @@ pub async fn get_why(
 ) -> Result<Json<wire::WhyAnswer>, ApiError> {
     let published = state.latest();
     let job = job_of(&published, id)?;
-    let view = &published.view;
+    let (view, time) = (&published.view, CivilTime::of(&published));
     Ok(Json(match params.depth.unwrap_or_default() {
-        wire::WhyDepth::Sentence => wire::WhyAnswer::Brief(brief(view, job)),
-        wire::WhyDepth::Reasons => wire::WhyAnswer::Whole(Box::new(why(view, job))),
-        wire::WhyDepth::Nodes => wire::WhyAnswer::Whole(Box::new(why_by_node(view, job))),
+        wire::WhyDepth::Sentence => wire::WhyAnswer::Brief(brief(view, job, &time)),
+        wire::WhyDepth::Reasons => wire::WhyAnswer::Whole(Box::new(why(view, job, &time))),
+        wire::WhyDepth::Nodes => wire::WhyAnswer::Whole(Box::new(why_by_node(view, job, &time))),
     }))
 }
 
@@ -219,8 +220,8 @@ fn job_of(published: &Published, id: u64) -> Result<&JobView, ApiError> {
 pub async fn get_classes(State(state): State<ApiState>) -> Json<wire::ClassList> {
     let published = state.latest();
     let view = &published.view;
-    let classes =
-        view.classes.iter().filter_map(|class| from_view::class_info(view, class)).collect();
+    let hours = ShownHours::of(&published);
+    let classes = view.classes.iter().filter_map(|class| hours.class_info(view, class)).collect();
     Json(wire::ClassList { cycle: view.cycle, classes })
 }
 

@@ -1,5 +1,6 @@
 //! Lists of resource classes with rules, demand and holdings, and a single class with its users.
 
+use jiff::Timestamp;
 use serde::Serialize;
 
 use super::accounts::{HEADINGS, MemoryAccount};
@@ -12,7 +13,7 @@ use super::table::Column::{Left, Right};
 use super::table::{fitted, headed, memory, plain};
 use super::text::TextStyle;
 use crate::api::wire::{ClassInfo, ClassList, ClassLoad, Load};
-use crate::model::nearest;
+use crate::model::{Millis, nearest, state_of_hours};
 
 /// Runs the command.
 ///
@@ -100,6 +101,9 @@ impl ShownAnswer for ClassCard {
             format!("target:     {target}"),
             format!("held:       {held}"),
         ];
+        if let Some(hours) = hours(class, now_ms()) {
+            lines.insert(2, format!("open:       {hours}"));
+        }
         if !self.load.users.is_empty() {
             let [demand, fair_share, target, held] = HEADINGS;
             let columns = [Left("USER"), demand, fair_share, target, held];
@@ -145,13 +149,28 @@ impl ShownAnswer for ClassList {
             held,
             Right("QUANTUM"),
         ];
-        fitted(
-            columns,
-            self.classes.iter().map(row),
-            look,
-            &["QUANTUM", "POOL", "TARGET", "WEIGHT"],
-        )
+        let folded = ["QUANTUM", "POOL", "TARGET", "WEIGHT"];
+        let mut text = fitted(columns, self.classes.iter().map(row), look, &folded);
+        let now = now_ms();
+        for class in &self.classes {
+            if let Some(hours) = hours(class, now) {
+                text += &super::table::plain_lines(&format!("\n{}: open {hours}", class.name));
+            }
+        }
+        text
     }
+}
+
+/// The present, in milliseconds since the epoch.
+fn now_ms() -> Millis {
+    Millis::try_from(Timestamp::now().as_millisecond()).unwrap_or(0)
+}
+
+/// Hours of a class: "mon-fri 20:00-06:00 (Europe/Vienna); closed, opens in 3h". `None` if it is
+/// always open.
+fn hours(class: &ClassInfo, now: Millis) -> Option<String> {
+    let active = class.active.as_ref()?;
+    Some(format!("{active}; {}", state_of_hours(class.is_open, class.next_change_ms, now)))
 }
 
 fn row(class: &ClassInfo) -> [String; 11] {
@@ -191,6 +210,9 @@ mod tests {
             quantum_mb: 15_360,
             is_default: true,
             users: None,
+            active: None,
+            is_open: true,
+            next_change_ms: None,
             jobs: 21,
             account: Account { wanted: 320, deserved: 160, given: 160, held: 158 },
         };
@@ -202,8 +224,14 @@ mod tests {
             is_default: false,
             jobs: 0,
             account: Account::default(),
+            active: Some("mon-fri 20:00-06:00, sat-sun (Europe/Vienna)".to_owned()),
+            is_open: false,
             ..normal.clone()
         };
+        assert_eq!(hours(&normal, 0), None);
+        let opens = ClassInfo { next_change_ms: Some(10_800_000), ..whole.clone() };
+        let text = "mon-fri 20:00-06:00, sat-sun (Europe/Vienna); closed, opens in 3h";
+        assert_eq!(hours(&opens, 0).as_deref(), Some(text));
         let list = ClassList { cycle: 3, classes: vec![normal, whole] };
         assert_snapshot!(list.render(TextStyle::default()));
     }

@@ -178,7 +178,7 @@ impl ReplayRun {
                         format!("there was no job {id} in cycle {to}"),
                     )
                 })?;
-                Some(api::why(view, job))
+                Some(api::why(view, job, &api::CivilTime::recorded(view)))
             }
         };
         let ran = self.ran.map(|(first, last)| [time_of(first), time_of(last)]);

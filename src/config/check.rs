@@ -6,7 +6,8 @@
 use std::collections::BTreeMap;
 
 use super::descent::index_by_name;
-use super::file::{File, TagEntry, UserEntry};
+use super::file::{ClassEntry, File, TagEntry, UserEntry};
+use super::hours::{self, ClassCalendar, HoursOfClass};
 use super::listed;
 use super::listing::Listing;
 use super::problem::Problems;
@@ -19,7 +20,7 @@ pub(super) fn check(
     file: File,
     listing: &mut Listing,
     problems: &mut Problems,
-) -> (DaemonSettings, Topology) {
+) -> (DaemonSettings, Topology, ClassCalendar) {
     let pools = pools::check(&file.pools, file.quantum, file.daemon.limits.max_nodes, problems);
     let classes = classes::check(&file.classes, &file.growth, &pools, problems);
     let allotments = allotments(&file.users, problems);
@@ -29,9 +30,18 @@ pub(super) fn check(
         rules: file.tags.iter().map(tag_rule).collect(),
         reported: names(&file.tag_keys.reported),
     };
+    hours::check(file.classes.iter().map(hours_of), problems);
     listed::extend(listing, &file, &pools, &classes);
+    let hours = classes.iter().map(|resolved| (&resolved.class.name, &resolved.entry.active));
+    let calendar = ClassCalendar::new(file.zone, hours);
     let classes = classes.into_iter().map(|resolved| resolved.class).collect();
-    (file.daemon, Topology { tagging, settings: file.settings, pools, classes, allotments })
+    let topology = Topology { tagging, settings: file.settings, pools, classes, allotments };
+    (file.daemon, topology, calendar)
+}
+
+fn hours_of(entry: &ClassEntry) -> HoursOfClass<'_> {
+    let is_heir = !entry.inherit.is_absent();
+    HoursOfClass { class: &entry.name.value, path: &entry.path, is_heir, active: &entry.active }
 }
 
 fn names(keys: &Setting<Vec<Located<String>>>) -> Vec<Name> {

@@ -5,10 +5,12 @@
 
 use std::time::Duration;
 
+use jiff::tz::TimeZone;
 use toml::de::DeTable;
 
 use super::access::{check_listen, read_access};
 use super::gangs::GangEntry;
+use super::hours::{active, zone};
 use super::orchestrator::{OrchestratorSettings, read_orchestrator};
 use super::problem::{Code, ConfigProblem, ValuePlace};
 use super::section::{Reading, Section};
@@ -18,7 +20,7 @@ use super::value::{
     tag_key,
 };
 use super::{DaemonSettings, Journal, Limits};
-use crate::model::{CapRules, Mebibytes, NodeTagging, Quantum, Settings};
+use crate::model::{ActiveEntry, CapRules, Mebibytes, NodeTagging, Quantum, Settings};
 
 const HOUR: Duration = Duration::from_hours(1);
 /// The shortest interval between anything: demonstrations run fast, nothing runs busy.
@@ -36,6 +38,8 @@ pub(super) struct File {
     pub daemon: DaemonSettings,
     pub orchestrator: OrchestratorSettings,
     pub settings: Settings,
+    /// The time zone of the hours of classes.
+    pub zone: TimeZone,
     /// The quantum of top-level pools that set none.
     pub quantum: Quantum,
     /// Growth of jobs in classes that set none.
@@ -84,6 +88,7 @@ pub(super) struct ClassEntry {
     pub users: Setting<Vec<Located<String>>>,
     pub growth: Growth,
     pub gangs: GangEntry,
+    pub active: Setting<Vec<Located<ActiveEntry>>>,
 }
 
 /// A `[[user]]` of the file.
@@ -140,6 +145,7 @@ impl ClassEntry {
             users: self.users.over(&parent.users),
             growth: self.growth.over(&parent.growth),
             gangs: self.gangs.over(&parent.gangs),
+            active: self.active.over(&parent.active),
             ..self.clone()
         }
     }
@@ -199,7 +205,7 @@ pub(super) fn read(document: &DeTable<'_>, reading: &mut Reading) -> File {
     let mut root = Section::root(document, reading);
     let daemon = read_daemon(root.section("daemon"));
     let orchestrator = read_orchestrator(root.section("orchestrator"));
-    let (settings, quantum, growth, tag_keys) = read_scheduler(root.section("scheduler"));
+    let (settings, quantum, growth, tag_keys, zone) = read_scheduler(root.section("scheduler"));
     let pools = root.entries("nodepool", read_pool);
     let classes = root.entries("class", read_class);
     let users = root.entries("user", read_user);
@@ -226,6 +232,7 @@ pub(super) fn read(document: &DeTable<'_>, reading: &mut Reading) -> File {
         daemon,
         orchestrator,
         settings,
+        zone,
         quantum,
         growth,
         pools: pools.unwrap_or_default(),
@@ -309,7 +316,7 @@ fn read_limits(mut section: Section<'_>, defaults: Limits) -> Limits {
     limits
 }
 
-fn read_scheduler(mut section: Section<'_>) -> (Settings, Quantum, Growth, TagKeys) {
+fn read_scheduler(mut section: Section<'_>) -> (Settings, Quantum, Growth, TagKeys, TimeZone) {
     let any_size = || size(Mebibytes(0)..=LARGEST);
     let quantum = size(Mebibytes(1)..=LARGEST).coded(Code::Quantum);
     let quantum = Quantum::new(section.or("quantum", &quantum, Mebibytes::from_gib(15)))
@@ -352,6 +359,7 @@ fn read_scheduler(mut section: Section<'_>) -> (Settings, Quantum, Growth, TagKe
         )),
         backfill_depth: section.or("backfill_depth", &number(1..=10_000), defaults.backfill_depth),
     };
+    let zone = section.or("timezone", &zone(), TimeZone::UTC);
     let growth = read_growth(&mut section, Some(Growth::defaults()));
     let tag_keys = TagKeys {
         reported: section.list("reported_tags", &tag_key()),
@@ -359,7 +367,7 @@ fn read_scheduler(mut section: Section<'_>) -> (Settings, Quantum, Growth, TagKe
         may_span: section.or("span_sets", &flag(), NodeTagging::default().may_span),
     };
     section.finish();
-    (settings, quantum, growth, tag_keys)
+    (settings, quantum, growth, tag_keys, zone)
 }
 
 /// Reads the growth settings. `defaults` is given for the scheduler, where no further section can
@@ -425,6 +433,7 @@ fn read_class(section: &mut Section<'_>) -> ClassEntry {
         users: section.list("users", &name()),
         growth: read_growth(section, None),
         gangs: GangEntry::read(section),
+        active: section.list("active", &active()),
     }
 }
 

@@ -2,6 +2,7 @@
 
 use super::classes::Resolved;
 use super::file::{File, Growth, PoolEntry, TagEntry, TagKeys, UserEntry};
+use super::hours::active;
 use super::listing::Listing;
 use super::setting::Located;
 use super::value::{
@@ -70,6 +71,9 @@ fn class(listing: &mut Listing, resolved: &Resolved, growth: &Growth) {
     let users =
         |users: &Vec<Located<String>>| toml_list(users.iter().map(|user| toml_text(&user.value)));
     listing.push(entry.key("users"), &entry.users, None, users);
+    listing.push(entry.key("active"), &entry.active, None, |entries| {
+        toml_list(entries.iter().map(|entry| active().show(&entry.value)))
+    });
     if !matches!(class.policy, ClassPolicy::Reserve) {
         entry.gangs.list(listing, &entry.path);
     }

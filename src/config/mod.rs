@@ -21,6 +21,7 @@ pub mod ducc;
 mod environment;
 mod file;
 mod gangs;
+mod hours;
 mod listed;
 mod listing;
 mod orchestrator;
@@ -48,6 +49,7 @@ pub use access::Access;
 use environment::Overrides;
 pub use environment::{Flag, NotText};
 use file::LARGEST;
+pub use hours::ClassCalendar;
 pub use listing::{Change, Listing, Origin, Row};
 pub use orchestrator::{CampaignRetention, OrchestratorSettings};
 pub use problem::{Code, ConfigProblem, Problems};
@@ -64,6 +66,8 @@ pub struct Config {
     pub orchestrator: OrchestratorSettings,
     /// Nodepools, classes, allotments and the scheduler's settings.
     pub topology: Topology,
+    /// Hours of the classes. Replays need no time zones, so the scheduler does not get these rules.
+    pub calendar: ClassCalendar,
     /// Every setting in effect, with its origin.
     pub listing: Listing,
     /// The file that it was made from.
@@ -316,10 +320,10 @@ fn parse_over(name: &str, text: &str, overrides: Overrides) -> Result<Config, Pr
     let file = file::read(document.get_ref(), &mut reading);
     let Reading { mut listing, mut problems, .. } = reading;
     let orchestrator = file.orchestrator.clone();
-    let (daemon, topology) = check::check(file, &mut listing, &mut problems);
+    let (daemon, topology, calendar) = check::check(file, &mut listing, &mut problems);
     if !problems.is_empty() {
         return Err(problems.sorted());
     }
     let file = WrittenFile { name: name.to_owned(), text: text.to_owned() };
-    Ok(Config { daemon, orchestrator, topology, listing, file })
+    Ok(Config { daemon, orchestrator, topology, calendar, listing, file })
 }

@@ -73,6 +73,10 @@ codes! {
     Misplaced = "C025",
     /// The first nodepool is a subpool.
     FirstPool = "C026",
+    /// Hours of a class that cannot be, or that are never or always.
+    Hours = "C027",
+    /// A time zone that this machine does not know.
+    Zone = "C028",
 }
 
 impl fmt::Display for Code {

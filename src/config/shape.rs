@@ -35,6 +35,10 @@ pub(super) enum ValueShape {
     Word(Vec<&'static str>),
     /// A host list.
     Hosts,
+    /// Days of the week with hours of the day.
+    Active,
+    /// A time zone by its name.
+    Zone,
     /// Any number of these.
     List(Box<ValueShape>),
 }
@@ -65,6 +69,13 @@ impl ValueShape {
             ValueShape::Word(words) => json!({ "type": "string", "enum": words }),
             ValueShape::Hosts => {
                 json!({ "type": "string", "minLength": 1, "examples": ["node[01-20]", "a[1-3,7]"] })
+            }
+            ValueShape::Active => json!({
+                "type": "string", "minLength": 3,
+                "examples": ["mon-fri 20:00-06:00", "sat-sun"],
+            }),
+            ValueShape::Zone => {
+                json!({ "type": "string", "minLength": 1, "examples": ["UTC", "Europe/Vienna"] })
             }
             ValueShape::List(item) => json!({ "type": "array", "items": item.schema() }),
         }

@@ -37,7 +37,7 @@ fn the_sample_loads() {
     assert_eq!(topology.pools[0].nodes.len(), 24);
     assert_eq!(topology.pools_by_node()["gpu03"], PoolIx(1));
     let names: Vec<_> = topology.classes.iter().map(|class| class.name.as_str()).collect();
-    assert_eq!(names, ["normal", "weekly", "fixed", "wide", "reserve"]);
+    assert_eq!(names, ["normal", "weekly", "fixed", "wide", "night", "reserve"]);
     let wide = GangRules {
         are_allowed: true,
         default_duration: Some(3_600_000),
@@ -46,6 +46,9 @@ fn the_sample_loads() {
     };
     assert_eq!(topology.classes[3].gangs, wide);
     assert_eq!(topology.classes[2].gangs, GangRules::default());
+    let hours = config.calendar.text("night");
+    assert_eq!(hours.as_deref(), Some("mon-fri 20:00-06:00, sat-sun (UTC)"));
+    assert_eq!(config.calendar.classes.len(), 1);
     assert_eq!(topology.tagging.sets, ["rack"]);
     assert!(topology.tagging.may_span);
     assert_eq!(topology.tagging.preferences()["node07"], 0);
@@ -221,6 +224,7 @@ fn every_setting_in_effect_is_listed_with_who_set_it() {
             "class.c.weight = 7 < line 15",
             "class.c.default = false < default",
             "class.c.users = not set < default",
+            "class.c.active = not set < default",
             "class.c.gangs = false < default",
             "class.c.patience = 5 < default",
             "class.c.hold_limit = \"1h\" < default",
@@ -234,7 +238,7 @@ fn every_setting_in_effect_is_listed_with_who_set_it() {
         ]
     );
     assert_eq!(listed(&config, "class.base"), [""; 0]);
-    assert_eq!(listed(&config, "class.r.").len(), 5, "only fair-share classes grow");
+    assert_eq!(listed(&config, "class.r.").len(), 6, "only fair-share classes grow");
 }
 
 /// The listing, written into a file, loads as the same configuration: so the listing is complete.
@@ -401,6 +405,40 @@ fn classes_inherit_the_settings_for_gangs() {
     assert_eq!(classes[1].gangs, other);
     let reserve = parse("t", &format!("{SMALL}gangs = false\nmax_duration = '1h'")).unwrap();
     assert_eq!(reserve.topology.classes[0].gangs.max_duration, Some(3_600_000));
+}
+
+#[test]
+fn classes_inherit_their_hours_and_may_be_always_open_again() {
+    let text = "[scheduler]\ntimezone = 'europe/vienna'\n[[nodepool]]\nname = 'p'\n\
+        [[class]]\nname = 'base'\nabstract = true\npolicy = 'fair-share'\nnodepool = 'p'\n\
+        active = ['fri-mon 20:00-24:00']\n\
+        [[class]]\nname = 'heir'\ninherit = 'base'\n\
+        [[class]]\nname = 'day'\ninherit = 'base'\nactive = ['Mon 8:00-16:00', 'tue']\n\
+        [[class]]\nname = 'all'\ninherit = 'base'\nactive = ['mon-sun']\n";
+    let calendar = parse("test.toml", text).unwrap().calendar;
+    let hours = |class| calendar.text(class);
+    assert_eq!(hours("heir").as_deref(), Some("fri-mon 20:00-24:00 (Europe/Vienna)"));
+    assert_eq!(hours("day").as_deref(), Some("mon 08:00-16:00, tue (Europe/Vienna)"));
+    assert_eq!((hours("all"), hours("base")), (None, None));
+    let plain = parse("test.toml", SMALL).unwrap().calendar;
+    assert_eq!(plain, ClassCalendar::default());
+}
+
+#[test]
+fn wrong_hours_name_their_remedy() {
+    let cases = [
+        ("active = ['mon-fry']", "`fry` is not a day", "\"mon-fri 20:00-06:00\""),
+        ("active = []", "class `c` is never open", "`users = []`"),
+        ("active = ['sat-fri']", "class `c` is always open", "remove `active`"),
+        ("[scheduler]\ntimezone = 'Europe/Viena'", "not a time zone", "`Europe/Vienna`?"),
+        ("[scheduler]\ntimezone = 'zzz/none/x'", "not a time zone", "`timedatectl"),
+    ];
+    for (addition, problem, remedy) in cases {
+        let problems = parse("test.toml", &format!("{SMALL}{addition}")).unwrap_err();
+        let found = problems.iter().next().unwrap();
+        assert!(found.message.contains(problem), "{}", found.message);
+        assert!(found.remedy.contains(remedy), "{}", found.remedy);
+    }
 }
 
 #[test]
@@ -577,6 +615,20 @@ const MISTAKES: &[(&str, &[&str])] = &[
     ("[scheduler]\nbackfill_depth = 0", &["C019 8:18 scheduler.backfill_depth"]),
     ("[scheduler]\nbackfill_depth = 10001", &["C019 8:18 scheduler.backfill_depth"]),
     ("[scheduler]\nnotice = '25h'", &["C019 8:10 scheduler.notice"]),
+    // Hours.
+    ("active = 'mon'", &["C022 7:10 class.c.active"]),
+    ("active = []", &["C027 7:10 class.c.active"]),
+    ("active = ['mon-sun']", &["C027 7:10 class.c.active"]),
+    ("active = ['mon-sun 06:00-20:00', 'sun-sat 20:00-06:00']", &["C027 7:10 class.c.active"]),
+    ("active = ['mon', 'mon-', 7]", &["C027 7:18 class.c.active", "C027 7:26 class.c.active"]),
+    (
+        "active = ['mon 8-9', 'mon 08:00-08:00']",
+        &["C027 7:11 class.c.active", "C027 7:22 class.c.active"],
+    ),
+    ("active = ['mon 08:00-24:01']", &["C027 7:11 class.c.active"]),
+    ("[scheduler]\ntimezone = 'Europe/Viena'", &["C028 8:12 scheduler.timezone"]),
+    ("[scheduler]\ntimezone = ''", &["C028 8:12 scheduler.timezone"]),
+    ("[scheduler]\ntimezone = 1", &["C028 8:12 scheduler.timezone"]),
     // Required settings.
     ("[[nodepool]]", &["C023 7:1 nodepool[1].name"]),
     ("[[class]]\nname='d'", &["C023 8:6 class.d.policy", "C023 8:6 class.d.nodepool"]),

@@ -64,7 +64,7 @@ impl PolicyName {
 }
 
 impl<'a> Written<'a> {
-    fn text(self) -> Option<&'a str> {
+    pub(super) fn text(self) -> Option<&'a str> {
         match self {
             Written::Toml(value) => value.as_str(),
             Written::Text(text) => Some(text),
@@ -84,7 +84,7 @@ impl<'a> Written<'a> {
         }
     }
 
-    fn fault(self, code: Code, problem: &str, remedy: impl Into<String>) -> Fault {
+    pub(super) fn fault(self, code: Code, problem: &str, remedy: impl Into<String>) -> Fault {
         Fault { code, message: format!("{} {problem}", self.shown()), remedy: remedy.into() }
     }
 }
@@ -102,7 +102,7 @@ pub(super) struct ValueKind<T> {
 }
 
 impl<T> ValueKind<T> {
-    fn new(
+    pub(super) fn new(
         shape: ValueShape,
         read: impl Fn(Written<'_>) -> ValueResult<T> + 'static,
         show: Show<T>,

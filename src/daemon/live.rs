@@ -4,11 +4,15 @@
 //! is stored in the transaction of the first cycle under it.
 
 use std::path::Path;
+use std::sync::Arc;
 
-use super::clock::now_ms;
+use super::clock::{now_ms, time_is};
+use super::hours::HoursTeller;
+use crate::api::Published;
 use crate::api::wire::{self, ConfigChange, ConfigPlan, NodeMove};
-use crate::config::{Change, Config, Listing, Sources};
-use crate::scheduler::CommandImpact;
+use crate::config::{Change, ClassCalendar, Config, Listing, Sources};
+use crate::journal::JournalingScheduler;
+use crate::scheduler::{CommandImpact, Scheduler, SchedulerEvent};
 use crate::store::{ConfigurationRow, Store, StoreError};
 
 /// Maximum number of jobs or nodes listed in an answer.
@@ -26,6 +30,10 @@ pub struct LiveConfig {
     pub config: Config,
     /// Number of the configuration.
     pub generation: u64,
+    /// Hours of the classes, shared with readers.
+    calendar: Arc<ClassCalendar>,
+    /// Day for which the scheduler knows the hours of classes.
+    hours: HoursTeller,
     /// Row of the configuration while it is not stored yet.
     new: Option<ConfigurationRow>,
     /// Settings at the start of the daemon.
@@ -47,7 +55,16 @@ impl LiveConfig {
     ) -> Result<LiveConfig, StoreError> {
         let last = store.last_configuration().await?;
         let started = config.listing.clone();
-        let mut live = LiveConfig { sources, config, generation: 0, new: None, started };
+        let calendar = Arc::new(config.calendar.clone());
+        let mut live = LiveConfig {
+            sources,
+            config,
+            generation: 0,
+            calendar,
+            hours: HoursTeller::default(),
+            new: None,
+            started,
+        };
         if let Some(last) = last {
             live.generation = last.generation;
             if last.text == live.config.file.text {
@@ -68,8 +85,29 @@ impl LiveConfig {
 
     /// Puts `config` into effect, and keeps it for the record.
     pub fn adopt(&mut self, config: Config, cycle: u64, source: &str, reason: Option<String>) {
+        self.calendar = Arc::new(config.calendar.clone());
         self.config = config;
+        self.hours = HoursTeller::default();
         self.new = Some(self.next(cycle, source, reason));
+    }
+
+    /// Copies `before`, with what readers see of this configuration.
+    pub fn published_after(&self, before: &Published) -> Published {
+        Published {
+            generation: self.generation,
+            calendar: Arc::clone(&self.calendar),
+            is_resuming: false,
+            ..before.clone()
+        }
+    }
+
+    /// Tells the scheduler the time, and before it the hours of classes if they are news.
+    pub fn tell_time(&mut self, scheduler: &mut Scheduler, recorder: &mut JournalingScheduler) {
+        let hours = self.hours.news(&self.config.calendar, scheduler.hours(), now_ms());
+        if let Some(hours) = hours {
+            recorder.record(scheduler, SchedulerEvent::ClassHours { hours });
+        }
+        recorder.record(scheduler, time_is());
     }
 
     /// Takes out the row to store with the next cycle.
@@ -97,6 +135,11 @@ impl LiveConfig {
         let mut notes = Vec::new();
         if !waiting.is_empty() {
             notes.push(format!("only at a restart: {}", waiting.join(", ")));
+        }
+        if config.calendar != self.config.calendar {
+            notes.push(
+                "the hours of classes change; what follows from that is not shown".to_owned(),
+            );
         }
         notes.extend(self.sources.file().and_then(|file| other_file(file, config)));
         ConfigPlan {

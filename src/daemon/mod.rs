@@ -23,6 +23,7 @@ mod decisions;
 mod error;
 mod feed;
 mod heartbeat_timer;
+mod hours;
 mod life;
 mod live;
 mod notify;

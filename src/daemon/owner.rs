@@ -10,7 +10,7 @@ use tokio::time::{Interval, MissedTickBehavior, interval};
 use tokio_util::sync::CancellationToken;
 
 use super::checkpoint_policy::CheckpointPolicy;
-use super::clock::{now_ms, time_is};
+use super::clock::now_ms;
 use super::error::DaemonError;
 use super::heartbeat_timer::{Ended, HeartbeatTimer};
 use super::live::LiveConfig;
@@ -101,6 +101,8 @@ pub fn initial_view(config: &Config, glance: &StartupPeek) -> Published {
         taken_over: None,
         last_event: glance.last_event,
         generation: 0,
+        calendar: Arc::new(config.calendar.clone()),
+        past_ms: None,
         planned_in: Duration::ZERO,
         prepared_in: Duration::ZERO,
         stored_in: Duration::ZERO,
@@ -139,10 +141,8 @@ impl SchedulerTask {
         board.publish(Published {
             view: scheduler.view(),
             is_ready: before.is_ready && has_recovered,
-            is_resuming: false,
             taken_over,
-            generation: live.generation,
-            ..Published::clone(&before)
+            ..live.published_after(&before)
         });
         Ok(SchedulerTask {
             scheduler,
@@ -403,18 +403,17 @@ impl SchedulerTask {
             view,
             schedule,
             is_ready: before.is_ready || is_planned,
-            is_resuming: false,
             publication,
             absent: self.absent,
             taken_over: before.taken_over.clone().filter(|_| self.publication.is_none()),
             last_event,
-            generation: self.live.generation,
             planned_in,
             prepared_in,
             stored_in,
             findings,
             findings_total,
             times: if is_planned { before.times.and(planned_in, stored_in) } else { before.times },
+            ..self.live.published_after(&before)
         });
         self.steps.take();
         self.needs_cycle = false;
@@ -439,10 +438,10 @@ impl SchedulerTask {
         (view, forgotten, started.elapsed())
     }
 
-    /// Takes out the inputs since the last cycle; the time is the last of them. Inputs before a cycle that is not planned count
-    /// as inputs before the next.
+    /// Takes out the inputs since the last cycle; hours of classes and the time are the last. Inputs
+    /// before a cycle that is not planned count as inputs before the next.
     fn batch(&mut self) -> Option<BatchRow> {
-        self.recorder.record(&mut self.scheduler, time_is());
+        self.live.tell_time(&mut self.scheduler, &mut self.recorder);
         let cycle = self.scheduler.cycle() + 1;
         self.recorder.take().map(|batch| BatchRow { cycle, sealed: batch.seal() })
     }

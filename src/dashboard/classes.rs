@@ -13,10 +13,11 @@ use super::rows::{Bar, JobRow, JobTable, Spark};
 use super::samples::Whose;
 use super::sort::Sort;
 use super::words::{memory, number};
+use crate::api::Published;
+use crate::api::hours::{CivilTime, ShownHours};
 use crate::api::http::extract::PathPart;
 use crate::api::wire;
-use crate::api::wire::from_view;
-use crate::scheduler::{JobView, View};
+use crate::scheduler::JobView;
 
 #[derive(Template)]
 #[template(path = "classes_head.html")]
@@ -39,6 +40,7 @@ struct ClassRow {
     jobs: String,
     users: usize,
     is_default: bool,
+    hours: Option<HoursCell>,
     wanted: String,
     deserved: String,
     held: String,
@@ -56,9 +58,11 @@ pub(super) async fn page(
     let classes = account::classes(view);
     let scale = scale(classes.iter().map(|class| class.figures));
     let notes = dashboard.past.notes();
+    let time = CivilTime::of(&published);
     let row = |class: &ClassAccount| {
-        let info = info(view, &class.name)?;
+        let info = info(&published, &class.name)?;
         Some(ClassRow {
+            hours: HoursCell::of(&info, &time),
             policy: info.policy.word(),
             weight: info.weight.map_or_else(|| "–".to_owned(), |weight| weight.to_string()),
             priority: info.priority,
@@ -88,9 +92,23 @@ pub(super) async fn page(
 /// Classes with a chart on the page of all classes.
 const CHARTS: usize = 12;
 
-fn info(view: &View, name: &str) -> Option<wire::ClassInfo> {
-    let class = view.classes.iter().find(|class| class.name == name)?;
-    from_view::class_info(view, class)
+/// Hours of a class: whether it is open, and the rules.
+struct HoursCell {
+    state: String,
+    rules: String,
+}
+
+impl HoursCell {
+    /// `None` if the class is always open.
+    fn of(info: &wire::ClassInfo, time: &CivilTime) -> Option<HoursCell> {
+        let rules = info.active.clone()?;
+        Some(HoursCell { state: time.state(info.is_open, info.next_change_ms), rules })
+    }
+}
+
+fn info(published: &Published, name: &str) -> Option<wire::ClassInfo> {
+    let class = published.view.classes.iter().find(|class| class.name == name)?;
+    ShownHours::of(published).class_info(&published.view, class)
 }
 
 /// A chart above a live part.
@@ -121,7 +139,7 @@ pub(super) async fn one(
     let published = dashboard.seen(&ask);
     let view = &published.view;
     let class = account::classes(view).into_iter().find(|class| class.name == name);
-    let Some((class, info)) = class.zip(info(view, &name)) else {
+    let Some((class, info)) = class.zip(info(&published, &name)) else {
         let sentence = "No such class is configured.".to_owned();
         return Err(PageError::Missing { title: format!("Class {name}"), sentence });
     };
@@ -141,7 +159,7 @@ pub(super) async fn one(
     let shown = view.jobs.iter().filter(of_class).take(LISTED);
     let rows = shown.map(|job| JobRow::of(job, view.cycle, &palette)).collect();
     let live = LiveClass {
-        facts: facts(&info, &class),
+        facts: facts(&info, &class, &CivilTime::of(&published)),
         bar: Bar::of(class.figures, scale([class.figures].into_iter())),
         users,
         past: chart::table(&notes, Whose::Class(&name), ask.until_ms()),
@@ -162,18 +180,27 @@ pub(super) async fn one(
 /// Jobs listed on the page of a class or a user.
 pub(super) const LISTED: usize = 25;
 
-fn facts(info: &wire::ClassInfo, class: &ClassAccount) -> Vec<(&'static str, String)> {
+fn facts(
+    info: &wire::ClassInfo,
+    class: &ClassAccount,
+    time: &CivilTime,
+) -> Vec<(&'static str, String)> {
     let users = info.users.as_ref().map_or_else(
         || "all users".to_owned(),
         |users| users.iter().take(LISTED).cloned().collect::<Vec<_>>().join(", "),
     );
     let weight = info.weight.map_or_else(|| "–".to_owned(), |weight| weight.to_string());
+    let hours = HoursCell::of(info, time).map_or_else(
+        || "always open".to_owned(),
+        |HoursCell { state, rules }| format!("{rules}; {state}"),
+    );
     vec![
         ("Policy", info.policy.word().to_owned()),
         ("Weight", weight),
         ("Priority", format!("{} (the lowest goes first)", info.priority)),
         ("Nodepool", info.pool.clone()),
         ("Quantum", memory(info.quantum_mb)),
+        ("Hours", hours),
         ("Open to", users),
         ("Holds", memory(class.figures.held)),
         ("Fair share", due(class.figures, class.load.policy)),

@@ -119,7 +119,7 @@ pub(super) async fn page(
         return Page { title: &title, section: "/jobs", head: Nothing, live }.answer(&ask);
     };
     let info = JobInfo::of(job, view.cycle);
-    let why = crate::api::why(view, job);
+    let why = crate::api::why(view, job, &crate::api::CivilTime::of(&published));
     let moments = course.map(|course| moments(&course, ask.until_ms())).unwrap_or_default();
     let live = live(job, info, why, colour, moments);
     Page { title: &title, section: "/jobs", head: Nothing, live }.answer(&ask)

@@ -30,6 +30,7 @@
 //! | cycle, view | one run of the engine / what readers see of it |
 //! | store, journal, audit log | the database / inputs by cycle / acts of operators |
 
+mod active_hours;
 mod calendar;
 mod class;
 mod hidden;
@@ -48,6 +49,7 @@ mod tags;
 mod topology;
 mod units;
 
+pub use active_hours::{ActiveEntry, ActiveHours, ActiveProblem, state_of_hours};
 pub use calendar::{Window, WindowKind};
 pub use class::{CapRules, ClassPolicy, ResourceClass};
 pub use hidden::is_hidden;

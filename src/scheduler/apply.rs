@@ -136,6 +136,7 @@ impl Scheduler {
             jobs: Arc::new(jobs),
             varied_off: self.varied_off(),
             windows: Arc::new(self.windows().map(Arc::clone).collect()),
+            hours: Arc::clone(&self.clock.hours),
             lost_held_back: self.nodes.held_back(),
             planned: self.planned.clone(),
             next_share: ShareId(self.next_share),

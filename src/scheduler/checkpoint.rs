@@ -223,7 +223,7 @@ impl Scheduler {
             put_off: self.put_off.clone(),
             calm: self.calm.to_book(),
             now: self.clock.now,
-            hours: self.clock.hours.clone().into_iter().collect(),
+            hours: self.clock.hours.iter().map(|(name, of)| (name.clone(), of.clone())).collect(),
             windows: self.clock.windows.values().map(|it| Window::clone(it)).collect(),
         }
     }
@@ -268,7 +268,7 @@ impl Scheduler {
         scheduler.put_off = books.put_off;
         scheduler.calm = QuiescenceTracker::from_book(books.calm);
         scheduler.clock.now = books.now;
-        scheduler.clock.hours = books.hours.into_iter().collect();
+        scheduler.clock.hours = Arc::new(books.hours.into_iter().collect());
         let windows = books.windows.into_iter();
         scheduler.clock.windows =
             windows.map(|window| (window.name.clone(), Arc::new(window))).collect();

@@ -25,7 +25,7 @@ pub(super) struct SchedulerClock {
     /// Windows by name.
     pub windows: BTreeMap<Name, Arc<Window>>,
     /// Spans in which classes are open, by class; absent classes are always open.
-    pub hours: BTreeMap<Name, Vec<(Millis, Millis)>>,
+    pub hours: Arc<BTreeMap<Name, Vec<(Millis, Millis)>>>,
     /// Nodes that were in maintenance in the last cycle.
     pub in_maintenance: BTreeSet<NodeKey>,
 }
@@ -69,9 +69,25 @@ impl Scheduler {
         self.clock.windows.values().any(turns) || hours.any(|edge| before < edge && edge <= now)
     }
 
+    /// Hours of the classes that are not always open, as they were told last.
+    pub fn hours(&self) -> &BTreeMap<Name, Vec<(Millis, Millis)>> {
+        &self.clock.hours
+    }
+
+    /// True if a class opens or closes at the present because its hours are now `hours`.
+    pub(super) fn do_hours_turn(&self, hours: &[(Name, Vec<(Millis, Millis)>)]) -> bool {
+        let Some(now) = self.clock.now else { return true };
+        let next: BTreeMap<&Name, &Vec<_>> = hours.iter().map(|(name, of)| (name, of)).collect();
+        let is_open = |spans: Option<&Vec<(Millis, Millis)>>| {
+            spans.is_none_or(|spans| spans.iter().any(|(open, close)| *open <= now && now < *close))
+        };
+        let mut names = self.clock.hours.keys().chain(next.keys().copied());
+        names.any(|name| is_open(self.clock.hours.get(name)) != is_open(next.get(name).copied()))
+    }
+
     /// Replaces the hours of the classes.
     pub(super) fn set_hours(&mut self, hours: &[(Name, Vec<(Millis, Millis)>)]) {
-        self.clock.hours = hours.iter().cloned().collect();
+        self.clock.hours = Arc::new(hours.iter().cloned().collect());
     }
 
     /// The hours of the classes, as the engine sees them.

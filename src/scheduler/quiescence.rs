@@ -108,8 +108,8 @@ impl Scheduler {
             }
             // The next cycle finds out if a node dies of it.
             SchedulerEvent::HeartbeatIntervalPassed
-            | SchedulerEvent::ClassHours { .. }
             | SchedulerEvent::NodeMissedHeartbeats { .. } => false,
+            SchedulerEvent::ClassHours { hours } => self.do_hours_turn(hours),
             SchedulerEvent::TimeIs { now } => self.does_a_window_turn(*now),
             SchedulerEvent::NodeDied { .. }
             | SchedulerEvent::JobArrived(_)

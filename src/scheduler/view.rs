@@ -3,6 +3,7 @@
 //! Queries, the update for the orchestrator and what is stored are all made from the same
 //! [`View`], so they cannot disagree.
 
+use std::collections::BTreeMap;
 use std::ops::Deref;
 use std::sync::Arc;
 
@@ -32,6 +33,9 @@ pub struct View {
     pub varied_off: Vec<(Name, String)>,
     /// Windows of nodes that are open or will open, by name.
     pub windows: Arc<Vec<Arc<Window>>>,
+    /// Spans in which classes are open, by class, in milliseconds since the epoch. Absent classes are
+    /// always open.
+    pub hours: Arc<BTreeMap<Name, Vec<(Millis, Millis)>>>,
     /// Nodes that went silent together in such numbers that their work is not given up yet.
     pub lost_held_back: Vec<Name>,
     /// The engine's input and decisions in this cycle, for the audit and for explanations. `None`

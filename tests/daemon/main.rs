@@ -11,6 +11,7 @@ mod example;
 mod faults;
 mod faults_files;
 mod hostile_lives;
+mod hours;
 mod kill;
 mod kill_random;
 mod metrics;

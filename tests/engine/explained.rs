@@ -9,7 +9,7 @@ use crate::support::history::History;
 use crate::support::step::steps;
 use crate::support::world::{SMALL, world};
 use apportion::api::wire::{BoundBy, NodeTally, Verdict, Why};
-use apportion::api::{why, why_by_node};
+use apportion::api::{CivilTime, why, why_by_node};
 use apportion::model::{CapRules, ClassPolicy, JobKind, Mebibytes, ProcessLimit};
 use apportion::scheduler::View;
 use proptest::prelude::*;
@@ -24,7 +24,7 @@ fn cluster() -> Cluster {
 }
 
 fn explained(cluster: &Cluster, id: u64) -> Why {
-    why_by_node(&cluster.view, cluster.job(id))
+    why_by_node(&cluster.view, cluster.job(id), &CivilTime::recorded(&cluster.view))
 }
 
 #[track_caller]
@@ -241,7 +241,9 @@ fn what_is_deserved_adds_up_to_the_cluster() {
         cluster.arrive(job(id, user, class, 1));
     }
     cluster.cycles(3);
-    let explained: Vec<Why> = (1..=4).map(|id| why(&cluster.view, cluster.job(id))).collect();
+    let explained: Vec<Why> = (1..=4)
+        .map(|id| why(&cluster.view, cluster.job(id), &CivilTime::recorded(&cluster.view)))
+        .collect();
     let deserved: u64 = explained.iter().map(|why| why.sums.job.deserved).sum();
     assert_eq!(deserved, 24);
     let mut classes: BTreeMap<&str, (u64, u64)> = BTreeMap::new();
@@ -260,7 +262,7 @@ fn what_is_deserved_adds_up_to_the_cluster() {
 /// below its demand has a reason, the blocking fact and a remedy.
 fn adds_up(view: &View) {
     for job in view.jobs.iter() {
-        let why = why_by_node(view, job);
+        let why = why_by_node(view, job, &CivilTime::recorded(view));
         let NodeTally {
             total,
             other_pool,

@@ -181,6 +181,8 @@ const WALL_CLOCK: &[(&str, &str)] = &[
     ("src/agent/mod.rs", "when a heartbeat was sent, so that a clock that is off is noticed"),
     ("src/api/ingest/heartbeats.rs", "how far a node's clock is off, to say so"),
     ("src/api/reservations.rs", "whether a reservation is in the past, or too far ahead"),
+    ("src/api/hours.rs", "whether a class is open, and how long until that changes"),
+    ("src/cli/classes.rs", "how long until a class opens or closes"),
     ("src/cli/reservation.rs", "what `18:00` means, and how long until a reservation opens"),
     ("src/cli/queue.rs", "how long ago work was submitted"),
     ("src/dashboard/watcher.rs", "when something was seen"),

@@ -5,6 +5,7 @@ use crate::api::explain::node_fit::NodeFit;
 use crate::api::explain::preemptions::preemption;
 use crate::api::explain::silent::SilentNodes;
 use crate::api::explain::unblock::unblock;
+use crate::api::hours::{CivilTime, HoursNow};
 use crate::api::wire::from_view::reason_of;
 use crate::api::wire::{Account, Bound, BoundBy, JobSums, Reason, Why, WhyBrief, WhySums};
 use crate::engine::{CapBound, WaitReason as Cause, exactly};
@@ -12,8 +13,8 @@ use crate::model::{ClassPolicy, Order, QShares, amount_text, counted, plural};
 use crate::scheduler::{Declined, JobView, View, Waiting};
 
 /// Explains a job in a sentence.
-pub fn brief(view: &View, job: &JobView) -> WhyBrief {
-    let reason = reason_of(job);
+pub fn brief(view: &View, job: &JobView, time: &CivilTime) -> WhyBrief {
+    let reason = reason_at(view, job, time);
     let eyes = NodeFit::of(view, job);
     WhyBrief {
         job: job.id.0,
@@ -25,13 +26,13 @@ pub fn brief(view: &View, job: &JobView) -> WhyBrief {
 }
 
 /// Explains a job in full, with every node.
-pub fn why_by_node(view: &View, job: &JobView) -> Why {
-    Why { verdicts: Some(NodeFit::of(view, job).verdicts()), ..why(view, job) }
+pub fn why_by_node(view: &View, job: &JobView, time: &CivilTime) -> Why {
+    Why { verdicts: Some(NodeFit::of(view, job).verdicts()), ..why(view, job, time) }
 }
 
 /// Explains a job in full, with counts of nodes.
-pub fn why(view: &View, job: &JobView) -> Why {
-    let reason = reason_of(job);
+pub fn why(view: &View, job: &JobView, time: &CivilTime) -> Why {
+    let reason = reason_at(view, job, time);
     let sums = JobSums::of(job, view.cycle);
     let eyes = NodeFit::of(view, job);
     let holders = if reason.is_some() { eyes.holders() } else { Vec::new() };
@@ -59,6 +60,16 @@ pub fn why(view: &View, job: &JobView) -> Why {
             .collect(),
         taken_from_it: job.preemptions.iter().map(|taken| preemption(view, job, taken)).collect(),
     }
+}
+
+/// Reason of a job; if its class is closed, with the time until it opens.
+fn reason_at(view: &View, job: &JobView, time: &CivilTime) -> Option<Reason> {
+    let mut reason = reason_of(job)?;
+    if let Some(Waiting::Engine(Cause::ClassClosed { opens: Some(opens) })) = &job.reason {
+        let closes = HoursNow::of(view, &job.class, time.now).closes();
+        reason.sentence = time.closed(closes, *opens);
+    }
+    Some(reason)
 }
 
 fn sentence(view: &View, job: &JobView, sums: &JobSums, reason: Option<&Reason>) -> String {

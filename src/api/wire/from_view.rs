@@ -368,6 +368,9 @@ pub fn class_info(view: &View, class: &ClassView) -> Option<wire::ClassInfo> {
         quantum_mb: pool.quantum.memory().0,
         is_default: configured.is_default,
         users: configured.users.clone(),
+        active: None,
+        is_open: true,
+        next_change_ms: None,
         jobs: class.jobs,
         account: (&class.account).into(),
     })

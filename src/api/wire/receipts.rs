@@ -31,7 +31,7 @@ pub struct PreemptionInfo {
 ///
 /// - `no_longer_allowed`: the job may not hold the share any more; there is no beneficiary.
 /// - `window`: the share's node goes into maintenance; there is no beneficiary.
-/// - `class_closed`: the class of the share's job closes.
+/// - `class_closed`: the class of the share's job closes; there is no beneficiary.
 /// - `priority`: a job of higher priority needs the space.
 /// - `fair_share`: the share's job, user or class holds more than its target, and a job that is
 ///   worse off needs the space.

@@ -67,10 +67,26 @@ pub struct ClassInfo {
     /// Users that may use the class. Absent: all users.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub users: Option<Vec<String>>,
+    /// Hours in which the class is open, with their time zone: "mon-fri 20:00-06:00, sat-sun
+    /// (Europe/Vienna)". Absent: always.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub active: Option<String>,
+    /// True if the class is open now.
+    #[serde(default = "is_open")]
+    pub is_open: bool,
+    /// Moment at which it opens or closes next, in milliseconds since the epoch. Absent: not within
+    /// the next days.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub next_change_ms: Option<u64>,
     /// Number of jobs.
     pub jobs: u64,
     /// Account of the class in the last cycle.
     pub account: Account,
+}
+
+/// Daemons without hours of classes have classes that are always open.
+fn is_open() -> bool {
+    true
 }
 
 /// All classes, in order of configuration.

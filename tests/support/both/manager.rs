@@ -204,6 +204,8 @@ fn picture(view: View, publication: Option<u64>) -> Published {
         taken_over: None,
         last_event: 0,
         generation: 0,
+        calendar: Arc::default(),
+        past_ms: None,
         planned_in: Duration::ZERO,
         prepared_in: Duration::ZERO,
         stored_in: Duration::ZERO,
