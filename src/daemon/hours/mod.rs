@@ -79,7 +79,10 @@ fn spans(hours: &ActiveHours, zone: &TimeZone, from: i64, to: i64) -> Vec<OpenSp
         let weekday = u16::try_from(day.weekday().since(Weekday::Monday)).unwrap_or(0);
         let minutes = hours.0.iter().filter_map(move |entry| entry.minutes_on(weekday));
         minutes.filter_map(move |(open, close)| {
-            Some((moment(zone, day, open, Side::Open)?, moment(zone, day, close, Side::Close)?))
+            Some((
+                moment(zone, day, open, SpanEdge::Open)?,
+                moment(zone, day, close, SpanEdge::Close)?,
+            ))
         })
     };
     let mut found: Vec<(i64, i64)> = days.flat_map(on_day).collect();
@@ -98,7 +101,7 @@ fn spans(hours: &ActiveHours, zone: &TimeZone, from: i64, to: i64) -> Vec<OpenSp
 
 /// End of a span.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Side {
+enum SpanEdge {
     Open,
     Close,
 }
@@ -106,21 +109,20 @@ enum Side {
 /// Moment at which a clock in `zone` shows the minute of `day`, in milliseconds since the epoch. A
 /// minute that clocks skip is the moment of the change. Of a minute that clocks show twice, the
 /// first opens and the second closes. `None` beyond the year 9999.
-fn moment(zone: &TimeZone, day: Date, minute: u16, side: Side) -> Option<i64> {
+fn moment(zone: &TimeZone, day: Date, minute: u16, edge: SpanEdge) -> Option<i64> {
     // A close is after its last minute: clocks may show the minute of the close once more.
-    let back = i64::from(side == Side::Close);
+    let back = i64::from(edge == SpanEdge::Close);
     let time = day.at(0, 0, 0, 0).checked_add((i64::from(minute) - back).minutes()).ok()?;
     let ambiguous = zone.to_ambiguous_timestamp(time);
-    let moment = match (ambiguous.offset(), side) {
+    let moment = match (ambiguous.offset(), edge) {
         (AmbiguousOffset::Gap { .. }, _) => {
             let before = ambiguous.earlier().ok()?;
             let change = zone.following(before).next();
             return Some(change.map_or(before, |change| change.timestamp()).as_millisecond());
         }
-        (AmbiguousOffset::Fold { .. }, Side::Close) => ambiguous.later().ok()?,
-        (AmbiguousOffset::Fold { .. }, Side::Open) | (AmbiguousOffset::Unambiguous { .. }, _) => {
-            ambiguous.earlier().ok()?
-        }
+        (AmbiguousOffset::Fold { .. }, SpanEdge::Close) => ambiguous.later().ok()?,
+        (AmbiguousOffset::Fold { .. }, SpanEdge::Open)
+        | (AmbiguousOffset::Unambiguous { .. }, _) => ambiguous.earlier().ok()?,
     };
     Some(moment.as_millisecond() + back * MINUTE)
 }
