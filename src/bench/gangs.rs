@@ -350,7 +350,8 @@ fn topology(nodes: u64) -> Topology {
             rules: COLORS.iter().enumerate().map(of_color).collect(),
             ..NodeTagging::default()
         },
-        settings: Settings::default(),
+        // All gangs that wait have a place in the calendar.
+        settings: Settings { backfill_depth: 10_000, ..Settings::default() },
         pools: vec![Nodepool {
             name: "main".into(),
             parent: None,
