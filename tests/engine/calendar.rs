@@ -51,12 +51,14 @@ fn world(allotment: Option<u64>) -> Topology {
     topology
 }
 
-/// A gang, and how long it really runs.
+/// A gang or a single request, and how long it really runs.
 #[derive(Clone, Debug)]
 struct Timed {
     user: usize,
     is_late: bool,
     shape: Shape,
+    /// GB of a single request.
+    memory: u64,
     /// Minutes that it runs; it never ends by itself if there are none.
     runs: Option<u64>,
 }
@@ -112,7 +114,22 @@ fn timed(is_exact: bool) -> impl Strategy<Value = Timed> {
         move |(user, is_late, shape, runs)| {
             let declared = shape.duration.unwrap_or(0).checked_div(MINUTE).unwrap_or(0);
             let runs = if is_exact { Some(declared) } else { runs };
-            Timed { user, is_late: is_late && !is_exact, shape, runs }
+            Timed { user, is_late: is_late && !is_exact, shape, memory: 1, runs }
+        },
+    )
+}
+
+/// A gang, or a single request for a part of a node.
+fn request(is_exact: bool) -> impl Strategy<Value = Timed> {
+    (timed(is_exact), 1..5_u64, 1..9_u64, any::<bool>()).prop_map(
+        move |(gang, gib, minutes, is_gang)| {
+            if is_gang {
+                return gang;
+            }
+            let runs = if is_exact { Some(minutes) } else { gang.runs };
+            let duration = Some(minutes * MINUTE);
+            let shape = Shape { chunks: Vec::new(), is_exclusive: false, duration, ..gang.shape };
+            Timed { shape, memory: gib, runs, ..gang }
         },
     )
 }
@@ -121,7 +138,7 @@ fn step() -> impl Strategy<Value = Step> {
     let kind = prop_oneof![Just(WindowKind::Reservation), Just(WindowKind::Maintenance)];
     let nodes = prop::collection::vec(0..NODES.len(), 1..4);
     prop_oneof![
-        8 => timed(false).prop_map(Step::Gang),
+        8 => request(false).prop_map(Step::Gang),
         2 => (0..USERS.len(), 1..4_u64).prop_map(|(user, order)| Step::Fair { user, order }),
         1 => (1..4_u64).prop_map(|order| Step::Service { order }),
         2 => (kind, nodes, 0..9_u64, 1..9_u64).prop_map(|(kind, nodes, after, length)| {
@@ -220,10 +237,10 @@ impl History {
     }
 
     fn gang(&mut self, timed: &Timed) {
-        let Timed { user, is_late, shape, runs } = timed;
+        let Timed { user, is_late, shape, memory, runs } = timed;
         let class = if *is_late { "late" } else { "fixed" };
-        let memory = shape.largest_process().unwrap();
-        let processes = shape.processes();
+        let memory = shape.largest_process().unwrap_or(Mebibytes::from_gib(*memory));
+        let processes = shape.processes().max(1);
         let mut spec: JobSpec = job(self.number(), USERS[*user], class, 1);
         spec.memory = memory;
         spec.facts.remaining = processes;
@@ -318,10 +335,14 @@ impl History {
         }
     }
 
-    /// All that waits runs.
+    /// All that waits runs, as far as it can ever run.
     fn drain(&mut self) {
         for _ in 0..300 {
             self.cycle();
+            let goes_on = |memory: &Memory| memory.started.is_some() || memory.estimate.is_some();
+            if !self.gangs.values().any(goes_on) {
+                return;
+            }
         }
     }
 }
@@ -362,6 +383,40 @@ proptest! {
             history.apply(&Step::Pass(*minutes));
         }
         history.drain();
+    }
+
+    /// The same for single requests, each for a part of a node, among exclusive gangs.
+    #[test]
+    fn no_start_of_single_requests_moves_back(
+        requests in prop::collection::vec((request(true), 0..3_u64), 1..25),
+    ) {
+        let mut history = History::new(None, true);
+        for (timed, minutes) in &requests {
+            history.gang(timed);
+            history.apply(&Step::Pass(*minutes));
+        }
+        history.drain();
+    }
+
+    /// A younger request changes the start of no older request, single or gang.
+    #[test]
+    fn younger_single_requests_delay_nobody(
+        requests in prop::collection::vec((request(true), 0..3_u64), 2..25),
+    ) {
+        let play = |requests: &[(Timed, u64)]| {
+            let mut history = History::new(None, true);
+            for (timed, minutes) in requests {
+                history.gang(timed);
+                history.apply(&Step::Pass(*minutes));
+            }
+            history.drain();
+            history.starts
+        };
+        let (_, older) = requests.split_last().unwrap();
+        let mut with = play(&requests);
+        let without = play(older);
+        with.retain(|job, _| without.contains_key(job));
+        prop_assert_eq!(with, without);
     }
 
     /// A younger gang changes the start of no older gang.

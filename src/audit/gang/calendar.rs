@@ -3,7 +3,7 @@
 //!
 //! Time is recounted node by node, from the shares and the declared lengths.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::claims::precedes;
 use super::crew::GangLine;
@@ -15,7 +15,7 @@ use crate::audit::finding::{Finding, Rule};
 use crate::audit::ledger::Ledger;
 use crate::audit::shapes::{is_chosen, wish};
 use crate::engine::{NodeWindow, VictimRule};
-use crate::model::{ClassIx, ClassPolicy, JobId, Millis, NodeIx, SharePhase, WindowKind};
+use crate::model::{ClassIx, ClassPolicy, JobId, Millis, NodeIx, PoolIx, SharePhase, WindowKind};
 
 /// Most steps of the check. Beyond that the check stops without findings.
 const STEPS: u64 = 6_000_000;
@@ -158,38 +158,63 @@ pub(in crate::audit) fn check_notice(ledger: &Ledger<'_>, findings: &mut Vec<Fin
     }
 }
 
-/// No younger work that stays and starts in this cycle delays the first gang that waits in a pool.
+/// No younger work that stays and starts in this cycle delays the first request that waits in a
+/// pool: a gang, or a single request.
 ///
-/// The earliest start of the gang is recomputed with that work and without it, by a look at every
+/// The earliest start of the request is recomputed with that work and without it, by a look at every
 /// moment at which work ends or a window closes.
 pub(in crate::audit) fn check_heads(ledger: &Ledger<'_>, findings: &mut Vec<Finding>) {
     let Some(now) = ledger.snapshot.now else { return };
-    let mut seen = BTreeSet::new();
     let mut steps = STEPS;
-    for gang in &ledger.gangs {
-        let line = &ledger.jobs[gang.place];
-        let is_head = !line.is_fair_share()
-            && line.class.gangs.are_allowed
-            && gang.is_waiting(line)
-            && !is_chosen(&gang.shape)
-            && !ledger.may_exceed_allotment(gang);
-        if !is_head || !seen.insert(line.class.pool) {
-            continue;
+    let mut heads: BTreeMap<PoolIx, usize> = BTreeMap::new();
+    for place in (0..ledger.jobs.len()).filter(|&place| is_waiting_fixed(ledger, place)) {
+        let head = heads.entry(ledger.jobs[place].class.pool).or_insert(place);
+        if precedes(ledger, place, *head) {
+            *head = place;
         }
+    }
+    for place in heads.into_values() {
+        let line = &ledger.jobs[place];
         let Some(estimate) = line.report.start_estimate else { continue };
-        let younger = younger_starts(ledger, gang.place);
+        let younger = younger_starts(ledger, place);
         if younger.is_empty() {
             continue;
         }
-        let head = FirstGang { ledger, gang, now };
+        let head = FirstRequest { ledger, place, gang: ledger.gang(place), now };
         let Some(alone) = head.earliest(&younger, &mut steps) else { continue };
         let with = head.earliest(&BTreeSet::new(), &mut steps);
         if with.is_none_or(|with| alone < with) {
             let (id, told) = (line.job.id, estimate.at);
-            let detail = format!("gang {id} would start at {alone}, and is told {told}");
+            let detail = format!("job {id} would start at {alone}, and is told {told}");
             findings.push(Rule::HeadDelayed.finding(detail));
         }
     }
+}
+
+/// True if the job at `place` stays, and waits for part of a node, or for all nodes of a gang.
+fn is_waiting_fixed(ledger: &Ledger<'_>, place: usize) -> bool {
+    let line = &ledger.jobs[place];
+    if line.class.policy != ClassPolicy::FixedShare {
+        return false;
+    }
+    match ledger.gang(place) {
+        Some(gang) => {
+            line.class.gangs.are_allowed
+                && gang.is_waiting(line)
+                && !is_chosen(&gang.shape)
+                && !ledger.may_exceed_allotment(gang)
+        }
+        None => is_waiting_single(ledger, place) && line.report.start_estimate.is_some(),
+    }
+}
+
+/// True if the job at `place` is a single request of fixed work, and has nothing.
+pub(super) fn is_waiting_single(ledger: &Ledger<'_>, place: usize) -> bool {
+    let line = &ledger.jobs[place];
+    let is_new = ledger.schedule.expansions.iter().any(|new| new.job == line.job.id)
+        || ledger.schedule.promises.iter().any(|promise| promise.job == line.job.id);
+    let is_single = !line.is_fair_share() && !line.is_gang();
+    is_single && line.held == 0 && 0 < line.cap && !line.has_ended() && !is_new
 }
 
 /// Younger jobs that cannot be preempted, and that start in this cycle without a promise.
@@ -208,51 +233,67 @@ fn younger_starts(ledger: &Ledger<'_>, place: usize) -> BTreeSet<JobId> {
     new.filter(is_younger).collect()
 }
 
-/// The first gang that waits in its pool.
-struct FirstGang<'l, 'a> {
+/// The first request that waits in its pool.
+struct FirstRequest<'l, 'a> {
     ledger: &'l Ledger<'a>,
-    gang: &'l GangLine,
+    place: usize,
+    /// The request, if it is a gang.
+    gang: Option<&'l GangLine>,
     now: Millis,
 }
 
-impl FirstGang<'_, '_> {
-    /// The earliest start of the gang after now, if of the work of this cycle all starts but `not`.
+impl FirstRequest<'_, '_> {
+    /// The earliest start of the request after now, if of the work of this cycle all starts but `not`.
     fn earliest(&self, not: &BTreeSet<JobId>, steps: &mut u64) -> Option<Millis> {
         let ledger = self.ledger;
         let stays = self.stays(not);
         let windows = ledger.snapshot.windows.iter();
         let edges = windows.flat_map(|window| [window.window.from, window.window.to]);
         let ends = stays.iter().map(|(_, _, end)| *end);
-        let opens = self.gang.shape.not_before;
+        let shape = ledger.jobs[self.place].job.shape.as_deref();
+        let opens = shape.and_then(|shape| shape.not_before);
         let hours = ledger.snapshot.hours.values().flatten().map(|(open, _)| *open);
         let mut moments: Vec<Millis> = edges.chain(ends).chain(opens).chain(hours).collect();
         moments.retain(|moment| self.now < *moment && *moment < NEVER);
         moments.retain(|moment| opens.is_none_or(|opens| opens <= *moment));
         moments.sort_unstable();
         moments.dedup();
-        let size = wish(ledger.jobs[self.gang.place].job, &self.gang.shape);
-        let request = GangParts::of(self.gang, size)?;
         moments.into_iter().find(|&at| {
-            let end = ledger.end(self.gang.place, at);
-            if ledger.closes(ledger.jobs[self.gang.place].job.class, at, end) {
+            let end = ledger.end(self.place, at);
+            if ledger.closes(ledger.jobs[self.place].job.class, at, end) {
                 return false;
             }
             let taken = |ix: NodeIx| {
-                if ledger.is_kept_from(self.gang.place, ix, at, end) {
+                if ledger.is_kept_from(self.place, ix, at, end) {
                     return u64::MAX;
                 }
                 let there = stays.iter().filter(|(node, _, end)| *node == ix && at < *end);
                 there.map(|(_, order, _)| *order).fold(0, u64::saturating_add)
             };
-            let rooms = without(ledger, self.gang, taken);
-            fit_in_sets(ledger, self.gang, &request, &rooms, steps) == Fit::Yes
+            self.fits(taken, steps)
         })
     }
 
-    /// Node, size and end of all work that the gang may not take and that is there after the cycle.
+    /// True if the request fits where so many qshares of each node are taken.
+    fn fits(&self, taken: impl Fn(NodeIx) -> u64, steps: &mut u64) -> bool {
+        let (ledger, line) = (self.ledger, &self.ledger.jobs[self.place]);
+        match self.gang {
+            Some(gang) => GangParts::of(gang, wish(line.job, &gang.shape)).is_some_and(|request| {
+                let rooms = without(ledger, gang, taken);
+                fit_in_sets(ledger, gang, &request, &rooms, steps) == Fit::Yes
+            }),
+            None => ledger.nodes_with_ix().any(|(ix, node)| {
+                *steps = steps.saturating_sub(1);
+                let asks = ledger.would_take(line, ix);
+                asks.is_some_and(|asks| taken(ix).saturating_add(asks) <= node.order)
+            }),
+        }
+    }
+
+    /// Node, size and end of all work that the request may not take and that is there after the cycle.
     fn stays(&self, not: &BTreeSet<JobId>) -> Vec<(NodeIx, u64, Millis)> {
         let ledger = self.ledger;
-        let own = &ledger.jobs[self.gang.place];
+        let own = &ledger.jobs[self.place];
         let told: BTreeSet<_> = ledger.victims.iter().map(|victim| victim.share.id).collect();
         let mut stays = Vec::new();
         for (place, line) in ledger.jobs.iter().enumerate() {

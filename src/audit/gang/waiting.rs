@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use super::calendar::is_waiting_single;
 use super::claims::{may_claim, may_pause, precedes};
 use super::crew::GangLine;
 use super::fit::{Fit, GangParts};
@@ -192,8 +193,8 @@ pub(in crate::audit) fn check_never(ledger: &Ledger<'_>, findings: &mut Vec<Find
     }
 }
 
-/// A job that is said to wait behind an older gang names a gang that is served before it, and that
-/// may claim nodes.
+/// A job that is said to wait behind older work names a gang that is served before it and may claim
+/// nodes, or a single request that is served before it and waits as well.
 pub(in crate::audit) fn check_reasons(ledger: &Ledger<'_>, findings: &mut Vec<Finding>) {
     for (place, line) in ledger.jobs.iter().enumerate() {
         let Some(WaitReason::BehindOlderGang { job }) = line.report.reason else { continue };
@@ -204,8 +205,14 @@ pub(in crate::audit) fn check_reasons(ledger: &Ledger<'_>, findings: &mut Vec<Fi
                 && gang.place != place
                 && (is_paused || precedes(ledger, gang.place, place))
         });
-        if !is_true {
-            let detail = format!("job {} waits for gang {job}, which keeps nothing", line.job.id);
+        let is_single = || {
+            ledger.snapshot.now.is_some()
+                && ledger.place(job).is_some_and(|older| {
+                    is_waiting_single(ledger, older) && precedes(ledger, older, place)
+                })
+        };
+        if !is_true && !is_single() {
+            let detail = format!("job {} waits for job {job}, which keeps nothing", line.job.id);
             findings.push(Rule::FalseHold.finding(detail));
         }
     }

@@ -1,8 +1,12 @@
-//! Calendar of work that stays: when so many nodes are free, and for which gangs they are kept.
+//! Calendar of work that stays: when nodes are free, and for which requests they are kept.
 //!
-//! The calendar counts nodes, and names none: nodes of a kind with the same windows are alike for
-//! a gang. A reservation of such nodes is an interval, and intervals fit on nodes if at no moment
-//! more nodes are needed than there are. Which nodes a gang gets is decided at its start.
+//! For gangs that share no node the calendar counts nodes, and names none: nodes of a kind with the
+//! same windows are alike. A booking of such nodes is an interval, and intervals fit on nodes if at
+//! no moment more nodes are needed than there are. Which nodes a gang gets is decided at its start.
+//!
+//! A request that shares nodes has a place on a node: an amount for a time. To the count, a node
+//! with places is in use from now until the last place ends. A place that begins on an empty node is
+//! on a node without a name, which counts for as long as its places.
 //!
 //! Work that can be preempted is not seen: it goes on until the last node is there.
 //!
@@ -10,10 +14,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::Taker;
 use super::kinds::{Kinds, NodeKind};
+use super::node_time::{NodeTime, Spot};
 use super::timeline::{NEVER, Timeline};
 use super::windows::Stay;
-use super::{Slot, Taker};
 use crate::engine::draft::Draft;
 use crate::engine::snapshot::Node;
 use crate::model::{JobId, Millis, NodeIx, PoolIx, QShares, SharePhase, count, floor_div};
@@ -37,10 +42,16 @@ pub(super) struct Calendar {
     free_from: Vec<Millis>,
     /// The same for work that runs, without promises.
     running_until: Vec<Millis>,
-    /// Nodes that gangs of this cycle start on, and until when.
-    starts: Vec<(NodeIx, Millis)>,
+    /// Space of each node over time, by its place, and then of nodes without a name.
+    nodes: Vec<NodeTime>,
+    /// Nodes that work of this cycle starts on, the amount, and until when.
+    starts: Vec<(NodeIx, u64, Millis)>,
     /// Nodes that are kept for waiting gangs.
     bookings: Vec<Booking>,
+    /// Space of nodes that is kept for waiting requests.
+    places: Vec<KeptSpace>,
+    /// Jobs with a place in the calendar.
+    waiting: BTreeSet<usize>,
     /// Next moment at which work that stays is expected to end.
     pub(super) next_end: Option<Millis>,
     /// The first job that runs longer than it declared, by pool.
@@ -63,6 +74,17 @@ pub(super) struct Booking {
     pub job: usize,
     pub group: CalendarGroup,
     pub nodes: u64,
+    pub from: Millis,
+    pub to: Millis,
+}
+
+/// Space of a node that is kept for a waiting request.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct KeptSpace {
+    /// Place of the job in the snapshot.
+    pub job: usize,
+    pub spot: Spot,
+    pub amount: u64,
     pub from: Millis,
     pub to: Millis,
 }
@@ -98,23 +120,24 @@ impl Calendar {
             moments: BTreeMap::new(),
             free_from: Vec::new(),
             running_until: Vec::new(),
+            nodes: Vec::new(),
             starts: Vec::new(),
             bookings: Vec::new(),
+            places: Vec::new(),
+            waiting: BTreeSet::new(),
             next_end: None,
             overruns: BTreeMap::new(),
         })
     }
 
-    /// True if nodes are kept for gangs.
+    /// True if nodes, or space of nodes, are kept for waiting requests.
     pub(super) fn has_bookings(&self) -> bool {
-        !self.bookings.is_empty()
+        !self.waiting.is_empty()
     }
 
-    /// Number of gangs with a place in the calendar.
-    pub(super) fn booked_gangs(&self) -> u64 {
-        let mut jobs: Vec<usize> = self.bookings.iter().map(|booking| booking.job).collect();
-        jobs.dedup();
-        count(&jobs)
+    /// Number of requests with a place in the calendar.
+    pub(super) fn waiting_requests(&self) -> u64 {
+        count(&self.waiting)
     }
 
     /// Group of a node.
@@ -122,15 +145,31 @@ impl Calendar {
         self.group_of[node.0]
     }
 
-    /// The first gang for which nodes of `pool` are kept.
+    /// The first job for which nodes of `pool` are kept.
     pub(super) fn first_booked(&self, pool: PoolIx) -> Option<usize> {
-        self.bookings.iter().filter(|it| it.group.0 == pool).map(|it| it.job).min()
+        let bookings = self.bookings.iter().filter(|it| it.group.0 == pool).map(|it| it.job);
+        let places = self.places.iter().filter(|it| self.group_at(it.spot).0 == pool);
+        bookings.chain(places.map(|it| it.job)).min()
+    }
+
+    /// Group of the node at `spot`.
+    pub(super) fn group_at(&self, spot: Spot) -> CalendarGroup {
+        match spot {
+            Spot::Node(place) => self.nodes[place].group,
+            Spot::Whole(group) => group,
+        }
+    }
+
+    /// Space of each node over time, by its place, and then of nodes without a name.
+    pub(super) fn nodes(&self) -> &[NodeTime] {
+        &self.nodes
     }
 
     /// Finds out when nodes are free for work with the rights of `taker`.
     pub(super) fn find_ends(&mut self, draft: &Draft<'_>, kinds: &Kinds, taker: Taker) {
         let snapshot = draft.snapshot;
-        self.free_from = vec![self.now; snapshot.nodes.len()];
+        let now = self.now;
+        self.free_from = vec![now; snapshot.nodes.len()];
         if self.group_of.is_empty() {
             let group = |(ix, node): (NodeIx, &Node)| {
                 (node.pool, kinds.of(ix.0), kinds.windows.list_of(ix.0))
@@ -139,9 +178,11 @@ impl Calendar {
         }
         self.next_end = None;
         self.overruns.clear();
+        let groups = self.group_of.iter().zip(snapshot.nodes.iter());
+        self.nodes = groups.map(|(group, node)| NodeTime::new(*group, node.order.0, now)).collect();
         for (ix, node) in snapshot.nodes_with_ix() {
             if QShares(0) < node.limbo {
-                self.free_from[ix.0] = NEVER;
+                self.use_node(ix, node.limbo.0, NEVER);
             }
         }
         for job in 0..draft.jobs.len() {
@@ -153,8 +194,7 @@ impl Calendar {
             for share in shares {
                 // A share that is leaving is soon gone.
                 if share.state == SharePhase::Held {
-                    let free = &mut self.free_from[share.node.0];
-                    *free = (*free).max(end);
+                    self.use_node(share.node, share.order.qshares().0, end);
                 }
             }
         }
@@ -163,8 +203,7 @@ impl Calendar {
             let Some(job) = draft.place_of(promise.job) else { continue };
             if !taker.may_take_from(draft, job) {
                 let end = self.stay_of(draft, job);
-                let free = &mut self.free_from[promise.node.0];
-                *free = (*free).max(end);
+                self.use_node(promise.node, promise.order.qshares().0, end);
             }
         }
         self.groups.clear();
@@ -179,12 +218,22 @@ impl Calendar {
             let all = Timeline::of(self.now, &free);
             self.groups.insert(group, GroupTime { left: all.clone(), all });
         }
-        for (node, until) in std::mem::take(&mut self.starts) {
-            self.start_on(node, until);
+        for (node, amount, until) in std::mem::take(&mut self.starts) {
+            self.start_on(node, amount, until);
         }
         for booking in std::mem::take(&mut self.bookings) {
             self.book(booking);
         }
+        for place in std::mem::take(&mut self.places) {
+            self.keep(place);
+        }
+    }
+
+    /// Notes that `amount` of a node is in use until `until`.
+    fn use_node(&mut self, node: NodeIx, amount: u64, until: Millis) {
+        let free = &mut self.free_from[node.0];
+        *free = (*free).max(until);
+        self.nodes[node.0].use_until(self.now, amount, until);
     }
 
     /// Expected end of work that runs; [`NEVER`] if it is not known.
@@ -212,27 +261,30 @@ impl Calendar {
         self.free_from[node.0]
     }
 
-    /// Takes a node for work that starts now and stays until `until`.
-    pub(super) fn start_on(&mut self, node: NodeIx, until: Millis) {
-        let from = self.free_from[node.0];
+    /// Takes `amount` of a node for work that starts now and stays until `until`.
+    pub(super) fn start_on(&mut self, node: NodeIx, amount: u64, until: Millis) {
+        let (from, kept_until) = (self.free_from[node.0], self.nodes[node.0].until);
         if from < until {
             if let Some(time) = self.groups.get_mut(&self.group_of[node.0]) {
                 time.all.take(from, until, 1);
-                time.left.take(from, until, 1);
+                time.left.take(kept_until, until, 1);
             }
-            self.free_from[node.0] = until;
             self.note_moments(self.group_of[node.0].0, [until].into_iter());
         }
-        self.starts.push((node, until));
+        self.use_node(node, amount, until);
+        self.starts.push((node, amount, until));
     }
 
-    /// Frees promised nodes of a gang for its own decision.
-    pub(super) fn release(&mut self, node: NodeIx, until: Millis) {
-        // Other work that stays there may keep the node as long; then nothing is given back.
+    /// Frees a promised `amount` of a node for the decision on its own gang.
+    pub(super) fn release(&mut self, node: NodeIx, amount: u64, until: Millis) {
+        self.nodes[node.0].space.give(self.now, until, amount);
+        // Other work that stays there may keep the node as long; then the node is not free sooner.
         let running = self.running_until[node.0];
-        if self.free_from[node.0] == until && running < until {
+        let is_last = self.free_from[node.0] == until && self.nodes[node.0].until == until;
+        if is_last && running < until {
             let Some(time) = self.groups.get_mut(&self.group_of[node.0]) else { return };
             self.free_from[node.0] = running;
+            self.nodes[node.0].until = running;
             time.all.give(running, until, 1);
             time.left.give(running, until, 1);
         }
@@ -244,7 +296,34 @@ impl Calendar {
             time.left.take(booking.from, booking.to, booking.nodes);
         }
         self.note_moments(booking.group.0, [booking.from, booking.to].into_iter());
+        self.waiting.insert(booking.job);
         self.bookings.push(booking);
+    }
+
+    /// Keeps space of a node for a waiting request.
+    pub(super) fn keep(&mut self, place: KeptSpace) {
+        let KeptSpace { job, spot, amount, from, to } = place;
+        let group = self.group_at(spot);
+        let node = match spot {
+            Spot::Node(node) => node,
+            Spot::Whole((_, kind, _)) => {
+                self.nodes.push(NodeTime::without_name(group, kind.order, from));
+                self.nodes.len() - 1
+            }
+        };
+        let node = &mut self.nodes[node];
+        if let Some(time) = self.groups.get_mut(&group).filter(|_| node.until < to) {
+            time.left.take(node.until, to, 1);
+        }
+        node.keep(amount, from, to);
+        self.note_moments(group.0, [from, to].into_iter());
+        self.waiting.insert(job);
+        self.places.push(place);
+    }
+
+    /// Keeps a node from work that shares nodes, for a gang without an expected start.
+    pub(super) fn keep_claim(&mut self, node: NodeIx, amount: u64) {
+        self.nodes[node.0].space.take(self.now, NEVER, amount);
     }
 
     fn timeline(&self, group: &CalendarGroup, part: CalendarPart) -> Option<&Timeline> {
@@ -276,8 +355,8 @@ impl Calendar {
         let limit = |group: &CalendarGroup| {
             let &(_, kind, list) = group;
             let is_open = !has_windows || kinds.windows.allow(list, stay);
-            let fewest = |timeline: &Timeline| timeline.fewest(stay.from, stay.to);
-            let free = self.timeline(group, part).filter(|_| is_open).map_or(0, fewest);
+            let least = |timeline: &Timeline| timeline.least(stay.from, stay.to);
+            let free = self.timeline(group, part).filter(|_| is_open).map_or(0, least);
             ((kind, list), GroupLimit { is_open, free })
         };
         of_pool.map(limit).collect()
@@ -329,21 +408,42 @@ impl Calendar {
         all
     }
 
-    /// True if work may start on these nodes and stay until `until` without delay of older gangs.
-    pub(super) fn leaves_bookings(&self, slots: &[Slot], until: Millis) -> bool {
-        let mut nodes: Vec<NodeIx> = slots.iter().map(|slot| slot.node).collect();
-        nodes.sort_unstable();
-        nodes.dedup();
+    /// True if work may start on these nodes and stay until `until` without delay of older requests.
+    pub(super) fn leaves_bookings(&self, amounts: &BTreeMap<NodeIx, u64>, until: Millis) -> bool {
+        let has_space = |(node, amount): (&NodeIx, &u64)| {
+            let node = &self.nodes[node.0];
+            node.until <= self.now || *amount <= node.space.least(self.now, until)
+        };
+        let nodes = amounts.keys().map(|node| Spot::Node(node.0));
+        amounts.iter().all(has_space) && self.leaves_nodes(nodes, self.now, until)
+    }
+
+    /// True if a request may be at `spots` from `from` until `until`, as far as nodes are counted.
+    pub(super) fn leaves_nodes(
+        &self,
+        spots: impl Iterator<Item = Spot>,
+        from: Millis,
+        until: Millis,
+    ) -> bool {
         let mut needed: BTreeMap<(CalendarGroup, Millis), u64> = BTreeMap::new();
-        for node in nodes.into_iter().filter(|node| self.free_from[node.0] < until) {
-            let group = self.group_of[node.0];
-            *needed.entry((group, self.free_from[node.0])).or_default() += 1;
+        for spot in spots {
+            let from = match spot {
+                Spot::Node(node) => self.nodes[node].until,
+                Spot::Whole(_) => from,
+            };
+            if from < until {
+                *needed.entry((self.group_at(spot), from)).or_default() += 1;
+            }
         }
         let mut left: BTreeMap<CalendarGroup, Timeline> = BTreeMap::new();
+        let is_single = needed.len() == 1;
         needed.into_iter().all(|((group, from), nodes)| {
             let Some(time) = self.groups.get(&group) else { return false };
+            if is_single {
+                return nodes <= time.left.least(from, until);
+            }
             let left = left.entry(group).or_insert_with(|| time.left.clone());
-            let has_all = nodes <= left.fewest(from, until);
+            let has_all = nodes <= left.least(from, until);
             left.take(from, until, nodes);
             has_all
         })
@@ -355,14 +455,14 @@ impl Calendar {
         let mut left: BTreeMap<CalendarGroup, Timeline> = BTreeMap::new();
         let mut spared = Vec::new();
         for (place, &group) in self.group_of.iter().enumerate() {
-            let (node, from) = (NodeIx(place), self.free_from[place]);
+            let (node, from) = (NodeIx(place), self.nodes[place].until);
             // Nodes that are free now are limited by their number.
             if group.0 != pool || until <= from || from <= self.now {
                 continue;
             }
             let Some(time) = self.groups.get(&group) else { continue };
             let left = left.entry(group).or_insert_with(|| time.left.clone());
-            if 0 < left.fewest(from, until) {
+            if 0 < left.least(from, until) {
                 left.take(from, until, 1);
             } else {
                 spared.push(node);
@@ -371,11 +471,22 @@ impl Calendar {
         spared
     }
 
+    /// Free nodes of a group over time, less what is kept for waiting requests.
+    pub(super) fn left(&self, group: &CalendarGroup) -> Option<&Timeline> {
+        self.timeline(group, CalendarPart::Left)
+    }
+
+    /// Groups of a pool.
+    pub(super) fn groups_of(&self, pool: PoolIx) -> impl Iterator<Item = CalendarGroup> {
+        self.groups.keys().copied().filter(move |(of, ..)| *of == pool)
+    }
+
     /// Next moment at which work of this length no longer fits before an edge that it fits before
     /// now.
     pub(super) fn next_squeeze(&self, kinds: &Kinds, length: Millis) -> Option<Millis> {
         let bookings = self.bookings.iter().map(|booking| booking.from);
-        let edges = bookings.chain(kinds.windows.edges(self.now));
+        let places = self.places.iter().map(|place| place.from);
+        let edges = bookings.chain(places).chain(kinds.windows.edges(self.now));
         let end = self.now.saturating_add(length);
         edges.filter(|edge| end <= *edge).min().map(|edge| edge - length + 1)
     }

@@ -58,12 +58,9 @@ impl GangPlanner {
         if request.is_timed() {
             self.lengths.insert(length_of(draft, job));
         }
-        let last_start = shape.deadline.map(|deadline| self.last_start(&request, deadline));
-        if let Some(moment) = last_start.flatten() {
-            draft.change_expected_at(moment + 1);
-        }
+        draft.note_times(job, request.until);
         let outcome = self.outcome_in((space, listed), draft, &mut request, &promised);
-        match outcome.and_then(|plan| self.in_time(draft, &request).map(|()| plan)) {
+        match outcome.and_then(|plan| self.in_time(draft, job, request.until).map(|()| plan)) {
             Ok((slots, is_promised)) => {
                 let amount: u64 = slots.iter().map(|slot| slot.order.qshares().0).sum();
                 if let Err(refusal) = ledger.grant(draft, job, QShares(amount)) {
@@ -120,8 +117,8 @@ impl GangPlanner {
     /// The outcome for a gang, if the ideal cluster has the space of its slots left: work of higher
     /// priority, and older requests, may have been counted on it.
     ///
-    /// Single requests were counted, and have no nodes yet. If the gang finds none beside the nodes
-    /// that they will probably use, it may use these, and the requests go elsewhere.
+    /// Without a calendar, single requests were counted and have no nodes yet. If the gang finds none
+    /// beside the nodes that they will probably use, it may use these, and the requests go elsewhere.
     pub(super) fn outcome_in(
         &mut self,
         (space, listed): (&mut EmptyCluster, &NodeListCapacity),
@@ -143,7 +140,8 @@ impl GangPlanner {
             Err(lack @ WaitReason::GangLacks(GangLack { of: GangNodes::Available, .. })) => lack,
             outcome => return outcome,
         };
-        if self.expected.is_empty() || EXPECTED_MAX < self.expected.len() {
+        let is_settled = self.chooses_nodes() || self.expected.is_empty();
+        if is_settled || EXPECTED_MAX < self.expected.len() {
             return Err(lack);
         }
         let first = std::mem::replace(request, before);

@@ -13,11 +13,13 @@ mod decide;
 mod fit;
 mod give;
 mod kinds;
+mod node_time;
 mod packing;
 mod place;
 mod planner;
 mod pool_supplies;
 mod request;
+mod shared_gangs;
 mod singles;
 mod supply;
 #[cfg(test)]

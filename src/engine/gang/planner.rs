@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::calendar::Calendar;
+use super::calendar::{Calendar, length_of};
 use super::decide::amounts_by_node;
 use super::kinds::{Kinds, UNKNOWN_SIZE};
 use super::pool_supplies::{PoolSupplies, endless_space, is_endless, supplies};
@@ -47,6 +47,8 @@ pub(in crate::engine) struct GangPlanner {
     pub(super) lengths: BTreeSet<Option<Millis>>,
     /// Single requests of this priority for which no node was left.
     pub(super) refused: BTreeSet<EqualSingle>,
+    /// Looks at nodes of this cycle for places of gangs that share nodes.
+    pub(super) looks: u64,
 }
 
 impl GangPlanner {
@@ -55,7 +57,7 @@ impl GangPlanner {
         let gangs = &draft.gangs;
         let snapshot = draft.snapshot;
         let has_edges = !snapshot.windows.is_empty() || !snapshot.hours.is_empty();
-        let is_timed = snapshot.now.is_some() && has_edges;
+        let is_timed = snapshot.now.is_some() && (has_edges || has_times(draft));
         if gangs.is_empty() && !is_timed {
             return None;
         }
@@ -102,6 +104,7 @@ impl GangPlanner {
             calendar: Calendar::new(draft),
             lengths: BTreeSet::new(),
             refused: BTreeSet::new(),
+            looks: 0,
         })
     }
 
@@ -270,7 +273,7 @@ impl GangPlanner {
     pub(super) fn start(&mut self, request: &GangRequest<'_>, slots: &[Slot]) {
         if let Some(calendar) = self.calendar.as_mut().filter(|_| request.is_timed()) {
             for slot in slots {
-                calendar.start_on(slot.node, request.until);
+                calendar.start_on(slot.node, slot.order.qshares().0, request.until);
             }
         }
     }
@@ -285,7 +288,7 @@ impl GangPlanner {
         let amount = promise.order.qshares().0;
         let usable = draft.spaces.usable(promise.node).0.min(amount);
         if let Some(calendar) = self.calendar.as_mut().filter(|_| request.is_timed()) {
-            calendar.release(promise.node, request.until);
+            calendar.release(promise.node, amount, request.until);
         }
         if !draft.spaces.is_schedulable(promise.node) {
             return;
@@ -296,4 +299,14 @@ impl GangPlanner {
             }
         }
     }
+}
+
+/// True if work that stays has a length or times of its own.
+fn has_times(draft: &Draft<'_>) -> bool {
+    let stays = |job: &usize| !draft.class_of(*job).policy.is_preemptable();
+    (0..draft.jobs.len()).filter(stays).any(|job| {
+        let shape = draft.job(job).shape.as_deref();
+        length_of(draft, job).is_some()
+            || shape.is_some_and(|it| it.not_before.is_some() || it.deadline.is_some())
+    })
 }

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::calendar::GroupLimits;
+use super::decide::amounts_by_node;
 use super::fit::{FitLack, Fitting, NodeLoad, Piece};
 use super::planner::GangPlanner;
 use super::supply::{Bounds, PlacementSet, SpacePart, Stock, Supply};
@@ -138,6 +139,9 @@ impl GangPlanner {
             if self.leaves_bookings(request, &slots) {
                 return Some(slots);
             }
+            if request.is_timed() && !request.shape.is_exclusive {
+                return self.shared_slots(request, set, pool_supplies);
+            }
             // Some nodes in use would be in use for too long: without them.
             let without = self.without_long_stays(request);
             let bounds = Bounds { without: &without, ..bounds };
@@ -154,7 +158,7 @@ impl GangPlanner {
         self.calendar.as_ref().is_none_or(|calendar| {
             !request.is_timed()
                 || !calendar.has_bookings()
-                || calendar.leaves_bookings(slots, request.until)
+                || calendar.leaves_bookings(&amounts_by_node(slots), request.until)
         })
     }
 
@@ -185,6 +189,16 @@ impl GangPlanner {
                 }
             }
         }
+        self.slots_on(request, of_chunk)
+    }
+
+    /// Slots on these nodes, each with its number of processes, by chunk. Ranks follow the chunks,
+    /// and within a chunk the names.
+    pub(super) fn slots_on(
+        &self,
+        request: &GangRequest<'_>,
+        of_chunk: Vec<Vec<(NodeIx, u64)>>,
+    ) -> Vec<Slot> {
         let mut slots: Vec<Slot> = Vec::new();
         let mut rank = request.first_rank;
         let mut filled: BTreeMap<NodeIx, (usize, u64)> = BTreeMap::new();

@@ -1,18 +1,22 @@
 //! Single requests of work that stays, where time decides: the node of each is chosen when the job is
-//! counted, so that no older gang starts later, and no window is in the way.
+//! counted, so that no older request starts later, and no window is in the way.
 //!
-//! Single requests have no place in the calendar: each starts as soon as a node is left for it.
+//! A request that waits has a place in the calendar: space of a node from a moment on. Younger
+//! requests leave it free.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::Slot;
-use super::calendar::{CalendarPart, length_of};
+use super::calendar::{CalendarPart, KeptSpace, length_of};
+use super::kinds::NodeKind;
+use super::node_time::{Spot, first_start};
 use super::planner::GangPlanner;
-use super::windows::{Rights, Stay};
+use super::timeline::NEVER;
+use super::wait::reservation_ahead;
+use super::windows::{Rights, StartTimes, Stay};
 use crate::engine::draft::Draft;
 use crate::engine::target::orders_that_suit;
 use crate::engine::wait_reason::WaitReason;
-use crate::model::{ClassIx, ClassPolicy, JobKind, Millis, NodeIx, QShares};
+use crate::model::{ClassIx, ClassPolicy, JobKind, Millis, NodeIx};
 
 /// Nodes that the calendar leaves for single requests.
 #[derive(Clone, Debug, Default)]
@@ -61,21 +65,32 @@ impl EqualSingle {
     }
 }
 
-impl Draft<'_> {
-    /// Notes that a job keeps the nodes that it was promised.
-    pub(in crate::engine) fn leave_promised_nodes(&mut self, job: usize) {
-        let id = self.jobs[job].id;
-        let promised = self.snapshot.promises.iter().filter(|promise| promise.job == id);
-        if let Some(leaves) = &mut self.leaves {
-            leaves.nodes.entry(job).or_default().extend(promised.map(|promise| promise.node));
-        }
-    }
-}
-
 impl GangPlanner {
     /// True if nodes are chosen for single requests when they are counted.
     pub(in crate::engine) fn chooses_nodes(&self) -> bool {
         self.calendar.is_some()
+    }
+
+    /// Nodes that the job at `job` was promised and may still use. It keeps them.
+    pub(in crate::engine) fn promised_nodes(
+        &self,
+        draft: &mut Draft<'_>,
+        job: usize,
+    ) -> Vec<NodeIx> {
+        let Some(calendar) = &self.calendar else { return Vec::new() };
+        let times = StartTimes::new(draft, &self.kinds.windows, job, calendar.now);
+        let id = draft.jobs[job].id;
+        let promises = draft.snapshot.promises.iter().filter(|promise| promise.job == id);
+        let nodes = promises.map(|promise| promise.node).filter(|node| {
+            // Time goes by: a window may be too near by now.
+            let (_, _, list) = calendar.group_of(*node);
+            draft.spaces.is_schedulable(*node) && times.allow(list, calendar.now)
+        });
+        let nodes: Vec<NodeIx> = nodes.collect();
+        if let Some(leaves) = &mut draft.leaves {
+            leaves.nodes.entry(job).or_default().extend(&nodes);
+        }
+        nodes
     }
 
     /// A node for another process of `amount` qshares of the job at `job`.
@@ -106,20 +121,26 @@ impl GangPlanner {
         if draft.snapshot.closes(draft.job(job).class, stay.from, stay.to) {
             return None;
         }
-        let limits = calendar.limits(&self.kinds, class.pool, stay, CalendarPart::Left, true);
+        if self.in_time(draft, job, until).is_err() {
+            return None;
+        }
+        let limits = calendar.limits(&self.kinds, class.pool, stay, CalendarPart::All, true);
         let whole = (class.policy == ClassPolicy::Reserve).then(|| orders_that_suit(draft, job));
         let may_use = |node: NodeIx| {
             let (_, kind, list) = calendar.group_of(node);
-            let order = draft.jobs[job].order;
-            let slot = Slot { rank: 0, node, order };
+            let size = draft.spaces.order(node).0;
             let is_whole = whole.as_ref().is_none_or(|orders| {
-                let size = draft.spaces.order(node);
-                orders.contains(&size.0) && size == QShares(supply.space(node).available)
+                orders.contains(&size) && size == supply.space(node).available
             });
+            let amount = if whole.is_some() { size } else { amount };
+            let leaves_bookings = || {
+                let amounts = BTreeMap::from([(node, amount)]);
+                !calendar.has_bookings() || calendar.leaves_bookings(&amounts, until)
+            };
             is_whole
                 && draft.is_in_reach(job, node)
                 && limits.get(&(kind, list)).is_some_and(|limit| limit.is_open)
-                && (!calendar.has_bookings() || calendar.leaves_bookings(&[slot], until))
+                && leaves_bookings()
         };
         // A service spreads over nodes before it stacks.
         let service = draft.job(job).service;
@@ -144,13 +165,14 @@ impl GangPlanner {
         }
         if let Some(calendar) = &mut self.calendar {
             let until = calendar.stay_of(draft, job);
-            calendar.start_on(node, until);
+            calendar.start_on(node, amount, until);
         }
         self.expect(draft, job, node, amount);
     }
 
-    /// The reason why no node is left for a process of `amount` qshares of the job at `job`.
-    pub(in crate::engine) fn note_refusal(
+    /// Keeps a place for a process of `amount` qshares of the job at `job`, for which no node is left
+    /// now, and notes the reason why it waits.
+    pub(in crate::engine) fn wait_for_node(
         &mut self,
         draft: &mut Draft<'_>,
         job: usize,
@@ -158,26 +180,140 @@ impl GangPlanner {
     ) {
         let Some(calendar) = &self.calendar else { return };
         self.lengths.insert(length_of(draft, job));
+        let until = calendar.stay_of(draft, job);
+        let reason = match self.in_time(draft, job, until) {
+            Err(reason) => Some(reason),
+            Ok(()) => self.obstacle(draft, job, amount),
+        };
+        let reason = match reason {
+            Some(reason @ WaitReason::DeadlineUnreachable { .. }) => Some(reason),
+            reason => self.keep_place(draft, job, amount).err().or(reason),
+        };
+        draft.note_times(job, until);
+        if let Some(WaitReason::DeadlineUnreachable { starts, .. }) = reason {
+            // The earliest start moves on with the time.
+            draft.change_expected_at(starts + 1);
+        }
+        draft.gang_reasons.extend(reason.map(|reason| (job, reason)));
+    }
+
+    /// The reason why no node is left for the job at `job`, if time or older work is in its way.
+    fn obstacle(&self, draft: &Draft<'_>, job: usize, amount: u64) -> Option<WaitReason> {
+        let calendar = self.calendar.as_ref()?;
         let class = draft.class_of(job);
         let until = calendar.stay_of(draft, job);
-        let claimant = self.claimant_before(draft, job, amount);
-        let has_room = self.supply.get(&class.pool).is_some_and(|supply| {
-            supply.best_fit(amount, |node| draft.is_in_reach(job, node)).is_some()
-        });
-        let booked = calendar.first_booked(class.pool).map(|place| draft.jobs[place].id);
-        let ahead = self.kinds.windows.next(calendar.now, until);
-        let reason = if draft.snapshot.closes(draft.job(job).class, calendar.now, until) {
-            Some(WaitReason::ClassClosed { opens: draft.snapshot.opening(draft.job(job).class) })
-        } else if let Some(job) = claimant {
-            Some(WaitReason::BehindOlderGang { job })
-        } else if !has_room {
-            None
-        } else if let Some(job) = booked {
-            Some(WaitReason::BehindOlderGang { job })
-        } else {
-            let needs = length_of(draft, job);
-            ahead.map(|ahead| WaitReason::WindowAhead { opens: ahead.from, needs })
+        if let Some(reason) = reservation_ahead(draft, Rights::of(draft, job), calendar.now) {
+            return Some(reason);
+        }
+        if draft.snapshot.closes(draft.job(job).class, calendar.now, until) {
+            let opens = draft.snapshot.opening(draft.job(job).class);
+            return Some(WaitReason::ClassClosed { opens });
+        }
+        if let Some(job) = self.claimant_before(draft, job, amount) {
+            return Some(WaitReason::BehindOlderGang { job });
+        }
+        let supply = self.supply.get(&class.pool)?;
+        supply.best_fit(amount, |node| draft.is_in_reach(job, node))?;
+        let times = StartTimes::new(draft, &self.kinds.windows, job, calendar.now);
+        let is_open = |node: NodeIx| {
+            let (_, _, list) = calendar.group_of(node);
+            draft.is_in_reach(job, node) && times.allow(list, calendar.now)
         };
-        draft.gang_reasons.extend(reason.map(|reason| (job, reason)));
+        let booked = calendar.first_booked(class.pool).map(|place| draft.jobs[place].id);
+        match booked.filter(|_| supply.best_fit(amount, is_open).is_some()) {
+            Some(job) => Some(WaitReason::BehindOlderGang { job }),
+            None => {
+                let needs = length_of(draft, job);
+                let ahead = self.kinds.windows.next(calendar.now, until);
+                ahead.map(|ahead| WaitReason::WindowAhead { opens: ahead.from, needs })
+            }
+        }
+    }
+
+    /// Keeps the earliest place for a process of the job at `job`.
+    fn keep_place(
+        &mut self,
+        draft: &mut Draft<'_>,
+        job: usize,
+        amount: u64,
+    ) -> Result<(), WaitReason> {
+        let Some(calendar) = &self.calendar else { return Ok(()) };
+        let depth = draft.snapshot.topology.settings.backfill_depth;
+        if depth <= calendar.waiting_requests() {
+            return Ok(());
+        }
+        let times = StartTimes::new(draft, &self.kinds.windows, job, calendar.now);
+        let Some((from, spot)) = self.first_place(draft, job, amount, &times) else {
+            return Ok(());
+        };
+        let (to, edges) = (times.end(from), times.edges().to_vec());
+        let deadline = draft.job(job).shape.as_deref().and_then(|shape| shape.deadline);
+        if let Some(deadline) = deadline.filter(|deadline| *deadline < to) {
+            return Err(WaitReason::DeadlineUnreachable { starts: from, deadline });
+        }
+        draft.tell_start(job, from, &edges);
+        if let Some(calendar) = &mut self.calendar {
+            // A reservation has the whole of its node.
+            let is_whole = draft.class_of(job).policy == ClassPolicy::Reserve;
+            let (_, kind, _) = calendar.group_at(spot);
+            let amount = if is_whole { kind.order } else { amount };
+            calendar.keep(KeptSpace { job, spot, amount, from, to });
+        }
+        Ok(())
+    }
+
+    /// The earliest place for a process of the job at `job` after now, and its start. Of places with
+    /// the same start it is on the fullest node.
+    fn first_place(
+        &self,
+        draft: &Draft<'_>,
+        job: usize,
+        amount: u64,
+        times: &StartTimes<'_>,
+    ) -> Option<(Millis, Spot)> {
+        let calendar = self.calendar.as_ref()?;
+        let pool = draft.class_of(job).pool;
+        let whole = (draft.class_of(job).policy == ClassPolicy::Reserve)
+            .then(|| orders_that_suit(draft, job));
+        let has_list = draft.jobs[job].is_restricted;
+        let soon = calendar.now + 1;
+        let mut best: Option<(Millis, u64, bool, NodeKind, Spot)> = None;
+        let nodes = calendar.nodes().iter().enumerate().filter(|(_, node)| node.group.0 == pool);
+        for (place, node) in nodes.filter(|_| whole.is_none()) {
+            draft.effort.step();
+            let name = (!node.is_unnamed).then_some(NodeIx(place));
+            let is_legal = name.map_or(!has_list, |name| {
+                draft.snapshot.node(name).state.is_up() && draft.is_in_reach(job, name)
+            });
+            let limit = best.map_or(NEVER, |(at, ..)| at.saturating_add(1));
+            let limit = if has_list { limit } else { limit.min(node.until) };
+            if !is_legal || limit <= soon {
+                continue;
+            }
+            let next_start = |from| times.next(node.group.2, from);
+            let stay = (amount, times.length());
+            let start = node.first_start(stay, (soon, limit), next_start);
+            let spot = Spot::Node(place);
+            let Some(start) = start.filter(|start| {
+                calendar.leaves_nodes([spot].into_iter(), *start, times.end(*start))
+            }) else {
+                continue;
+            };
+            let free = node.space.least(start, start + 1);
+            let (_, kind, _) = node.group;
+            let candidate = (start, free, free == kind.order, kind, spot);
+            best = Some(best.map_or(candidate, |best| best.min(candidate)));
+        }
+        let groups = calendar.groups_of(pool).filter(|_| !has_list);
+        for group @ (_, kind, list) in groups {
+            let suits = whole.as_ref().map_or(amount <= kind.order, |it| it.contains(&kind.order));
+            let limit = best.map_or(NEVER, |(at, ..)| at.saturating_add(1));
+            let Some(left) = calendar.left(&group).filter(|_| suits) else { continue };
+            let next_start = |from| times.next(list, from);
+            let start = first_start(left, (1, times.length()), (soon, limit), next_start);
+            let candidate = start.map(|start| (start, kind.order, true, kind, Spot::Whole(group)));
+            best = best.into_iter().chain(candidate).min();
+        }
+        best.map(|(start, .., spot)| (start, spot))
     }
 }

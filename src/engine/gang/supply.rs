@@ -255,13 +255,13 @@ impl Supply {
     }
 
     /// The node with the least space of at least `amount` for which `may_use` is true, if possible
-    /// a node in use. Nodes with so much free now come first.
+    /// a node in use, then by kind. Nodes with so much free now come first.
     pub(super) fn best_fit(&self, amount: u64, may_use: impl Fn(NodeIx) -> bool) -> Option<NodeIx> {
         let find = |space: fn(&Shelf) -> u64| {
             let shelves = self.shelves.iter().filter(|(shelf, _)| amount <= space(shelf));
             let nodes = shelves.filter_map(|(shelf, nodes)| {
                 let first = nodes.iter().copied().find(|&node| may_use(node))?;
-                Some((space(shelf), shelf.kind.order == space(shelf), first))
+                Some((space(shelf), shelf.kind.order == space(shelf), shelf.kind, first))
             });
             nodes.min().map(|(.., node)| node)
         };

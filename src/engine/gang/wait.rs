@@ -8,14 +8,15 @@
 
 use std::collections::BTreeMap;
 
-use super::calendar::{Booking, CalendarGroup, CalendarPart, GroupLimits, length_of};
+use super::calendar::{Booking, CalendarGroup, CalendarPart, GroupLimits, KeptSpace, length_of};
 use super::fit::NodeBatch;
 use super::kinds::NodeKind;
+use super::node_time::Spot;
 use super::planner::GangPlanner;
 use super::request::GangRequest;
 use super::supply::{PlacementSet, Stock};
 use super::timeline::NEVER;
-use super::windows::Stay;
+use super::windows::{Rights, StartTimes, Stay};
 use crate::engine::capacity::EmptyCluster;
 use crate::engine::draft::Draft;
 use crate::engine::report::{EstimateBasis, StartEstimate};
@@ -27,8 +28,15 @@ use crate::model::{Elasticity, JobId, Millis, Place, Window};
 struct Opening {
     /// Start.
     at: Millis,
-    /// Nodes of each group.
-    nodes: Vec<(CalendarGroup, u64)>,
+    room: OpeningRoom,
+}
+
+/// Room of a place in the calendar.
+enum OpeningRoom {
+    /// Empty nodes of each group.
+    Nodes(Vec<(CalendarGroup, u64)>),
+    /// Amounts on nodes that other work shares.
+    Shared(Vec<(Spot, u64)>),
 }
 
 impl GangPlanner {
@@ -73,28 +81,23 @@ impl GangPlanner {
         if request.until == NEVER { NEVER } else { (request.until - now).saturating_add(from) }
     }
 
-    /// Last moment from now on at which the request would end by `deadline`; `None` if it is past.
-    pub(super) fn last_start(&self, request: &GangRequest<'_>, deadline: Millis) -> Option<Millis> {
-        let now = self.calendar.as_ref()?.now;
-        let rest = deadline.checked_sub(request.until)?;
-        Some(now.saturating_add(rest))
-    }
-
-    /// Succeeds if the request may start now, by what its owner says of its time.
+    /// Succeeds if the job at `job` may start now and stay until `until`, by what its owner says of
+    /// its time.
     pub(super) fn in_time(
         &self,
         draft: &Draft<'_>,
-        request: &GangRequest<'_>,
+        job: usize,
+        until: Millis,
     ) -> Result<(), WaitReason> {
         let Some(calendar) = &self.calendar else { return Ok(()) };
-        let shape = draft.job(request.job).shape.as_deref();
+        let shape = draft.job(job).shape.as_deref();
         if let Some(opens) = shape.and_then(|shape| shape.not_before)
             && calendar.now < opens
         {
             return Err(WaitReason::TooEarly { opens });
         }
         match shape.and_then(|shape| shape.deadline) {
-            Some(deadline) if deadline < request.until => {
+            Some(deadline) if deadline < until => {
                 Err(WaitReason::DeadlineUnreachable { starts: calendar.now, deadline })
             }
             Some(_) | None => Ok(()),
@@ -113,14 +116,10 @@ impl GangPlanner {
             self.claim(draft, space, listed, request);
             return reason;
         };
-        if let Some(opens) = draft.job(request.job).shape.as_deref().and_then(|it| it.not_before)
-            && calendar.now < opens
-        {
-            draft.change_expected_at(opens);
-        }
         let reason = self.cause(draft, request, reason);
+        let now = calendar.now;
         let depth = draft.snapshot.topology.settings.backfill_depth;
-        if depth <= calendar.booked_gangs() {
+        if depth <= calendar.waiting_requests() {
             return reason;
         }
         let Some(opening) = self.opening(draft, request) else {
@@ -137,16 +136,22 @@ impl GangPlanner {
         if let Some(deadline) = deadline.filter(|deadline| *deadline < to) {
             return WaitReason::DeadlineUnreachable { starts: opening.at, deadline };
         }
-        draft.change_expected_at(opening.at);
-        let opens = request.hours.iter().flat_map(|hours| hours.iter().map(|(open, _)| *open));
-        let is_edge = self.kinds.windows.edges(calendar.now).contains(&opening.at)
-            || opens.into_iter().any(|open| open == opening.at);
-        let basis = if is_edge { EstimateBasis::Window } else { EstimateBasis::DeclaredEnds };
-        draft.start_estimates.insert(request.job, StartEstimate { at: opening.at, basis });
-        let overrun = calendar.overruns.get(&request.pool).copied();
+        let times = StartTimes::new(draft, &self.kinds.windows, request.job, now);
+        draft.tell_start(request.job, opening.at, times.edges());
+        let overrun = self.calendar.as_ref().and_then(|it| it.overruns.get(&request.pool).copied());
         if let Some(calendar) = &mut self.calendar {
-            for (group, nodes) in opening.nodes {
-                calendar.book(Booking { job: request.job, group, nodes, from: opening.at, to });
+            let (job, from) = (request.job, opening.at);
+            match opening.room {
+                OpeningRoom::Nodes(nodes) => {
+                    for (group, nodes) in nodes {
+                        calendar.book(Booking { job, group, nodes, from, to });
+                    }
+                }
+                OpeningRoom::Shared(parts) => {
+                    for (spot, amount) in parts {
+                        calendar.keep(KeptSpace { job, spot, amount, from, to });
+                    }
+                }
             }
         }
         match (overrun, reason) {
@@ -161,6 +166,7 @@ impl GangPlanner {
         for claim in &self.claims[first..] {
             let (from, group) = (calendar.free_from(claim.node), calendar.group_of(claim.node));
             calendar.book(Booking { job: claim.job, group, nodes: 1, from, to: NEVER });
+            calendar.keep_claim(claim.node, claim.amount);
         }
     }
 
@@ -172,15 +178,12 @@ impl GangPlanner {
         reason: WaitReason,
     ) -> WaitReason {
         let Some(calendar) = &self.calendar else { return reason };
-        if let Err(early @ WaitReason::TooEarly { .. }) = self.in_time(draft, request) {
+        let in_time = self.in_time(draft, request.job, request.until);
+        if let Err(early @ WaitReason::TooEarly { .. }) = in_time {
             return early;
         }
-        if let Some(name) = request.rights.reservation {
-            let mut windows = draft.snapshot.windows.iter().map(|it| &it.window);
-            let own = windows.find(|window| window.name == *name);
-            if own.is_none_or(|own| calendar.now < own.from) {
-                return WaitReason::ReservationAhead { opens: own.map(|own| own.from) };
-            }
+        if let Some(reason) = reservation_ahead(draft, request.rights, calendar.now) {
+            return reason;
         }
         let to = request.until;
         if draft.snapshot.closes(draft.job(request.job).class, calendar.now, to) {
@@ -210,13 +213,22 @@ impl GangPlanner {
     }
 
     /// The earliest place in the calendar at which the request fits for all of its stay.
-    fn opening(&self, draft: &Draft<'_>, request: &GangRequest<'_>) -> Option<Opening> {
-        let calendar = self.calendar.as_ref()?;
+    fn opening(&mut self, draft: &Draft<'_>, request: &GangRequest<'_>) -> Option<Opening> {
         let shape = request.shape;
         // A moldable gang takes less from cycle to cycle.
         if shape.elasticity == Some(Elasticity::Moldable) {
             return None;
         }
+        let shared = (!shape.is_exclusive).then(|| self.shared_opening(draft, request)).flatten();
+        match shared {
+            Some((at, parts)) => Some(Opening { at, room: OpeningRoom::Shared(parts) }),
+            None => self.whole_opening(draft, request),
+        }
+    }
+
+    /// The earliest place in the calendar on nodes that are empty.
+    fn whole_opening(&self, draft: &Draft<'_>, request: &GangRequest<'_>) -> Option<Opening> {
+        let calendar = self.calendar.as_ref()?;
         let not_before = draft.job(request.job).shape.as_deref().and_then(|it| it.not_before);
         let mut moments = calendar.moments(&self.kinds, request.pool);
         let opens = request.hours.iter().flat_map(|hours| hours.iter().map(|(open, _)| *open));
@@ -238,7 +250,7 @@ impl GangPlanner {
                     let (kind, list) = kinds[load.group];
                     *nodes.entry((request.pool, kind, list)).or_default() += load.nodes;
                 }
-                Some(Opening { at, nodes: nodes.into_iter().collect() })
+                Some(Opening { at, room: OpeningRoom::Nodes(nodes.into_iter().collect()) })
             })
         })
     }
@@ -287,6 +299,42 @@ impl GangPlanner {
             }
         }
     }
+}
+
+impl Draft<'_> {
+    /// Notes the expected start of a job that waits. At one of `edges`, a window or class opens.
+    pub(super) fn tell_start(&mut self, job: usize, at: Millis, edges: &[Millis]) {
+        self.change_expected_at(at);
+        let is_edge = edges.binary_search(&at).is_ok();
+        let basis = if is_edge { EstimateBasis::Window } else { EstimateBasis::DeclaredEnds };
+        self.start_estimates.insert(job, StartEstimate { at, basis });
+    }
+
+    /// Notes the moments at which a job that waits, and would end at `until`, may start by what its
+    /// owner says, and no longer may.
+    pub(super) fn note_times(&mut self, job: usize, until: Millis) {
+        let Some(now) = self.snapshot.now else { return };
+        let shape = self.job(job).shape.as_deref();
+        let opens = shape.and_then(|shape| shape.not_before).filter(|opens| now < *opens);
+        let spare = shape.and_then(|shape| shape.deadline?.checked_sub(until));
+        let last_start = spare.map(|spare| now.saturating_add(spare));
+        for moment in opens.into_iter().chain(last_start.map(|last| last.saturating_add(1))) {
+            self.change_expected_at(moment);
+        }
+    }
+}
+
+/// The reason to wait for the opening of the reservation that a request names.
+pub(super) fn reservation_ahead(
+    draft: &Draft<'_>,
+    rights: Rights<'_>,
+    now: Millis,
+) -> Option<WaitReason> {
+    let name = rights.reservation?;
+    let mut windows = draft.snapshot.windows.iter().map(|it| &it.window);
+    let own = windows.find(|window| window.name == *name);
+    let is_ahead = own.is_none_or(|own| now < own.from);
+    is_ahead.then(|| WaitReason::ReservationAhead { opens: own.map(|own| own.from) })
 }
 
 /// Looks for moments from which on each chunk by itself has enough nodes for all of the stay.

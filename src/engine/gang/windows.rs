@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use super::calendar::length_of;
 use super::timeline::NEVER;
 use crate::engine::draft::Draft;
 use crate::engine::snapshot::Snapshot;
@@ -48,6 +49,86 @@ impl<'r> Rights<'r> {
             class: &draft.snapshot.topology.classes[gang.class.0].name,
             reservation: gang.shape.as_deref().and_then(|shape| shape.reservation.as_ref()),
         }
+    }
+}
+
+/// Moments at which a request may start, as far as windows, hours and its owner say.
+#[derive(Clone, Debug)]
+pub(super) struct StartTimes<'r> {
+    windows: &'r WindowLists,
+    rights: Rights<'r>,
+    /// Spans in which its class is open; `None` if it is always open.
+    hours: Option<&'r [(Millis, Millis)]>,
+    /// Earliest start that the owner names, or now.
+    not_before: Millis,
+    /// Length of its stay; [`NEVER`] if it is not known.
+    length: Millis,
+    /// Moments at which a window opens or closes, or the class opens.
+    edges: Vec<Millis>,
+}
+
+impl<'r> StartTimes<'r> {
+    /// The moments from `now` on for the job at `job`.
+    pub(super) fn new(
+        draft: &Draft<'r>,
+        windows: &'r WindowLists,
+        job: usize,
+        now: Millis,
+    ) -> StartTimes<'r> {
+        let request = draft.job(job);
+        let hours = draft.snapshot.hours.get(&request.class).map(Vec::as_slice);
+        let not_before = request.shape.as_deref().and_then(|shape| shape.not_before);
+        let opens = hours.into_iter().flatten().map(|(open, _)| *open);
+        let mut edges = windows.edges(now);
+        edges.extend(opens.filter(|open| now < *open));
+        edges.sort_unstable();
+        edges.dedup();
+        StartTimes {
+            windows,
+            rights: Rights::of(draft, job),
+            hours,
+            not_before: not_before.map_or(now, |moment| moment.max(now)),
+            length: length_of(draft, job).unwrap_or(NEVER),
+            edges,
+        }
+    }
+
+    /// Moments at which a window opens or closes, or the class opens.
+    pub(super) fn edges(&self) -> &[Millis] {
+        &self.edges
+    }
+
+    /// Earliest start that the owner names, or now.
+    pub(super) fn not_before(&self) -> Millis {
+        self.not_before
+    }
+
+    /// Length of the stay; [`NEVER`] if it is not known.
+    pub(super) fn length(&self) -> Millis {
+        self.length
+    }
+
+    /// End of a stay that starts at `from`.
+    pub(super) fn end(&self, from: Millis) -> Millis {
+        from.saturating_add(self.length)
+    }
+
+    /// True if the request may start at `from` on nodes with the windows of `list`.
+    pub(super) fn allow(&self, list: usize, from: Millis) -> bool {
+        let stay = Stay { from, to: self.end(from), rights: self.rights };
+        let is_open = self.hours.is_none_or(|hours| {
+            hours.iter().any(|(open, close)| *open <= from && stay.to <= *close)
+        });
+        is_open && self.not_before <= from && self.windows.allow(list, stay)
+    }
+
+    /// The first moment from `from` on at which the request may start on nodes with the windows of
+    /// `list`.
+    pub(super) fn next(&self, list: usize, from: Millis) -> Option<Millis> {
+        let from = from.max(self.not_before);
+        let first = self.edges.partition_point(|edge| *edge <= from);
+        let mut starts = [from].into_iter().chain(self.edges[first..].iter().copied());
+        starts.find(|start| self.allow(list, *start))
     }
 }
 

@@ -10,7 +10,7 @@ use super::node_lists::NodeListCapacity;
 use crate::engine::capacity::EmptyCluster;
 use crate::engine::draft::{CountRefusal, Draft, JobDraft};
 use crate::engine::gang::GangPlanner;
-use crate::model::{ClassPolicy, JobKind, Mebibytes, Order, QShares, Quantum, count as count_of};
+use crate::model::{ClassPolicy, JobKind, Mebibytes, NodeIx, Order, QShares, Quantum};
 
 /// Memory that cannot be preempted, by user, over all trees. Indexed by the user's place in the
 /// snapshot.
@@ -105,11 +105,8 @@ pub(super) fn count(
     ix: usize,
 ) {
     let mut timed = gangs.filter(|gangs| gangs.chooses_nodes());
-    if timed.is_some() {
-        draft.leave_promised_nodes(ix);
-    }
-    let promises = draft.snapshot.promises.iter();
-    let mut promised = count_of(promises.filter(|promise| promise.job == draft.jobs[ix].id));
+    let promised = timed.as_ref().map(|gangs| gangs.promised_nodes(draft, ix));
+    let mut promised = promised.into_iter().flatten();
     let class = draft.class_of(ix);
     let JobDraft { order, held, demand, .. } = draft.jobs[ix];
     let (mut amount, mut given) = (order, held);
@@ -123,29 +120,30 @@ pub(super) fn count(
             break;
         }
         let asks = order.qshares().0;
-        let node = match &mut timed {
-            Some(gangs) if promised == 0 => {
+        let promised = promised.next();
+        let chosen = match &mut timed {
+            Some(gangs) if promised.is_none() => {
                 let node = gangs.node_for(draft, ix, asks);
                 if node.is_none() {
-                    gangs.note_refusal(draft, ix, asks);
+                    gangs.wait_for_node(draft, ix, asks);
                 }
                 Some(node)
             }
             Some(_) | None => None,
         };
-        if node == Some(None) || !take(draft, space, listed, ix, amount) {
+        let node = promised.or(chosen.flatten());
+        if chosen == Some(None) || !take(draft, space, listed, (ix, amount), node) {
             ledger.revoke(draft, ix, amount);
             let left = space.largest_local(class.pool);
             let left = listed.largest(ix).map_or(left, |listed| listed.min(left));
             draft.jobs[ix].refusal = Some(CountRefusal::NothingLeft { left });
             break;
         }
-        if let Some((gangs, node)) = timed.as_mut().zip(node.flatten()) {
+        if let Some((gangs, node)) = timed.as_mut().zip(chosen.flatten()) {
             let is_whole = class.policy == ClassPolicy::Reserve;
             let amount = if is_whole { draft.spaces.order(node).0 } else { asks };
             gangs.choose_node(draft, ix, (node, amount));
         }
-        promised = promised.saturating_sub(1);
         given += 1;
     }
     draft.jobs[ix].given = given;
@@ -155,20 +153,23 @@ pub(super) fn count(
     entities.add(&mut draft.given, ix, holds + order.qshares().0 * (given - held));
 }
 
-/// Takes space for another nshare of the job at `ix`; for a reservation, a node no larger than
-/// `most`. Returns false if the pool, or the job's node list, has no such space.
+/// Takes space for another nshare of the job at `ix`, if possible on a node like `chosen`; for a
+/// reservation, a node no larger than `most`. Returns false if the pool, or the job's node list, has
+/// no such space.
 fn take(
     draft: &Draft<'_>,
     space: &mut EmptyCluster,
     listed: &mut NodeListCapacity,
-    ix: usize,
-    most: Order,
+    (ix, most): (usize, Order),
+    chosen: Option<NodeIx>,
 ) -> bool {
     let (class, order) = (draft.class_of(ix), draft.jobs[ix].order);
     let orders = order.qshares().0..=most.qshares().0;
     let takes_whole = class.policy == ClassPolicy::Reserve;
-    let node =
-        if takes_whole { listed.whole_node_for(ix, &orders) } else { listed.node_for(ix, order) };
+    let of_list = || {
+        if takes_whole { listed.whole_node_for(ix, &orders) } else { listed.node_for(ix, order) }
+    };
+    let node = chosen.or_else(of_list);
     if listed.has_list(ix) && node.is_none() {
         return false;
     }
