@@ -57,6 +57,9 @@ pub struct JobLogArgs {
     /// has a file of machines
     #[arg(long, value_enum, value_name = "PART", requires = "joblog", conflicts_with = "sacct")]
     pub memory_per: Option<MemoryPerArg>,
+    /// Plan with run times, as if each job had requested the time that it ran
+    #[arg(long, requires = "joblog")]
+    pub exact_times: bool,
     /// Run jobs to their end where they start, or preempt them for fairness and begin them anew
     #[arg(long = "as", value_enum, value_name = "POLICY", default_value_t = ReplayedAsArg::FixedShare, requires = "joblog")]
     pub replayed_as: ReplayedAsArg,

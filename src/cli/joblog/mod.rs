@@ -54,7 +54,10 @@ pub fn run(args: &JobLogArgs, form: SimulationReport) -> Result<(), Failure> {
     };
     let nodes = sources.nodes()?;
     let cluster = ReplayCluster::new(topology, args.quantum, &nodes, &args.class_rules())?;
-    let requests = joblog::requests(&log, &cluster, rules)?;
+    let mut requests = joblog::requests(&log, &cluster, rules)?;
+    if args.exact_times {
+        requests.request_run_times();
+    }
     let steps = Steps::default();
     let policies = args.policies();
     let figures = progress_bar::shown(&steps, requests.jobs.len() * policies.len(), || {

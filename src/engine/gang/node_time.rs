@@ -53,10 +53,10 @@ impl NodeTime {
         self.until = self.until.max(to);
     }
 
-    /// True if a place may begin at `moment` beside other work that stays: places on an empty node
-    /// are counted, not named.
+    /// True if a place may begin at `moment` beside other work that stays, or right after it. Before
+    /// a later place the node would be empty; so that is counted, and has no name.
     pub(super) fn is_shared_at(&self, moment: Millis) -> bool {
-        self.from <= moment && moment < self.until
+        self.from <= moment && moment <= self.until
     }
 
     /// The first moment from `from` on, and before `limit`, at which `amount` is free for `length`,

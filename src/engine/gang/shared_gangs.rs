@@ -100,7 +100,7 @@ impl GangPlanner {
                     let is_open = |_, list: usize| times.allow(list, at);
                     let mut shelves = self.nodes_in_use(request, set, (may_use, free, is_open));
                     if request.list.is_none() {
-                        self.add_empty(&mut shelves, request, set, span, is_open);
+                        self.add_empty(&mut shelves, request, set, (span, is_longer), is_open);
                     }
                     self.shared_stock(request, shelves)
                 };
@@ -144,7 +144,7 @@ impl GangPlanner {
         let stock = |is_longer: bool| {
             let in_use = |place: usize, node: &NodeTime| {
                 let is_long = is_longer || span.1 <= node.until;
-                node.is_shared_at(span.0) && is_long && may_use(place, node)
+                span.0 < node.until && is_long && may_use(place, node)
             };
             let mut shelves = self.nodes_in_use(request, set, (in_use, free, is_open));
             let empty =
@@ -225,18 +225,26 @@ impl GangPlanner {
         shelves
     }
 
-    /// Adds the nodes that are empty for all of a stay.
+    /// Adds the nodes that are empty for all of a stay. Of these, nodes that become empty at its
+    /// start are known by name if `is_longer`.
     fn add_empty(
         &self,
         shelves: &mut SharedShelves,
         request: &GangRequest<'_>,
         set: Option<&PlacementSet>,
-        (from, to): Span,
+        ((from, to), is_longer): (Span, bool),
         is_open: impl Fn(NodeKind, usize) -> bool,
     ) {
         let Some(calendar) = &self.calendar else { return };
+        let mut named: BTreeMap<CalendarGroup, u64> = BTreeMap::new();
+        for places in shelves.values().filter(|_| is_longer) {
+            for &place in places.iter().filter(|place| calendar.nodes()[**place].until <= from) {
+                *named.entry(calendar.nodes()[place].group).or_default() += 1;
+            }
+        }
         for group @ (_, kind, list) in calendar.groups_of(request.pool) {
             let nodes = calendar.left(&group).map_or(0, |left| left.least(from, to));
+            let nodes = nodes.saturating_sub(named.get(&group).copied().unwrap_or(0));
             if 0 < nodes && self.is_in_set(kind, set) && is_open(kind, list) {
                 let empty = Some((group, nodes));
                 shelves.insert((kind, list, kind.order, kind.order, empty), Vec::new());

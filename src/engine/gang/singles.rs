@@ -286,7 +286,7 @@ impl GangPlanner {
                 draft.snapshot.node(name).state.is_up() && draft.is_in_reach(job, name)
             });
             let limit = best.map_or(NEVER, |(at, ..)| at.saturating_add(1));
-            let limit = if has_list { limit } else { limit.min(node.until) };
+            let limit = if has_list { limit } else { limit.min(node.until.saturating_add(1)) };
             if !is_legal || limit <= soon {
                 continue;
             }

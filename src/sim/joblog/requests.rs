@@ -90,6 +90,16 @@ pub struct ReplayRequests {
     pub readings: Vec<String>,
 }
 
+impl ReplayRequests {
+    /// Makes each job request the time that it runs.
+    pub fn request_run_times(&mut self) {
+        for job in &mut self.jobs {
+            job.declared = job.runs;
+        }
+        self.readings.push("the run time of each job is taken as its requested time".to_owned());
+    }
+}
+
 /// Turns the rows of `log` into requests to `cluster`.
 ///
 /// # Errors
