@@ -115,7 +115,7 @@ async fn the_calendar_shows_what_comes_in_a_browser() {
         assert!(rows.contains(words), "{words}: {rows}");
     }
     assert_eq!(
-        browser.run("return document.querySelector('[aria-current=true]').innerText").await,
+        browser.run("return document.querySelector('a.on').firstChild.data").await,
         "6 hours"
     );
     picture(&browser, "calendar-hours").await;

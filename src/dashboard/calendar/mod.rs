@@ -91,7 +91,7 @@ struct LiveCalendar {
     rows: Vec<FactRow>,
     more_rows: usize,
     /// Sentences on work that has no place in the calendar.
-    absent: Vec<AbsentWork>,
+    absent: Vec<UnplacedWork>,
 }
 
 /// Link to another range.
@@ -141,7 +141,7 @@ struct FactTime {
 }
 
 /// Work without a place in the calendar, with a link to it.
-struct AbsentWork {
+struct UnplacedWork {
     words: String,
     link: &'static str,
     remedy: &'static str,
@@ -249,10 +249,10 @@ fn row(fact: &CalendarFact, now: Millis) -> FactRow {
 }
 
 /// Sentences on work that the calendar cannot place.
-fn absent(without_estimate: u64, without_end: u64) -> Vec<AbsentWork> {
+fn absent(without_estimate: u64, without_end: u64) -> Vec<UnplacedWork> {
     let mut absent = Vec::new();
     if 0 < without_estimate {
-        absent.push(AbsentWork {
+        absent.push(UnplacedWork {
             words: format!(
                 "{} without an expected start",
                 counted(without_estimate, "waiting gang")
@@ -263,7 +263,7 @@ fn absent(without_estimate: u64, without_end: u64) -> Vec<AbsentWork> {
         });
     }
     if 0 < without_end {
-        absent.push(AbsentWork {
+        absent.push(UnplacedWork {
             words: format!(
                 "{} of work that stays, without a known end",
                 counted(without_end, "job")
