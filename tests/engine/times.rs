@@ -1,5 +1,7 @@
 //! Times of known work that change: the next cycle plans with them, and so does a restart.
 
+#![expect(clippy::unwrap_used, reason = "a test's panic is its failure")]
+
 use std::sync::Arc;
 
 use crate::support::cluster::{Cluster, UNPACED, class, job, topology};

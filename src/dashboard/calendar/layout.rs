@@ -368,15 +368,16 @@ mod tests {
     /// A mean keeps the area, however short the work is.
     #[test]
     fn work_within_a_column_counts_for_its_part() {
-        let width = 6 * HOUR / COLUMNS.get();
+        let (width, half) = (86_400, 43_200);
+        assert_eq!(width, floor_div(6 * HOUR, COLUMNS));
         let brief = |from, to| FactSpan { from: NOW + from, to: Some(NOW + to) };
         let columns_of = |span| {
             let facts = [fact(FactKind::Waiting, 1000, span)];
             columns(facts.iter(), &axis(6))[..4].to_vec()
         };
-        assert_eq!(columns_of(brief(0, width / 4)), [250, 0, 0, 0]);
-        assert_eq!(columns_of(brief(width / 2, 3 * width)), [500, 1000, 1000, 0]);
-        assert_eq!(columns_of(brief(width / 2, 2 * width + width / 2)), [500, 1000, 500, 0]);
+        assert_eq!(columns_of(brief(0, 21_600)), [250, 0, 0, 0]);
+        assert_eq!(columns_of(brief(half, 3 * width)), [500, 1000, 1000, 0]);
+        assert_eq!(columns_of(brief(half, 2 * width + half)), [500, 1000, 500, 0]);
         assert_eq!(columns_of(brief(width, width)), [0, 0, 0, 0]);
     }
 }
