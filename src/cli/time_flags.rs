@@ -8,7 +8,7 @@ use super::failure::{Failure, FailureKind};
 use super::time_spec::{TimeSpec, millis, parse_time};
 
 /// Heading of these flags, above them in the help.
-const HEADING: &str = "Time";
+const HEADING: &str = "Time, in fixed-share classes";
 
 /// Times that the planner knows of a job.
 #[derive(Clone, Debug, Default, Args)]
