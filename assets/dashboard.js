@@ -5,12 +5,16 @@
   const all = (selector, within = document) => [...within.querySelectorAll(selector)];
 
   // --- times as ages -------------------------------------------------------------------------
+  const length = (s) => {
+    if (s < 60) return `${s} s`;
+    if (s < 3600) return `${Math.floor(s / 60)} min`;
+    if (s < 86400) return `${Math.floor(s / 3600)} h ${Math.floor((s % 3600) / 60)} min`;
+    return `${Math.floor(s / 86400)} d`;
+  };
+  // A moment that is ahead by a few seconds is the difference of two clocks.
   const age = (ms) => {
-    const s = Math.max(0, Math.round((Date.now() - ms) / 1000));
-    if (s < 60) return `${s} s ago`;
-    if (s < 3600) return `${Math.floor(s / 60)} min ago`;
-    if (s < 86400) return `${Math.floor(s / 3600)} h ${Math.floor((s % 3600) / 60)} min ago`;
-    return `${Math.floor(s / 86400)} d ago`;
+    const s = Math.round((Date.now() - ms) / 1000);
+    return s < -5 ? `in ${length(-s)}` : `${length(Math.max(0, s))} ago`;
   };
   // How times are written, as chosen: how long ago, in this time zone, or in UTC.
   const chosen = (name) => document.cookie.match(`(?:^|; )apportion_${name}=([^;]*)`)?.[1] ?? "";
@@ -31,6 +35,15 @@
       const title = times === "age" ? exactly(ms) : age(ms);
       if (time.title !== title) time.title = title;
     }
+    // Labels of a time line: the hour, and the day at midnight.
+    for (const label of all("text[data-ms]")) {
+      const time = new Date(Number(label.dataset.ms));
+      const { minute } = parts(time);
+      const day = { day: "numeric", month: "short", ...(times === "utc" ? { timeZone: "UTC" } : {}) };
+      const text = minute === "00:00" || label.dataset.day ? time.toLocaleDateString("en-GB", day) : minute;
+      if (label.textContent !== text) label.textContent = text;
+    }
+    for (const zone of all("[data-zone]")) zone.textContent = times === "utc" ? "UTC" : Intl.DateTimeFormat().resolvedOptions().timeZone;
   };
   const choices = (id, value, change) => {
     const select = document.getElementById(id);

@@ -76,6 +76,7 @@ mod submit;
 mod table;
 mod task;
 mod text;
+mod time_flags;
 mod time_spec;
 mod token;
 mod token_list;

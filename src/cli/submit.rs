@@ -5,6 +5,7 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
+use jiff::Zoned;
 use serde_json::{Map, Value};
 
 use super::campaign_wait;
@@ -13,6 +14,7 @@ use super::gang_flags::GangFlags;
 use super::output::{complain, print, show};
 use super::place::{Orchestrator, OrchestratorArgs};
 use super::table::plain;
+use super::time_flags::TimeFlags;
 use super::user_name::own_name;
 use crate::model::counted;
 use crate::orchestrator::spec::{
@@ -26,7 +28,7 @@ Examples:
   apportion submit --memory 2GB --each-line inputs.txt -- ./crunch {entry}
   apportion submit --array 1-1000:2 --wait --progress -- ./crunch {task}
   apportion submit sweep.toml --check
-  apportion submit --nodes 4 --exclusive -- mpirun ./solve
+  apportion submit --nodes 4 --exclusive --time 2h -- mpirun ./solve
 
 {campaign} {task} {attempt} {node} {entry} are replaced in the command and in paths of output.
 
@@ -80,6 +82,9 @@ pub struct CampaignFlags {
     /// Nodes of a gang.
     #[command(flatten)]
     pub gang: GangFlags,
+    /// Times that the planner knows.
+    #[command(flatten)]
+    pub times: TimeFlags,
 }
 
 /// Submits a campaign.
@@ -346,6 +351,7 @@ pub(super) fn complete(
         }
     }
     asked.gang.put(document);
+    asked.times.put(document, &Zoned::now())?;
     if !document.contains_key("cwd") {
         let cwd = std::env::current_dir()?;
         let cwd = cwd.to_str().ok_or_else(|| {

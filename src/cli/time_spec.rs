@@ -56,7 +56,7 @@ impl TimeSpec {
     /// # Errors
     ///
     /// If the moment is beyond the years that calendars know.
-    fn resolve(self, now: &Zoned, earliest: &Zoned) -> Result<Zoned, jiff::Error> {
+    pub(super) fn resolve(self, now: &Zoned, earliest: &Zoned) -> Result<Zoned, jiff::Error> {
         let zone = now.time_zone();
         match self {
             TimeSpec::Now => Ok(now.clone()),

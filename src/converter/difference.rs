@@ -32,6 +32,7 @@ pub fn events_between(
     for (&job, new) in current.work.iter().filter(|(_, new)| is_ours(new)) {
         let old = before.get(&job).filter(|old| is_ours(old) && is_continued(old, new));
         events.extend(news_of(old, new));
+        events.extend(old.and_then(|old| change_of_times(old, new)));
         events.extend(sightings(job, old, new));
     }
     let limbo_before = previous.map(|publication| &publication.limbo);
@@ -108,6 +109,13 @@ fn news_of(old: Option<&PublishedJob>, new: &PublishedJob) -> Option<SchedulerEv
     }
 }
 
+/// Event for a known job whose owner changed its times.
+fn change_of_times(old: &PublishedJob, new: &PublishedJob) -> Option<SchedulerEvent> {
+    let times = new.spec.times();
+    let is_changed = old.spec.times() != times;
+    is_changed.then_some(SchedulerEvent::JobRetimed { job: new.spec.id, times })
+}
+
 /// Facts of `new` as the scheduler should take them. Only a schedulable job may grow. A job that
 /// has run stays a job that has run.
 fn facts_after(old: Option<&PublishedJob>, new: &PublishedJob) -> JobFacts {
@@ -136,18 +144,21 @@ fn sightings(job: JobId, old: Option<&PublishedJob>, new: &PublishedJob) -> Vec<
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use super::*;
     use crate::model::NodeTagging;
     use crate::model::Tags;
     use crate::model::{
-        JobKind, JobSpec, Mebibytes, Nodepool, ProcessLimit, Quantum, Settings, ShareFacts,
-        Topology,
+        JobKind, JobSpec, JobTimes, Mebibytes, Nodepool, ProcessLimit, Quantum, Settings, Shape,
+        ShareFacts, Topology,
     };
     use crate::scheduler::Scheduler;
 
     /// Reads `7?` as job 7 in state not ready, `7` as schedulable, `7~` as completing, `7!` as
     /// completed. `7r` has run; `7c` is of another class. `7:12,13x` has a process in share 12 and
-    /// an ended process in share 13. `12i` has initialized.
+    /// an ended process in share 13. `12i` has initialized. `7d5b6e9` runs for 5 ms, not before 6 and
+    /// until 9.
     fn publication(text: &str) -> CheckedPublication {
         let work = text.split_whitespace().map(work).map(|work| (work.spec.id, work)).collect();
         CheckedPublication { sequence: 1, work, limbo: BTreeMap::new() }
@@ -155,7 +166,13 @@ mod tests {
 
     fn work(text: &str) -> PublishedJob {
         let (head, processes) = text.split_once(':').unwrap_or((text, ""));
-        let id = JobId(head.trim_end_matches(|c: char| !c.is_ascii_digit()).parse().unwrap());
+        let numbers: String = head.chars().take_while(char::is_ascii_digit).collect();
+        let id = JobId(numbers.parse().unwrap());
+        let time = |mark: char| {
+            let (_, rest) = head.split_once(mark)?;
+            rest.chars().take_while(char::is_ascii_digit).collect::<String>().parse().ok()
+        };
+        let times = JobTimes { duration: time('d'), not_before: time('b'), deadline: time('e') };
         let state = match head.chars().last() {
             Some('?') => JobState::NotReady,
             Some('~') => JobState::Completing,
@@ -170,7 +187,7 @@ mod tests {
             is_completing: false,
         };
         let spec = JobSpec {
-            shape: None,
+            shape: Shape::default().with_times(times).map(Arc::new),
             tags: Tags::default(),
             id,
             user: "ann".into(),
@@ -201,6 +218,14 @@ mod tests {
         match event {
             SchedulerEvent::JobArrived(spec) => format!("+{}{}", spec.id, flags(&spec.facts)),
             SchedulerEvent::JobChanged { job, facts } => format!("={job}{}", flags(facts)),
+            SchedulerEvent::JobRetimed { job, times } => {
+                let text = |mark: &str, time: Option<u64>| {
+                    time.map(|time| format!("{mark}{time}")).unwrap_or_default()
+                };
+                let JobTimes { duration, not_before, deadline } = *times;
+                let length = text("d", duration);
+                format!("@{job}{length}{}{}", text("b", not_before), text("e", deadline))
+            }
             SchedulerEvent::JobCompleted { job } => format!("-{job}"),
             SchedulerEvent::ShareSeen { share, .. } => format!("see{share}"),
             SchedulerEvent::ShareExited { share, .. } => format!("exit{share}"),
@@ -269,6 +294,22 @@ mod tests {
         check("1", "1r", "=1r");
         check("1r", "1", ""); // it never falls back
         check("1r", "1~", "=1r~");
+    }
+
+    #[test]
+    fn times_of_known_work_change() {
+        check("", "1d5", "+1"); // an arrival says its times itself
+        check("1d5", "1d5", "");
+        check("1d5", "1d9", "@1d9");
+        check("1d9:10", "1d5:10", "@1d5"); // also while it runs
+        check("1", "1d5b6e9", "@1d5b6e9");
+        check("1d5b6e9", "1d5e9", "@1d5e9");
+        check("1d5", "1", "@1"); // no length is declared any more
+        check("1d5", "1rd6", "=1r @1d6");
+        check("1d5:10", "1d6:10i", "@1d6 see10");
+        check("1d5", "1cd6", "-1 +1"); // other work brings its own
+        check("1d5 2", "1d6 2 3", "@1d6 +3"); // in job order
+        check("1d5", "1d6!", "-1");
     }
 
     #[test]
@@ -351,6 +392,8 @@ mod tests {
             let actual = events_between(Some(&as_booked(text)), &publication(text));
             assert_eq!(actual.iter().map(render).collect::<Vec<_>>().join(" "), events, "{text}");
         }
+        let actual = events_between(Some(&as_booked("1d5:10 2b3")), &publication("1d6:10 2b3"));
+        assert_eq!(actual.iter().map(render).collect::<Vec<_>>(), ["@1d6"], "changed meanwhile");
         let actual = events_between(Some(&as_booked("1:10,11 2 3")), &publication("1:11i 3r 4"));
         let actual: Vec<String> = actual.iter().map(render).collect();
         assert_eq!(actual, ["exit10", "-2", "see11", "=3r", "+4"]);

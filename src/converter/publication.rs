@@ -87,7 +87,8 @@ impl PublishedJob {
     }
 }
 
-/// Returns the wire name of the first field of a shape that differs.
+/// Returns the wire name of the first field of a shape that differs and may not. The owner may
+/// change the times.
 fn changed_shape(old: Option<&Shape>, new: Option<&Shape>) -> Option<&'static str> {
     if old == new {
         return None;
@@ -103,9 +104,6 @@ fn changed_shape(old: Option<&Shape>, new: Option<&Shape>) -> Option<&'static st
         ("elasticity", old.elasticity == new.elasticity),
         ("min_processes", old.min_processes == new.min_processes),
         ("legal_sizes", old.legal_sizes == new.legal_sizes),
-        ("duration_ms", old.duration == new.duration),
-        ("not_before_ms", old.not_before == new.not_before),
-        ("deadline_ms", old.deadline == new.deadline),
         ("reservation", old.reservation == new.reservation),
     ];
     is_same.iter().find(|(_, is_same)| !is_same).map(|(field, _)| *field)

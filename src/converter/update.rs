@@ -254,6 +254,7 @@ mod tests {
             behind_since: None,
             held_back: None,
             start_estimate: None,
+            started: None,
             disposition: JobDisposition::Stable,
             reason: None,
             shares: shares.into_iter().map(share).collect(),

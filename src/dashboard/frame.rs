@@ -149,7 +149,7 @@ const SECTIONS: [(&str, &str); 11] = [
     ("Classes", "/classes"),
     ("Users", "/users"),
     ("Nodes", "/nodes"),
-    ("Reservations", "/reservations"),
+    ("Calendar", "/calendar"),
     ("Events", "/events"),
     ("Configuration", "/config"),
     ("Campaigns", CAMPAIGNS),

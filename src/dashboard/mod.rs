@@ -13,6 +13,7 @@
 
 mod account;
 mod assets;
+mod calendar;
 mod chart;
 mod classes;
 mod configuration;
@@ -129,6 +130,7 @@ impl Dashboard {
             .route("/nodes", get(nodes::page))
             .route(VARY, post(vary::act).get(vary::preview))
             .route("/node/{name}", get(node::page))
+            .route("/calendar", get(calendar::page))
             .route("/reservations", get(reservations::page))
             .route("/events", get(events::page))
             .route("/config", get(configuration::page))

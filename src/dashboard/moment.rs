@@ -21,8 +21,8 @@ use crate::api::{CyclesOnRecord, PastView};
 const PARAMETER: &str = "cycle";
 
 /// Pages that show any cycle, by the first part of their address.
-const PAGES: [&str; 9] =
-    ["", "topology", "jobs", "classes", "users", "nodes", "node", "fairness", "search"];
+const PAGES: [&str; 10] =
+    ["", "topology", "jobs", "classes", "users", "nodes", "node", "fairness", "search", "calendar"];
 
 /// Cycle of a page, and the range of the other cycles.
 #[derive(Clone, Debug)]

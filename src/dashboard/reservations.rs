@@ -44,7 +44,7 @@ pub(super) async fn page(
     let published = dashboard.seen(&ask);
     let rows = all_of(&published.view).reservations.into_iter().map(row).collect();
     let live = LiveReservations { rows };
-    Page { title: "Reservations", section: "/reservations", head: Nothing, live }.answer(&ask)
+    Page { title: "Reservations", section: "/calendar", head: Nothing, live }.answer(&ask)
 }
 
 fn row(reservation: ReservationInfo) -> ReservationRow {

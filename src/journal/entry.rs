@@ -108,6 +108,7 @@ fn event_words(event: &SchedulerEvent, f: &mut fmt::Formatter<'_>) -> fmt::Resul
         SchedulerEvent::TimeIs { now } => write!(f, "it was {now} ms since the epoch"),
         SchedulerEvent::JobArrived(spec) => write!(f, "job {} of {} arrived", spec.id, spec.user),
         SchedulerEvent::JobChanged { job, .. } => write!(f, "job {job} changed"),
+        SchedulerEvent::JobRetimed { job, .. } => write!(f, "job {job} has other times"),
         SchedulerEvent::JobCompleted { job } => write!(f, "job {job} ended"),
         SchedulerEvent::ShareSeen { job, share, node, .. } => {
             write!(f, "share {share} of job {job} was published on {node}")

@@ -11,9 +11,9 @@ use super::*;
 use crate::engine::{GangProgress, PaidTurn};
 use crate::model::{
     CapRules, Chunk, ClassPolicy, Elasticity, GangRules, JobFacts, JobId, JobKind, JobSpec,
-    LegalSizes, Mebibytes, NodeReport, NodeTagging, Nodepool, Order, Place, PoolIx, ProcessLimit,
-    Quantum, ResourceClass, Settings, Shape, ShareFacts, ShareId, SharePhase, TagRule, Tags,
-    Topology, Window, WindowKind,
+    JobTimes, LegalSizes, Mebibytes, NodeReport, NodeTagging, Nodepool, Order, Place, PoolIx,
+    ProcessLimit, Quantum, ResourceClass, Settings, Shape, ShareFacts, ShareId, SharePhase,
+    TagRule, Tags, Topology, Window, WindowKind,
 };
 use crate::scheduler::checkpoint::{
     CalmRecord, Hearing, JobRecord, Limbo, NodeRecord, PromiseRecord, SchedulerState, ShareRecord,
@@ -175,6 +175,11 @@ fn entries() -> Vec<JournalEntry> {
         SchedulerEvent::JobArrived(sized(14, LegalSizes::Listed(vec![2, 5]))),
         SchedulerEvent::JobChanged { job, facts: facts(ProcessLimit::Unlimited) },
         SchedulerEvent::JobChanged { job, facts: facts(ProcessLimit::Frozen) },
+        SchedulerEvent::JobRetimed {
+            job,
+            times: JobTimes { duration: Some(60_000), not_before: Some(5), deadline: Some(9) },
+        },
+        SchedulerEvent::JobRetimed { job, times: JobTimes::default() },
         SchedulerEvent::JobCompleted { job },
         SchedulerEvent::ShareSeen { job, share, node: "main01".into(), facts: process() },
         SchedulerEvent::LimboShareSeen { share, node: "main01".into(), memory: Some(Mebibytes(5)) },

@@ -3,7 +3,7 @@
 use std::num::NonZeroU64;
 use std::sync::Arc;
 
-use super::{JobId, Mebibytes, Millis, Name, Shape, Tags, ceil_div};
+use super::{JobId, JobTimes, Mebibytes, Millis, Name, Shape, Tags, ceil_div};
 
 /// Kind of a job. The policy of its class decides its scheduling. The kind decides the consequences
 /// of a process exit or a node's death.
@@ -73,6 +73,19 @@ pub struct JobFacts {
     pub time_per_item: Option<Millis>,
     /// True if the job is ending: it keeps its shares until their processes exit, and gets no more.
     pub is_completing: bool,
+}
+
+impl JobSpec {
+    /// The times that the owner of the job may change.
+    pub fn times(&self) -> JobTimes {
+        self.shape.as_deref().map(Shape::times).unwrap_or_default()
+    }
+
+    /// Replaces these times.
+    pub fn set_times(&mut self, times: JobTimes) {
+        let shape = self.shape.take();
+        self.shape = shape.as_deref().unwrap_or(&Shape::default()).with_times(times).map(Arc::new);
+    }
 }
 
 impl JobFacts {

@@ -61,7 +61,7 @@ pub use names::{Name, nearest};
 pub use node::{NodeCondition, NodeReport};
 pub use sealed::Sealed;
 pub use shape::{
-    Chunk, Elasticity, GangRules, LegalSizes, MAX_CHUNKS, MAX_LEGAL_SIZES, Place, Shape,
+    Chunk, Elasticity, GangRules, JobTimes, LegalSizes, MAX_CHUNKS, MAX_LEGAL_SIZES, Place, Shape,
     ShapeProblem,
 };
 pub use share::{ShareFacts, SharePhase};

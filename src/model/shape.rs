@@ -197,7 +197,31 @@ pub struct Shape {
     pub reservation: Option<Name>,
 }
 
+/// Times of a job that its owner may change at any moment.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct JobTimes {
+    /// The longest that the job runs, from its start.
+    pub duration: Option<Millis>,
+    /// Earliest start, in milliseconds since the epoch.
+    pub not_before: Option<Millis>,
+    /// Latest end, in milliseconds since the epoch.
+    pub deadline: Option<Millis>,
+}
+
 impl Shape {
+    /// The times that the owner of the job may change.
+    pub fn times(&self) -> JobTimes {
+        let Shape { duration, not_before, deadline, .. } = *self;
+        JobTimes { duration, not_before, deadline }
+    }
+
+    /// The same shape with other times; `None` if nothing is left of it.
+    pub fn with_times(&self, times: JobTimes) -> Option<Shape> {
+        let JobTimes { duration, not_before, deadline } = times;
+        let shape = Shape { duration, not_before, deadline, ..self.clone() };
+        (shape != Shape::default()).then_some(shape)
+    }
+
     /// True if the processes start together.
     pub fn is_gang(&self) -> bool {
         !self.chunks.is_empty()

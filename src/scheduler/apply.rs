@@ -188,6 +188,7 @@ impl Scheduler {
             held_back: report.and_then(|report| report.held_back),
             disposition: job.disposition(),
             start_estimate: report.and_then(|report| report.start_estimate),
+            started: job.gang.started,
             reason: match &job.admission {
                 Err(refusal) => Some(Waiting::Refused(Refusal::clone(refusal))),
                 Ok(_) => report.and_then(|report| report.reason).map(Waiting::Engine),

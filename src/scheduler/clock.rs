@@ -12,7 +12,7 @@ use super::Scheduler;
 use super::command::{CommandError, CommandOutcome};
 use super::nodes::NodeKey;
 use crate::engine::NodeWindow;
-use crate::model::{ClassIx, Millis, Name, NodeIx, ShareId, Window, WindowKind};
+use crate::model::{ClassIx, JobId, JobTimes, Millis, Name, NodeIx, ShareId, Window, WindowKind};
 
 /// Most windows at a time.
 const WINDOWS_MAX: usize = 1000;
@@ -112,6 +112,26 @@ impl Scheduler {
             if stays && job.gang.started.is_none() && !job.shares.is_empty() {
                 job.gang.started = Some(now);
             }
+        }
+    }
+
+    /// Replaces the times of a job. A length that is declared while the job runs counts from the
+    /// time that is known: when the job started was of no interest then.
+    pub(super) fn retime(&mut self, job: JobId, times: JobTimes) {
+        let Some(known) = self.jobs.get(job) else { return };
+        if known.spec.times() == times {
+            return;
+        }
+        if !self.needs_time() {
+            // The last time that was told may be long ago; the next counts as the first.
+            self.clock.now = None;
+        }
+        let now = self.clock.now;
+        self.jobs.retime(job, times, &self.topology);
+        let Some(job) = self.jobs.get_mut(job) else { return };
+        let stays = job.policy(&self.topology).is_some_and(|policy| !policy.is_preemptable());
+        if stays && job.gang.started.is_none() && !job.shares.is_empty() {
+            job.gang.started = now;
         }
     }
 

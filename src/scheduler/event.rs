@@ -1,7 +1,7 @@
 //! Events that the scheduler records.
 
 use crate::model::{
-    JobFacts, JobId, JobSpec, Mebibytes, Millis, Name, NodeReport, ShareFacts, ShareId,
+    JobFacts, JobId, JobSpec, JobTimes, Mebibytes, Millis, Name, NodeReport, ShareFacts, ShareId,
 };
 
 /// An input of the scheduler. The list is closed on purpose: it names every cause of scheduling.
@@ -33,6 +33,13 @@ pub enum SchedulerEvent {
         job: JobId,
         /// All that can change about it.
         facts: JobFacts,
+    },
+    /// The owner of a known job changed how long it runs, its earliest start or its deadline.
+    JobRetimed {
+        /// Number of the job.
+        job: JobId,
+        /// All its times.
+        times: JobTimes,
     },
     /// Work that completed, or that the orchestrator no longer mentions. Its shares are gone.
     JobCompleted {

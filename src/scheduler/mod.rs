@@ -181,6 +181,7 @@ impl Scheduler {
             | SchedulerEvent::NodeDied { .. }
             | SchedulerEvent::JobArrived(_)
             | SchedulerEvent::JobChanged { .. }
+            | SchedulerEvent::JobRetimed { .. }
             | SchedulerEvent::JobCompleted { .. }
             | SchedulerEvent::ShareSeen { .. }
             | SchedulerEvent::LimboShareSeen { .. }
@@ -225,6 +226,7 @@ impl Scheduler {
                     job.spec.facts = facts;
                 }
             }
+            SchedulerEvent::JobRetimed { job, times } => self.retime(job, times),
             SchedulerEvent::JobCompleted { job } => {
                 if let Some(mut gone) = self.jobs.remove(job) {
                     let refund = gone.end_turn(self.cycle + 1, false);

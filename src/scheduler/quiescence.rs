@@ -119,6 +119,9 @@ impl Scheduler {
                 .jobs
                 .get(*job)
                 .is_some_and(|known| changes_demand(&known.spec.facts, facts, known.spec.threads)),
+            SchedulerEvent::JobRetimed { job, times } => {
+                self.jobs.get(*job).is_some_and(|known| known.spec.times() != *times)
+            }
             SchedulerEvent::ShareSeen { job, share, .. } => {
                 self.jobs.get(*job).is_some_and(|job| job.shares.get(*share).is_none())
             }

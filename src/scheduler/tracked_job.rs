@@ -10,7 +10,7 @@ use super::jobs::{JobBook, LastCycle};
 use super::shares::{ShareBook, ShareList};
 use super::view::{JobView, Removal, ShareViews};
 use crate::engine::{Job, JobReport};
-use crate::model::{ClassIx, JobId, Millis, SharePhase};
+use crate::model::{ClassIx, JobId, JobTimes, Millis, SharePhase, Topology};
 
 /// Sort key of the jobs, oldest first: submission time, then job number.
 pub(super) type Age = (Millis, JobId);
@@ -107,6 +107,16 @@ impl Jobs {
         self.count(book.class);
         self.submitted.insert(age.1, age.0);
         self.by_age.insert(age, TrackedJob::new(book, behind_since));
+    }
+
+    /// Replaces the times of a job, and admits it anew: its class may limit how long it runs.
+    pub(super) fn retime(&mut self, job: JobId, times: JobTimes, topology: &Topology) {
+        let Some(job) = self.get_mut(job) else { return };
+        let had_times = job.has_times();
+        job.spec.set_times(times);
+        job.admit_anew(topology);
+        let has_times = job.has_times();
+        self.timed = self.timed - u64::from(had_times) + u64::from(has_times);
     }
 
     pub(super) fn remove(&mut self, job: JobId) -> Option<TrackedJob> {

@@ -141,6 +141,9 @@ pub struct JobView {
     pub reason: Option<Waiting>,
     /// Expected start of a job that waits; `None` if no start can be told.
     pub start_estimate: Option<StartEstimate>,
+    /// Start of work that stays, in milliseconds since the epoch; `None` if it waits, or if nothing
+    /// depends on the time.
+    pub started: Option<Millis>,
     /// Shares of the job, oldest first, leaving shares included.
     pub shares: ShareViews,
     /// Shares that died with their node and whose end the orchestrator has not confirmed: they

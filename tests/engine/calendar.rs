@@ -12,8 +12,9 @@ use crate::support::cluster::{Cluster, UNPACED, class, fair, job, single, topolo
 use crate::support::diary::Diary;
 use apportion::engine::{Snapshot, plan};
 use apportion::model::{
-    Chunk, ClassPolicy, GangRules, JobId, JobKind, JobSpec, Mebibytes, Millis, Name, NodeTagging,
-    Place, ProcessLimit, Shape, SharePhase, TagRule, Tags, Topology, Window, WindowKind,
+    Chunk, ClassPolicy, GangRules, JobId, JobKind, JobSpec, JobTimes, Mebibytes, Millis, Name,
+    NodeTagging, Place, ProcessLimit, Shape, SharePhase, TagRule, Tags, Topology, Window,
+    WindowKind,
 };
 use apportion::scheduler::{AdminCommand, SchedulerEvent};
 use proptest::prelude::*;
@@ -71,6 +72,7 @@ enum Step {
     Window { kind: WindowKind, nodes: Vec<usize>, after: u64, length: u64 },
     Hours { opens: u64, length: u64 },
     Delete(usize),
+    Retime { gang: usize, minutes: [Option<u64>; 3] },
     Die(usize),
     Return(usize),
     Resume,
@@ -146,6 +148,11 @@ fn step() -> impl Strategy<Value = Step> {
         }),
         1 => (0..9_u64, 1..20_u64).prop_map(|(opens, length)| Step::Hours { opens, length }),
         1 => any::<usize>().prop_map(Step::Delete),
+        2 => (any::<usize>(), prop::option::of(1..12_u64), now_and_then(1..20), now_and_then(1..30))
+            .prop_map(|(gang, duration, not_before, deadline)| Step::Retime {
+                gang,
+                minutes: [duration, not_before, deadline],
+            }),
         1 => (0..NODES.len()).prop_map(Step::Die),
         1 => (0..NODES.len()).prop_map(Step::Return),
         1 => Just(Step::Resume),
@@ -216,6 +223,7 @@ impl History {
                     self.cluster.command(AdminCommand::Unreserve { name });
                 }
             }
+            Step::Retime { gang, minutes } => self.retime(*gang, *minutes),
             Step::Die(node) => {
                 self.cluster.die(NODES[*node].0);
             }
@@ -251,6 +259,19 @@ impl History {
         spec.shape = Some(Arc::new(shape));
         self.gangs.insert(spec.id, Memory { runs: *runs, started: None, estimate: None });
         self.cluster.arrive(spec);
+    }
+
+    /// The owner of a gang that waits or runs changes its times.
+    fn retime(&mut self, gang: usize, [duration, not_before, deadline]: [Option<u64>; 3]) {
+        let Some(place) = gang.checked_rem(self.gangs.len()) else { return };
+        let job = *self.gangs.keys().nth(place).unwrap();
+        let moment = |minutes: Option<u64>| minutes.map(|minutes| self.now + minutes * MINUTE);
+        let times = JobTimes {
+            duration: duration.map(|minutes| minutes * MINUTE),
+            not_before: moment(not_before),
+            deadline: moment(deadline),
+        };
+        self.cluster.record(SchedulerEvent::JobRetimed { job, times });
     }
 
     fn window(&mut self, kind: WindowKind, nodes: &[usize], after: u64, length: u64) {

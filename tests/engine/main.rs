@@ -33,5 +33,6 @@ mod support;
 mod tags;
 mod taken_over;
 mod taking_back;
+mod times;
 mod units;
 mod work;

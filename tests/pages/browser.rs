@@ -48,7 +48,7 @@ impl Drop for Demo {
     }
 }
 
-const PAGES: [&str; 16] = [
+const PAGES: [&str; 17] = [
     "/",
     "/topology",
     "/topology?by=use",
@@ -62,6 +62,7 @@ const PAGES: [&str; 16] = [
     "/users/eve",
     "/nodes",
     "/node/mid03",
+    "/calendar",
     "/reservations",
     "/events",
     "/config",

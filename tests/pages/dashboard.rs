@@ -11,7 +11,7 @@ use reqwest::{Client, Method, Response, StatusCode, redirect};
 use serde_json::{Value, json};
 
 /// Every page of a daemon with ann's and bob's work on three nodes.
-const PAGES: [&str; 14] = [
+const PAGES: [&str; 15] = [
     "/",
     "/topology",
     "/fairness",
@@ -23,6 +23,7 @@ const PAGES: [&str; 14] = [
     "/users/ann",
     "/nodes",
     "/node/n1",
+    "/calendar",
     "/reservations",
     "/events",
     "/config",

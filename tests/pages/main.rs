@@ -2,6 +2,7 @@
 
 mod browser;
 mod browser_past;
+mod calendar;
 mod campaign_browser;
 mod dashboard;
 #[path = "../support/mod.rs"]

@@ -183,6 +183,7 @@ const WALL_CLOCK: &[(&str, &str)] = &[
     ("src/api/reservations.rs", "whether a reservation is in the past, or too far ahead"),
     ("src/api/hours.rs", "whether a class is open, and how long until that changes"),
     ("src/cli/classes.rs", "how long until a class opens or closes"),
+    ("src/cli/submit.rs", "what `--begin 18:00` means"),
     ("src/cli/reservation.rs", "what `18:00` means, and how long until a reservation opens"),
     ("src/cli/queue.rs", "how long ago work was submitted"),
     ("src/dashboard/watcher.rs", "when something was seen"),

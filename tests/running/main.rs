@@ -15,4 +15,5 @@ mod orchestrator;
 mod slot;
 #[path = "../support/mod.rs"]
 mod support;
+mod times;
 mod up;

@@ -16,7 +16,7 @@ use crate::model::{
     ClassPolicy, JobFacts, JobId, JobKind, JobSpec, Mebibytes, Name, ProcessLimit, Shape,
     ShareFacts, ShareId, Tags, Topology,
 };
-use crate::scheduler::admit;
+use crate::scheduler::{Refusal, admit};
 
 /// Limit of every number from outside. JSON carries it exactly everywhere, and later numbers still
 /// fit above it.
@@ -65,6 +65,13 @@ pub fn check_work(
             "job {id}: `{field}` differs from what was published before; submit it as a new job"
         );
         return Err(RequestFault::new(Code::Immutable, format!("/{field}"), detail));
+    }
+    if let Some(Err(refusal @ Refusal::TooLong { .. })) =
+        standing.map(|_| admit(topology, &work.spec))
+    {
+        let id = work.spec.id;
+        let detail = format!("job {id}: {refusal}; its times stay as they were published before");
+        return Err(RequestFault::new(Code::TooLong, "/duration_ms", detail));
     }
     work.spec.facts.is_running |= before.is_some_and(|before| before.spec.facts.is_running);
     Ok((work, warnings))

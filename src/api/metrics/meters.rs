@@ -15,7 +15,7 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::{Registry, Unit};
 
-use super::past::{CycleCounts, PastStates};
+use super::past::{CycleCounts, PastStates, StartError};
 use crate::api::published::Published;
 
 /// Prefix of every metric's name.
@@ -23,6 +23,8 @@ pub(super) const PREFIX: &str = "apportion";
 
 /// A label whose values are in the code.
 type FixedLabel = [(&'static str, &'static str); 1];
+/// Two labels whose values are in the code.
+type FixedLabels = [(&'static str, &'static str); 2];
 /// A label whose values are in the configuration.
 type Named = [(&'static str, String); 1];
 /// Labels of a request. Built for every request, so building must cost nothing.
@@ -106,6 +108,7 @@ pub struct Meters {
     phases: Times<FixedLabel>,
     commits: Histogram,
     waits: Times<Named>,
+    start_errors: Times<FixedLabels>,
     preemptions: Family<FixedLabel, Counter>,
     lost_work: Family<FixedLabel, Counter<f64, AtomicU64>>,
     evictions: Family<FixedLabel, Counter>,
@@ -132,6 +135,7 @@ impl Default for Meters {
             phases: Family::new_with_constructor(short),
             commits: short(),
             waits: Family::new_with_constructor(long),
+            start_errors: Family::new_with_constructor(long),
             preemptions: Family::default(),
             lost_work: Family::default(),
             evictions: Family::default(),
@@ -163,6 +167,9 @@ impl Meters {
         for reason in CycleCounts::EVICTIONS {
             drop(self.evictions.get_or_create(&[("reason", reason)]));
         }
+        for (told, start) in StartError::ALL {
+            drop(self.start_errors.get_or_create(&[("told", told), ("start", start)]));
+        }
         for result in ["applied", "unchanged", "refused"] {
             drop(self.rereads.get_or_create(&[("result", result)]));
         }
@@ -189,6 +196,12 @@ impl Meters {
             "Time for which a job held nothing before its first process, as far as this daemon saw it",
             seconds(),
             self.waits.clone(),
+        );
+        to.register_with_unit(
+            "start_estimate_error",
+            "Difference of the start of a job from the first and from the last start it was told to expect",
+            seconds(),
+            self.start_errors.clone(),
         );
         to.register("preemptions", "Preempted processes, by rule", self.preemptions.clone());
         to.register_with_unit(
@@ -256,6 +269,7 @@ impl Meters {
             self.preemptions.get_or_create(&[("reason", reason)]).inc();
             self.lost_work.get_or_create(&[("reason", reason)]).inc_by(lost.as_secs_f64());
         }
+        self.note_start_errors(&step.start_errors);
         for reason in step.evicted {
             self.evictions.get_or_create(&[("reason", reason)]).inc();
         }
@@ -264,6 +278,14 @@ impl Meters {
         }
         for (class, wait) in step.waited {
             self.waits.get_or_create(&[("class", class.to_string())]).observe(wait.as_secs_f64());
+        }
+    }
+
+    /// Counts how far starts were from the estimates before them.
+    fn note_start_errors(&self, errors: &[StartError]) {
+        for StartError { told, start, error } in errors {
+            let labels = [("told", *told), ("start", *start)];
+            self.start_errors.get_or_create(&labels).observe(error.as_secs_f64());
         }
     }
 

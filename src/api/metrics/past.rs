@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::api::published::Published;
-use crate::model::{JobId, Name, ShareId, SharePhase};
+use crate::model::{JobId, Millis, Name, ShareId, SharePhase};
 use crate::scheduler::{JobView, Removal, View};
 
 /// Since when things are as they are.
@@ -17,6 +17,37 @@ pub(super) struct PastStates {
     purged: HashSet<ShareId>,
     /// All jobs, each with the time since which it holds nothing, if it does.
     work: HashMap<JobId, Option<Instant>>,
+    /// Expected starts of waiting jobs, as they were published. The planner does not know them.
+    estimates: HashMap<JobId, ToldStarts>,
+}
+
+/// The first and the last published start of a job that waits, in milliseconds since the epoch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct ToldStarts {
+    first: Millis,
+    last: Millis,
+}
+
+/// Difference of a start from the published estimates.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct StartError {
+    /// The estimate: `first` or `last`.
+    pub told: &'static str,
+    /// Direction of the difference: `late` or `early`. A start at its estimate is late by 0.
+    pub start: &'static str,
+    /// Size of the difference.
+    pub error: Duration,
+}
+
+impl StartError {
+    /// Every estimate and every direction.
+    pub const ALL: [(&'static str, &'static str); 4] =
+        [("first", "late"), ("first", "early"), ("last", "late"), ("last", "early")];
+
+    fn of(told: &'static str, estimate: Millis, started: Millis) -> StartError {
+        let start = if estimate <= started { "late" } else { "early" };
+        StartError { told, start, error: Duration::from_millis(started.abs_diff(estimate)) }
+    }
 }
 
 /// Amounts to count.
@@ -32,6 +63,8 @@ pub(super) struct CycleCounts {
     pub exited: Vec<Duration>,
     /// Class and waiting time, for every job that got its first process.
     pub waited: Vec<(Name, Duration)>,
+    /// Differences from the first and the last estimate, for every job that started after one.
+    pub start_errors: Vec<StartError>,
 }
 
 impl CycleCounts {
@@ -71,6 +104,7 @@ impl PastStates {
         if !Arc::ptr_eq(&before.jobs, &now.jobs) {
             self.look_at_exits(now, at, &mut step);
             self.count_waits(now, at, &mut step);
+            self.count_start_errors(now, &mut step);
         }
         step
     }
@@ -113,6 +147,31 @@ impl PastStates {
             }
         }
         self.work = work;
+    }
+}
+
+impl PastStates {
+    /// Keeps the estimates of jobs that wait, and compares a start with them. An estimate that is
+    /// withdrawn meanwhile stays the last.
+    fn count_start_errors(&mut self, now: &View, step: &mut CycleCounts) {
+        let time = now.planned.as_deref().and_then(|planned| planned.snapshot.now);
+        let mut estimates = HashMap::new();
+        for job in now.jobs.iter() {
+            let before = self.estimates.get(&job.id).copied();
+            let told = job.start_estimate.map(|estimate| estimate.at);
+            if job.shares.is_empty() {
+                let first = before.map(|before| before.first).or(told);
+                let last = told.or(before.map(|before| before.last));
+                let kept = first.zip(last).map(|(first, last)| ToldStarts { first, last });
+                estimates.extend(kept.map(|kept| (job.id, kept)));
+            } else if let (Some(ToldStarts { first, last }), Some(started)) =
+                (before, job.started.or(time))
+            {
+                step.start_errors.push(StartError::of("first", first, started));
+                step.start_errors.push(StartError::of("last", last, started));
+            }
+        }
+        self.estimates = estimates;
     }
 }
 

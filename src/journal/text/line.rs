@@ -7,7 +7,7 @@ use super::shape::is_default;
 use super::topology::TopologyText;
 use super::work::{Facts, ProcessText, ReportText, Spec};
 use crate::journal::JournalEntry;
-use crate::model::{JobId, Mebibytes, Millis, Name, ShareId};
+use crate::model::{JobId, JobTimes, Mebibytes, Millis, Name, ShareId};
 use crate::scheduler::checkpoint::Hearing;
 use crate::scheduler::{AdminCommand, SchedulerEvent};
 
@@ -33,6 +33,15 @@ pub enum Line {
     Changed {
         job: u64,
         facts: Facts,
+    },
+    Retimed {
+        job: u64,
+        #[serde(default, skip_serializing_if = "is_default")]
+        duration: Option<Millis>,
+        #[serde(default, skip_serializing_if = "is_default")]
+        not_before: Option<Millis>,
+        #[serde(default, skip_serializing_if = "is_default")]
+        deadline: Option<Millis>,
     },
     Completed {
         job: u64,
@@ -140,6 +149,10 @@ impl From<&SchedulerEvent> for Line {
             SchedulerEvent::JobChanged { job, facts } => {
                 Line::Changed { job: job.0, facts: facts.into() }
             }
+            SchedulerEvent::JobRetimed { job, times } => {
+                let JobTimes { duration, not_before, deadline } = *times;
+                Line::Retimed { job: job.0, duration, not_before, deadline }
+            }
             SchedulerEvent::JobCompleted { job } => Line::Completed { job: job.0 },
             SchedulerEvent::ShareSeen { job, share, node, facts } => {
                 Line::Seen { job: job.0, share: share.0, node: node.clone(), facts: facts.into() }
@@ -195,6 +208,10 @@ impl From<Line> for JournalEntry {
             Line::Changed { job, facts } => {
                 SchedulerEvent::JobChanged { job: JobId(job), facts: facts.into() }
             }
+            Line::Retimed { job, duration, not_before, deadline } => SchedulerEvent::JobRetimed {
+                job: JobId(job),
+                times: JobTimes { duration, not_before, deadline },
+            },
             Line::Completed { job } => SchedulerEvent::JobCompleted { job: JobId(job) },
             Line::Seen { job, share, node, facts } => SchedulerEvent::ShareSeen {
                 job: JobId(job),

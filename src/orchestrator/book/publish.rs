@@ -5,7 +5,7 @@ use super::campaigns::{Campaign, Step};
 use super::rows::{CampaignState, SlotRow, SlotState};
 use super::slots::Slot;
 use crate::model::Name;
-use crate::orchestrator::spec::GangSpec;
+use crate::orchestrator::spec::{CampaignSpec, CampaignTimes, GangSpec};
 
 /// The work of a memory step.
 #[expect(clippy::struct_excessive_bools, reason = "facts that do not depend on each other")]
@@ -41,8 +41,8 @@ pub struct PublishedWork {
     pub nodes: Vec<String>,
     /// Gang of the work: its processes start together. `None`: they come and go by themselves.
     pub gang: Option<GangSpec>,
-    /// Longest time that the work runs, in milliseconds, if it is a gang and has a limit.
-    pub duration_ms: Option<u64>,
+    /// Times of the work. A gang that declares no length runs as long as its limit lets it.
+    pub times: CampaignTimes,
     /// Slots of the work.
     pub slots: Vec<PublishedSlot>,
 }
@@ -145,9 +145,14 @@ fn work(
         submitted_ms: campaign.facts.submitted_ms,
         nodes: campaign.spec.nodes.clone(),
         gang: campaign.spec.gang.clone(),
-        duration_ms: campaign.spec.task.time_limit_ms.filter(|_| campaign.spec.gang.is_some()),
+        times: times_of(&campaign.spec),
         slots,
     }
+}
+
+fn times_of(spec: &CampaignSpec) -> CampaignTimes {
+    let limit = spec.task.time_limit_ms.filter(|_| spec.gang.is_some());
+    CampaignTimes { duration_ms: spec.times.duration_ms.or(limit), ..spec.times.clone() }
 }
 
 fn published(slot: &Slot, now: u64) -> PublishedSlot {

@@ -11,6 +11,7 @@ use super::fields::Fields;
 use super::gang::{self, GangSpec};
 use super::limits::{MAX_DURATION_MS, MAX_GRACE_MS, MAX_NAME, MAX_STDIN};
 use super::params::{self, Params, TaskRange, short};
+use super::times::{self, CampaignTimes};
 use crate::model::is_hidden;
 use crate::orchestrator::wire::{Checkpoint, Command, Stdin, TaskSpec};
 
@@ -62,6 +63,9 @@ pub struct CampaignSpec {
     /// Gang of the campaign, whose ranks are the tasks. Absent: the tasks are independent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gang: Option<GangSpec>,
+    /// Times by which the resource manager plans.
+    #[serde(default, skip_serializing_if = "CampaignTimes::are_absent")]
+    pub times: CampaignTimes,
 }
 
 /// Purpose of the tasks of a campaign.
@@ -143,6 +147,7 @@ impl CampaignSpec {
             nodes: nodes(&mut fields),
             may_run_twice: fields.flag("may_run_twice"),
             gang: gang::take(&mut fields),
+            times: times::take(&mut fields),
         };
         fields.finish();
         gang::settle(&mut spec, &params, &mut problems);

@@ -39,7 +39,7 @@ impl<'p> Fields<'p> {
     }
 
     /// Takes a field that `read` accepts; reports a problem otherwise.
-    fn read<T>(
+    pub fn read<T>(
         &mut self,
         key: &'static str,
         remedy: &str,

@@ -10,6 +10,7 @@ mod fields;
 mod gang;
 mod limits;
 mod params;
+mod times;
 
 pub use campaign::{CampaignSpec, CampaignType, MemoryRetry};
 pub use environment::{EnvironmentChoice, select};
@@ -19,6 +20,7 @@ pub use limits::{
     mebibytes,
 };
 pub use params::{Params, TaskRange, read_more, short};
+pub use times::CampaignTimes;
 
 use std::fmt;
 

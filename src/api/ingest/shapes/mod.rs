@@ -7,7 +7,7 @@ use crate::api::ingest::names::tags_problem;
 use crate::api::limits::Limits;
 use crate::api::wire;
 use crate::converter::PublishedJob;
-use crate::model::{Elasticity, LegalSizes, Millis, Place, Shape, ShapeProblem, is_tag_key};
+use crate::model::{Elasticity, LegalSizes, Millis, Place, Shape, ShapeProblem, is_tag_key, span};
 
 /// No job may declare a longer duration: ten years, in milliseconds.
 const DURATION_MAX: Millis = 10 * 365 * 24 * 3_600_000;
@@ -171,8 +171,9 @@ fn located(problem: ShapeProblem, shape: &Shape) -> FieldProblem {
 }
 
 /// Keeps the shape that is known of a job where its owner may change it: the number of processes of
-/// an evolving gang is a fact of the job and not of its shape. A longer duration and another minimum
-/// of a malleable job have no effect. Returns a warning for each of these.
+/// an evolving gang is a fact of the job and not of its shape. Another minimum of a malleable job has
+/// no effect. Returns a warning for it, and for a running job that will run longer than declared: work
+/// that waits for its end may start later.
 pub fn keep_known(work: &mut PublishedJob, standing: &PublishedJob) -> Vec<RequestFault> {
     let mut warnings = Vec::new();
     let id = work.spec.id;
@@ -186,17 +187,21 @@ pub fn keep_known(work: &mut PublishedJob, standing: &PublishedJob) -> Vec<Reque
     {
         new.count = known.count;
     }
-    let mut warn = |code: Code, field: &str, known: String| {
-        let detail = format!("job {id}: `{field}` stays {known}, as it was published before");
-        warnings.push(RequestFault::new(code, format!("/{field}"), detail));
-    };
     if is_elastic(Elasticity::Malleable) && kept.min_processes != known.min_processes {
-        warn(Code::Immutable, "min_processes", known.min_processes.to_string());
-        kept.min_processes = known.min_processes;
+        let least = known.min_processes;
+        let detail = format!("job {id}: `min_processes` stays {least}, as it was published before");
+        warnings.push(RequestFault::new(Code::Immutable, "/min_processes", detail));
+        kept.min_processes = least;
     }
-    if let Some(duration) = known.duration.filter(|known| Some(*known) < kept.duration) {
-        warn(Code::BadTime, "duration_ms", duration.to_string());
-        kept.duration = known.duration;
+    let runs = standing.processes.values().any(|process| !process.is_gone);
+    if let (true, Some(before), Some(after)) = (runs, known.duration, kept.duration)
+        && before < after
+    {
+        let (before, after) = (span(before), span(after));
+        let detail = format!(
+            "job {id} runs for {after} and not for {before}; work that waits for its end may start later"
+        );
+        warnings.push(RequestFault::new(Code::BadTime, "/duration_ms", detail));
     }
     work.spec.shape = Some(Arc::new(kept));
     warnings

@@ -267,13 +267,41 @@ fn only_an_evolving_gang_changes_its_count() {
 }
 
 #[test]
-fn a_longer_duration_and_another_minimum_stay_as_they_were() {
+fn the_owner_changes_times_and_no_minimum() {
     let with = |more: Value| item(false, &more);
-    let duration = |millis: u64| with(json!({"duration_ms": millis}));
-    let (work, warnings) = read_after(&duration(5), &duration(9)).unwrap();
-    assert_eq!(work.spec.shape.unwrap().duration, Some(5));
-    assert_eq!((warnings[0].code, warnings[0].pointer.as_str()), (Code::BadTime, "/duration_ms"));
-    assert_eq!(read_after(&duration(9), &duration(5)).unwrap_err().pointer, "/duration_ms");
+    let running = json!([{"share": 7, "node": "n1", "state": "running"}]);
+    let cases = [
+        (json!({"duration_ms": 5}), json!({"duration_ms": 9}), 0),
+        (json!({"duration_ms": 9}), json!({"duration_ms": 5}), 0),
+        (json!({"duration_ms": 9}), json!({}), 0),
+        (json!({}), json!({"duration_ms": 5, "not_before_ms": 5, "deadline_ms": 6}), 0),
+        (json!({"not_before_ms": 5, "deadline_ms": 9}), json!({"deadline_ms": 8}), 0),
+        (
+            json!({"duration_ms": 5, "processes": running}),
+            json!({"duration_ms": 9, "processes": running}),
+            1,
+        ),
+        (
+            json!({"duration_ms": 9, "processes": running}),
+            json!({"duration_ms": 5, "processes": running}),
+            0,
+        ),
+    ];
+    for (before, after, warned) in cases {
+        let (work, warnings) = read_after(&with(before.clone()), &with(after.clone())).unwrap();
+        let times = work.spec.times();
+        let found = [times.duration, times.not_before, times.deadline];
+        let asked = ["duration_ms", "not_before_ms", "deadline_ms"];
+        let asked = asked.map(|field| after[field].as_u64());
+        assert_eq!((found, warnings.len()), (asked, warned), "{before} {after}");
+        let is_told = |fault: &RequestFault| {
+            (fault.code, fault.pointer.as_str()) == (Code::BadTime, "/duration_ms")
+        };
+        assert!(warnings.iter().all(is_told), "{warnings:?}");
+    }
+    let bad = with(json!({"not_before_ms": 5, "deadline_ms": 4}));
+    let bad = read_after(&with(json!({"not_before_ms": 3})), &bad).unwrap_err();
+    assert_eq!((bad.code, bad.pointer.as_str()), (Code::BadTime, "/deadline_ms"));
     let minimum = |elasticity: &str, least: u64| {
         with(json!({"elasticity": elasticity, "min_processes": least}))
     };
@@ -304,14 +332,9 @@ fn moments_and_a_reservation_are_taken_with_and_without_chunks() {
     assert_eq!(fault(json!({"not_before_ms": -1})), bad_time("not_before_ms"));
     assert_eq!(fault(json!({"deadline_ms": MOMENT_MAX + 1})), bad_time("deadline_ms"));
     assert_eq!(fault(json!({"reservation": "a b"})).0, Code::BadValue);
-    for (field, other) in [
-        ("not_before_ms", json!({"not_before_ms": 4})),
-        ("deadline_ms", json!({"not_before_ms": 5, "deadline_ms": 7})),
-        ("reservation", json!({"not_before_ms": 5, "deadline_ms": 6, "reservation": "r2"})),
-    ] {
-        let refused = read_after(&item(false, &more), &item(false, &other)).unwrap_err();
-        assert_eq!((refused.code, refused.pointer), (Code::Immutable, format!("/{field}")));
-    }
+    let other = json!({"not_before_ms": 5, "deadline_ms": 6, "reservation": "r2"});
+    let refused = read_after(&item(false, &more), &item(false, &other)).unwrap_err();
+    assert_eq!((refused.code, refused.pointer.as_str()), (Code::Immutable, "/reservation"));
 }
 
 #[test]

@@ -1,0 +1,126 @@
+//! Times of known work that change: the next cycle plans with them, and so does a restart.
+
+#![expect(clippy::unwrap_used, reason = "a test's panic is its failure")]
+
+use std::sync::Arc;
+
+use crate::support::cluster::{Cluster, UNPACED, class, job, topology};
+use crate::support::diary::Diary;
+use apportion::model::{
+    Chunk, ClassPolicy, GangRules, JobId, JobTimes, Mebibytes, Millis, Place, ProcessLimit, Shape,
+    Tags, Topology,
+};
+use apportion::scheduler::SchedulerEvent;
+
+const MINUTE: Millis = 60_000;
+
+/// Two nodes of 4 GB and a class of gangs, of 30 minutes at most.
+fn cluster() -> Cluster {
+    let mut fixed = class("fixed", ClassPolicy::FixedShare, 5, UNPACED);
+    let most = Some(30 * MINUTE);
+    fixed.gangs = GangRules { are_allowed: true, max_duration: most, ..GangRules::default() };
+    let mut cluster = Cluster::new(Topology { classes: vec![fixed], ..topology() });
+    cluster.diary = Some(Diary::of(&cluster.scheduler));
+    cluster.nodes("a=4 b=4");
+    cluster
+}
+
+/// A gang of whole nodes, and its times in minutes.
+fn gang(cluster: &mut Cluster, id: u64, nodes: u64, duration: u64) {
+    let mut spec = job(id, "ann", "fixed", 4);
+    spec.facts.remaining = nodes;
+    spec.facts.limit = ProcessLimit::AtMost(nodes);
+    let memory = Mebibytes::from_gib(4);
+    let chunk = Chunk { count: nodes, memory, tags: Tags::default() };
+    spec.shape = Some(Arc::new(Shape {
+        chunks: vec![chunk],
+        place: Place::Scatter,
+        duration: Some(duration * MINUTE),
+        ..Shape::default()
+    }));
+    cluster.arrive(spec);
+}
+
+fn cycle_at(cluster: &mut Cluster, minute: u64) {
+    cluster.record(SchedulerEvent::TimeIs { now: minute * MINUTE });
+    cluster.cycle();
+}
+
+/// Times in minutes: how long the job runs, its earliest start, its deadline.
+fn retime(cluster: &mut Cluster, id: u64, times: [Option<u64>; 3]) {
+    let [duration, not_before, deadline] =
+        times.map(|minutes| minutes.map(|minutes| minutes * MINUTE));
+    let times = JobTimes { duration, not_before, deadline };
+    cluster.record(SchedulerEvent::JobRetimed { job: JobId(id), times });
+}
+
+/// Expected start in minutes.
+fn estimate(cluster: &Cluster, id: u64) -> Option<u64> {
+    let estimate = cluster.job(id).start_estimate?;
+    Some(estimate.at.div_euclid(MINUTE))
+}
+
+#[test]
+fn changed_times_move_what_waits_in_the_next_cycle() {
+    let mut cluster = cluster();
+    gang(&mut cluster, 1, 2, 10);
+    gang(&mut cluster, 2, 1, 5);
+    cycle_at(&mut cluster, 1);
+    assert_eq!((cluster.held(1), estimate(&cluster, 2)), (2, Some(11)));
+    // Job, its times, and the expected start and the reason of job 2.
+    let cases = [
+        (1, [Some(20), None, None], Some(21), "gang_waits"),
+        (1, [Some(6), None, None], Some(7), "gang_waits"),
+        (2, [Some(5), Some(15), None], Some(15), "too_early"),
+        (2, [Some(5), None, Some(10)], None, "deadline_unreachable"),
+        (2, [Some(3), None, Some(10)], Some(7), "gang_waits"),
+        (2, [None, None, None], Some(7), "gang_waits"),
+        // Never started any more by its class, which has a longest duration.
+        (2, [Some(31), None, None], None, "refused"),
+        (2, [Some(5), None, None], Some(7), "gang_waits"),
+    ];
+    for (minute, (id, times, start, reason)) in (2..).zip(cases) {
+        retime(&mut cluster, id, times);
+        // The second cycle is that of a scheduler that was started again.
+        for _ in 0..2 {
+            cycle_at(&mut cluster, 2);
+            let found = (estimate(&cluster, 2), cluster.reason(2));
+            assert_eq!(found, (start, reason), "{minute}: job {id} {times:?}");
+            cluster.resume();
+        }
+    }
+    cluster.diary.take().unwrap().replay(0).unwrap();
+}
+
+/// A length that is declared late counts from then on, where no time was told before.
+#[test]
+fn a_length_declared_while_it_runs_counts_from_then() {
+    let mut cluster = cluster();
+    cluster.reconfigure(|topology| topology.classes[0].gangs.max_duration = None);
+    let mut spec = job(1, "ann", "fixed", 4);
+    spec.facts.limit = ProcessLimit::AtMost(2);
+    cluster.arrive(spec);
+    cluster.cycles(2);
+    assert!(!cluster.scheduler.needs_time());
+    retime(&mut cluster, 1, [Some(10), None, None]);
+    assert!(cluster.scheduler.needs_time());
+    gang(&mut cluster, 2, 1, 5);
+    cycle_at(&mut cluster, 100);
+    assert_eq!((cluster.held(1), estimate(&cluster, 2)), (2, Some(110)));
+    retime(&mut cluster, 1, [None, None, None]);
+    cycle_at(&mut cluster, 101);
+    assert_eq!(estimate(&cluster, 2), None, "its end is not known");
+    cluster.diary.take().unwrap().replay(0).unwrap();
+}
+
+/// The same times again, and times of unknown work, change nothing.
+#[test]
+fn equal_times_and_unknown_work_change_nothing() {
+    let mut cluster = cluster();
+    gang(&mut cluster, 1, 2, 10);
+    cycle_at(&mut cluster, 1);
+    let before = cluster.scheduler.books();
+    retime(&mut cluster, 1, [Some(10), None, None]);
+    retime(&mut cluster, 9, [Some(10), None, None]);
+    assert_eq!(cluster.scheduler.books(), before);
+}
