@@ -144,3 +144,24 @@ impl From<ConfigRefusal> for ApiError {
         }
     }
 }
+
+impl From<CommandError> for ApiError {
+    fn from(error: CommandError) -> ApiError {
+        let detail = error.to_string();
+        match error {
+            CommandError::NoNodes => ApiError::new(Code::UnconfirmedNodes, detail),
+            CommandError::UnknownNodes(_) => ApiError::new(Code::UnknownNode, detail),
+            CommandError::StillReporting(_) => ApiError::new(Code::NodeReports, detail),
+            CommandError::StillInUse(_) => ApiError::new(Code::NodeInUse, detail),
+            CommandError::WindowExists(_) => ApiError::new(Code::ReservationExists, detail),
+            CommandError::WindowEndsBeforeStart(_) | CommandError::WindowIsOver(_) => {
+                ApiError::new(Code::BadTime, detail)
+            }
+            CommandError::WindowsCollide(_) => ApiError::new(Code::ReservationOverlaps, detail),
+            CommandError::WindowBlocked(_) => ApiError::new(Code::ReservationBlocked, detail),
+            CommandError::NotPlanning => ApiError::new(Code::NotReady, detail),
+            CommandError::JobIsKnown(_) => ApiError::new(Code::JobIsKnown, detail),
+            CommandError::TooManyWindows { .. } => ApiError::new(Code::TooManyReservations, detail),
+        }
+    }
+}

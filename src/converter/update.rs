@@ -194,6 +194,7 @@ fn refusal_code(refusal: &Refusal) -> &'static str {
         Refusal::GangNotAllowed { .. } => "gang_not_allowed",
         Refusal::TooLong { .. } => "too_long",
         Refusal::MemoryOutOfRange { .. } => "memory_out_of_range",
+        Refusal::OnlyUrgent { .. } => "only_urgent",
     }
 }
 

@@ -13,7 +13,7 @@ use crate::model::{
     CapRules, Chunk, ClassPolicy, Elasticity, GangRules, JobFacts, JobId, JobKind, JobSpec,
     LegalSizes, Mebibytes, NodeReport, NodeTagging, Nodepool, Order, Place, PoolIx, ProcessLimit,
     Quantum, ResourceClass, Settings, Shape, ShareFacts, ShareId, SharePhase, TagRule, Tags,
-    Topology, Window, WindowKind,
+    Topology, UserAllotment, Window, WindowKind,
 };
 use crate::scheduler::checkpoint::{
     CalmRecord, Hearing, JobRecord, Limbo, NodeRecord, PromiseRecord, SchedulerState, ShareRecord,
@@ -37,6 +37,7 @@ fn topology() -> Topology {
         cap_rules,
         users: (name == "fixed").then(|| vec!["ann".to_owned()]),
         is_default: name == "normal",
+        is_urgent: name == "wide",
     };
     let pool = |name: &str, parent| Nodepool {
         name: name.into(),
@@ -64,6 +65,7 @@ fn topology() -> Topology {
             quiet_stop: Some(12),
             notice: 30_000,
             backfill_depth: 7,
+            urgent_allotment: Some(Mebibytes(5)),
             ..Settings::default()
         },
         pools: vec![pool("main", None), pool("gpu", Some(PoolIx(0)))],
@@ -73,7 +75,10 @@ fn topology() -> Topology {
             class("whole", ClassPolicy::Reserve),
             ResourceClass { gangs: gang_rules(), ..class("wide", ClassPolicy::FixedShare) },
         ],
-        allotments: BTreeMap::from([("ann".to_owned(), Mebibytes(3))]),
+        allotments: BTreeMap::from([(
+            "ann".to_owned(),
+            UserAllotment { fixed: Mebibytes(3), urgent: Some(Mebibytes(4)) },
+        )]),
     }
 }
 

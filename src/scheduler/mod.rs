@@ -23,6 +23,7 @@ mod shared_list;
 mod shares;
 mod tracked_job;
 mod trial;
+mod urgent;
 mod users;
 mod view;
 
@@ -31,21 +32,24 @@ pub use event::{EventEffect, SchedulerEvent};
 pub use jobs::{Admission, admit};
 pub use shared_list::SharedList;
 pub use trial::{CommandImpact, Holding};
+pub use urgent::{Channel, UrgentDenial, UrgentGrant, UrgentVerdict, UrgentVictim};
 pub use view::{
     ClassView, JobDisposition, JobView, NodeView, Planned, Refusal, Removal, ShareOnNode,
     ShareView, ShareViews, View, Waiting,
 };
 
 /// Parts of a [`View`] that the engine made, for readers who do not know the engine.
-pub use crate::engine::{Alternatives, Cap, Declined, JobAccount, Preemption, VictimRule};
+pub use crate::engine::{
+    Alternatives, Cap, Declined, JobAccount, Preemption, UrgentRefusal, VictimRule,
+};
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use crate::engine::{self, Effort, Snapshot};
+use crate::engine::{self, CycleSchedule, Effort, Snapshot};
 use crate::model::{
-    ClassPolicy, JobId, JobKind, Mebibytes, Name, NodeIx, Order, QShares, ShareFacts, ShareId,
-    SharePhase, Tags, Topology,
+    ClassPolicy, JobId, JobKind, JobSpec, Mebibytes, Name, NodeIx, Order, QShares, ShareFacts,
+    ShareId, SharePhase, Tags, Topology,
 };
 use clock::SchedulerClock;
 use freeze::{BookedPromise, CachedNodes};
@@ -102,6 +106,10 @@ pub struct Scheduler {
     forgotten: Vec<Name>,
     /// Nodes with a process published there by surprise: they may have more booked than fits.
     crowded: BTreeSet<NodeKey>,
+    /// Urgent requests on which the next cycle decides.
+    urgent: Vec<JobSpec>,
+    /// Decisions of the last cycle on urgent requests.
+    verdicts: Arc<Vec<UrgentVerdict>>,
 }
 
 impl Scheduler {
@@ -129,6 +137,8 @@ impl Scheduler {
             last_view: None,
             forgotten: Vec::new(),
             crowded: BTreeSet::new(),
+            urgent: Vec::new(),
+            verdicts: Arc::default(),
         }
     }
 
@@ -274,6 +284,8 @@ impl Scheduler {
             AdminCommand::ForgetNodes { nodes, .. } => self.forget_nodes(&nodes)?,
             AdminCommand::Reserve { window, is_forced } => self.reserve(&window, is_forced)?,
             AdminCommand::Unreserve { name } => self.unreserve(&name),
+            // A request that is refused leaves no trace.
+            AdminCommand::Urgent(spec) => return self.ask_urgently(*spec),
             AdminCommand::Reconfigure(topology) => {
                 self.reconfigure(*topology);
                 CommandOutcome::default()
@@ -294,10 +306,29 @@ impl Scheduler {
 
     /// Plans like [`Scheduler::schedule`], with this `effort`.
     pub fn schedule_with(&mut self, effort: &Effort) -> View {
+        self.verdicts = Arc::default();
+        if self.urgent.is_empty() {
+            self.schedule_usual(effort)
+        } else {
+            self.schedule_urgent(effort)
+        }
+    }
+
+    /// Plans a cycle without decisions on urgent requests.
+    fn schedule_usual(&mut self, effort: &Effort) -> View {
         self.cycle += 1;
         if let Some(view) = self.reuse_last_cycle() {
             return view;
         }
+        let snapshot = self.prepare();
+        effort.end_phase();
+        let schedule = engine::plan_with(&snapshot, effort);
+        effort.end_phase();
+        self.conclude(snapshot, schedule, effort)
+    }
+
+    /// Brings the state up to the cycle, and returns its snapshot.
+    fn prepare(&mut self) -> Snapshot {
         for job in self.jobs.values_mut() {
             job.begin_cycle();
         }
@@ -311,10 +342,11 @@ impl Scheduler {
         self.clock.in_maintenance.clone_from(&in_maintenance);
         self.evict_what_may_not_stay(&blacklisted);
         self.withdraw_what_does_not_fit();
-        let snapshot = self.freeze(blacklisted, in_maintenance);
-        effort.end_phase();
-        let schedule = engine::plan_with(&snapshot, effort);
-        effort.end_phase();
+        self.freeze(blacklisted, in_maintenance)
+    }
+
+    /// Applies the schedule of a cycle.
+    fn conclude(&mut self, snapshot: Snapshot, schedule: CycleSchedule, effort: &Effort) -> View {
         self.is_changed = self.apply(&schedule);
         effort.end_phase();
         self.planned = Some(Arc::new(Planned { snapshot, schedule: Arc::new(schedule) }));
@@ -334,7 +366,12 @@ impl Scheduler {
         self.calm.begin_cycle();
         let snapshot = Snapshot { cycle: self.cycle, calm: self.calm.freeze(), ..snapshot.clone() };
         let planned = Arc::new(Planned { snapshot, schedule: Arc::clone(schedule) });
-        let view = View { cycle: self.cycle, planned: Some(Arc::clone(&planned)), ..view.clone() };
+        let view = View {
+            cycle: self.cycle,
+            planned: Some(Arc::clone(&planned)),
+            urgent: Arc::clone(&self.verdicts),
+            ..view.clone()
+        };
         self.planned = Some(planned);
         self.last_view = Some(view.clone());
         Some(view)

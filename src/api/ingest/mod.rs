@@ -10,6 +10,8 @@ pub mod orchestrators;
 pub mod publication_reader;
 pub mod publications;
 pub mod publishers;
+mod refusals;
 pub mod salvage;
 pub mod shapes;
+pub mod urgent;
 pub mod validate;

@@ -78,6 +78,7 @@ pub enum Line {
     Unreserved {
         name: Name,
     },
+    Urgent(Box<Spec>),
     Time {
         now: Millis,
     },
@@ -112,6 +113,9 @@ impl From<&JournalEntry> for Line {
             }
             JournalEntry::Command(AdminCommand::Unreserve { name }) => {
                 Line::Unreserved { name: name.clone() }
+            }
+            JournalEntry::Command(AdminCommand::Urgent(spec)) => {
+                Line::Urgent(Box::new((&**spec).into()))
             }
             JournalEntry::Command(AdminCommand::Reconfigure(topology)) => {
                 Line::Configured(Box::new((&**topology).into()))
@@ -179,6 +183,10 @@ impl From<Line> for JournalEntry {
             }
             Line::Unreserved { name } => {
                 return JournalEntry::Command(AdminCommand::Unreserve { name });
+            }
+            Line::Urgent(spec) => {
+                let spec = Box::new((*spec).into());
+                return JournalEntry::Command(AdminCommand::Urgent(spec));
             }
             Line::Configured(topology) => {
                 return JournalEntry::Command(AdminCommand::Reconfigure(Box::new(

@@ -45,6 +45,7 @@ fn class(name: &str, takes_gangs: bool, user: Option<&str>) -> ResourceClass {
         },
         users: user.map(|user| vec![user.to_owned()]),
         is_default: false,
+        is_urgent: false,
     }
 }
 
