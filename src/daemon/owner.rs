@@ -266,6 +266,7 @@ impl SchedulerTask {
                 let _ = reply.send(());
             }
             Request::Command { command, by, reply } => self.carry_out(command, &by, reply).await?,
+            Request::Urgent { spec, by, reply } => self.decide_urgent(*spec, &by, reply).await?,
             Request::Trial { command, turn, reply } => {
                 let copy = self.scheduler.clone();
                 // The trial takes two cycles; the scheduler does not wait for that.
@@ -353,11 +354,15 @@ impl SchedulerTask {
         Ok(())
     }
 
-    /// Plans, commits, publishes, in that order. Nothing is planned before the scheduler knows the
-    /// running jobs.
+    /// True if cycles are planned: the scheduler knows the running jobs.
+    pub(super) fn plans(&self) -> bool {
+        self.has_recovered && self.settling == 0
+    }
+
+    /// Plans, commits, publishes, in that order.
     pub(super) async fn cycle(&mut self, admin: Vec<AdminRow>) -> Result<(), DaemonError> {
         let before = self.board.latest();
-        let is_planned = self.has_recovered && self.settling == 0;
+        let is_planned = self.plans();
         let started = Instant::now();
         // Before anything else: it takes a quarter of the text that it is made of.
         let batch = self.batch();

@@ -11,8 +11,10 @@ use super::command::{CommandError, CommandOutcome};
 use super::jobs::JobBook;
 use super::view::{Refusal, View};
 use super::{Scheduler, SchedulerEvent};
-use crate::engine::{self, CycleSchedule, Effort, Snapshot, UrgentRefusal, VictimRule};
-use crate::model::{JobId, JobSpec, Millis, Name, ShareId};
+use crate::engine::{
+    self, CycleSchedule, Effort, GangLack, Snapshot, UrgentRefusal, VictimRule, WaitReason,
+};
+use crate::model::{JobId, JobSpec, Millis, Name, Quantum, ShareId, amount_text};
 
 /// Way by which a request came.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -72,6 +74,47 @@ pub enum UrgentDenial {
     NoSpace(UrgentRefusal),
 }
 
+impl UrgentDenial {
+    /// The reason as a sentence, with amounts in memory where the quantum of the class is known.
+    pub fn sentence(&self, quantum: Option<Quantum>) -> String {
+        let amount = |amount| amount_text(quantum, amount);
+        match self {
+            UrgentDenial::NotAdmitted(refusal) => refusal.to_string(),
+            UrgentDenial::NotUrgent { class, urgent } => {
+                let names: Vec<String> = urgent.iter().map(|name| format!("`{name}`")).collect();
+                let remedy = if names.is_empty() {
+                    "no class takes urgent work of this user".to_owned()
+                } else {
+                    format!("use {}", names.join(" or "))
+                };
+                format!("class `{class}` takes no urgent work; {remedy}")
+            }
+            UrgentDenial::NoSpace(UrgentRefusal::Waits(WaitReason::OverAllotment {
+                allotment,
+                held,
+                asks,
+            })) => format!(
+                "the job asks for {}, and its user holds {} of an urgent allotment of {}",
+                amount(*asks),
+                amount(*held),
+                amount(*allotment),
+            ),
+            UrgentDenial::NoSpace(UrgentRefusal::Waits(reason)) => reason.sentence(quantum),
+            UrgentDenial::NoSpace(UrgentRefusal::NoRoom(lack)) => {
+                let GangLack { chunk, found, needed, .. } = lack;
+                let of = match chunk {
+                    Some(chunk) => format!("chunk {} needs {needed}", chunk + 1),
+                    None => format!("its processes need {needed}"),
+                };
+                format!(
+                    "{of}, and {found} can be had; the other nodes are down, reserved, or hold work \
+                     that is never preempted"
+                )
+            }
+        }
+    }
+}
+
 /// A planned cycle, before it is applied.
 type Plan = (Snapshot, CycleSchedule);
 
@@ -95,6 +138,11 @@ impl Scheduler {
     /// True if the next cycle decides on an urgent request.
     pub fn is_deciding(&self) -> bool {
         !self.urgent.is_empty()
+    }
+
+    /// Promise to a job that is known as urgent.
+    pub fn urgent_grant(&self, job: JobId) -> Option<Arc<UrgentGrant>> {
+        self.jobs.get(job)?.urgent.clone()
     }
 
     /// Decides on the urgent requests, one after the other, and plans the cycle.
