@@ -57,7 +57,7 @@ pub struct SchedulerTask {
     /// True if the timers still run with other periods than the two above.
     timers_changed: bool,
     /// Heartbeat intervals to go before the first cycle.
-    settling: u32,
+    pub(super) settling: u32,
     /// Shares that an earlier run left. They stay stored as they were until a publication decides
     /// about them.
     shares_from_last_run: Vec<ShareRow>,
@@ -68,7 +68,7 @@ pub struct SchedulerTask {
     absent: AbsentSums,
     /// True if the scheduler knows the running jobs: its state from before the start was restored,
     /// or a publication came since.
-    has_recovered: bool,
+    pub(super) has_recovered: bool,
     /// True if news since the last cycle requires a new cycle.
     needs_cycle: bool,
     /// Rows for the audit log, to be written with the next cycle.
@@ -352,11 +352,6 @@ impl SchedulerTask {
         // The client may have disconnected; the command is carried out all the same.
         let _ = reply.send(outcome);
         Ok(())
-    }
-
-    /// True if cycles are planned: the scheduler knows the running jobs.
-    pub(super) fn plans(&self) -> bool {
-        self.has_recovered && self.settling == 0
     }
 
     /// Plans, commits, publishes, in that order.

@@ -13,6 +13,11 @@ use crate::model::JobSpec;
 use crate::scheduler::{AdminCommand, CommandError, UrgentDenial};
 
 impl SchedulerTask {
+    /// True if cycles are planned: the scheduler knows the running jobs.
+    pub(super) fn plans(&self) -> bool {
+        self.has_recovered && self.settling == 0
+    }
+
     /// Decides on an urgent request.
     pub(super) async fn decide_urgent(
         &mut self,

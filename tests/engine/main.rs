@@ -34,4 +34,5 @@ mod tags;
 mod taken_over;
 mod taking_back;
 mod units;
+mod urgent;
 mod work;

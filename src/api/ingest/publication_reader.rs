@@ -15,7 +15,7 @@ use crate::api::ingest::discrepancies::ViewShares;
 use crate::api::ingest::publishers::{Publisher, Publishers};
 use crate::api::ingest::refusals::refused;
 use crate::api::ingest::salvage::live_processes;
-use crate::api::ingest::urgent::{UrgentGrace, urgent_jobs};
+use crate::api::ingest::urgent::{UrgentGrace, UrgentJobs};
 use crate::api::ingest::validate::{NUMBER_MAX, check_work, code_of_field};
 use crate::api::limits::Limits;
 use crate::api::published::Published;
@@ -24,7 +24,7 @@ use crate::converter::{
     CheckedPublication, JobState, LimboProcess, PublishedJob, PublishedProcess, events_between,
 };
 use crate::model::{JobId, ShareFacts, ShareId};
-use crate::scheduler::{Channel, SchedulerEvent, View, admit};
+use crate::scheduler::{SchedulerEvent, View, admit};
 
 /// Number of earlier jobs above which an empty publication counts as a fault until it is confirmed.
 const SUDDEN: usize = 10;
@@ -289,7 +289,7 @@ struct PublicationReading<'a> {
     limits: &'a Limits,
     books: ViewShares<'a>,
     /// Jobs that came by the channel of urgent work.
-    urgent: BTreeSet<JobId>,
+    urgent: UrgentJobs,
     /// The shares that should have ended, each with the cycle in which that was noticed.
     overdue: BTreeMap<ShareId, u64>,
     work: BTreeMap<JobId, PublishedJob>,
@@ -322,7 +322,7 @@ impl<'a> PublicationReading<'a> {
             view,
             limits,
             books: ViewShares::new(view),
-            urgent: urgent_jobs(view),
+            urgent: UrgentJobs::of(view),
             overdue: BTreeMap::new(),
             work: BTreeMap::new(),
             items: HashMap::new(),
@@ -341,8 +341,9 @@ impl<'a> PublicationReading<'a> {
     fn read(&mut self, index: usize, text: &str) {
         let prefix = format!("/work/{index}");
         let before = self.before;
-        let channel = |id: JobId| self.channel(id);
-        let known = |id| (before.and_then(|before| before.work.get(&id)).cloned(), channel(id));
+        let urgent = &self.urgent;
+        let known =
+            |id| (before.and_then(|before| before.work.get(&id)).cloned(), urgent.channel(id));
         let checked = check_work(text, known, &self.view.topology, self.limits)
             .and_then(|(work, warnings)| self.check_unique(&work).map(|()| (work, warnings)));
         match checked {
@@ -357,11 +358,6 @@ impl<'a> PublicationReading<'a> {
                 self.refuse(fault.within(&prefix));
             }
         }
-    }
-
-    /// Way by which a job came, as far as the scheduler knows it.
-    fn channel(&self, id: JobId) -> Channel {
-        if self.urgent.contains(&id) { Channel::Urgent } else { Channel::Publication }
     }
 
     /// Warns of missing numbers. A publication is whole, so nothing is lost, but an operator should
@@ -404,7 +400,7 @@ impl<'a> PublicationReading<'a> {
     /// on it. The scheduler keeps a refused job, shows the reason, and schedules it once the
     /// configuration allows it.
     fn take(&mut self, index: usize, prefix: &str, work: PublishedJob) {
-        match admit(&self.view.topology, &work.spec, self.channel(work.spec.id)) {
+        match admit(&self.view.topology, &work.spec, self.urgent.channel(work.spec.id)) {
             Ok(_) => self.accepted += 1,
             Err(refusal) => self.refuse(refused(&work, &refusal).within(prefix)),
         }

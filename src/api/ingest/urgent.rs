@@ -92,10 +92,21 @@ impl PublicationReader {
     }
 }
 
-/// Jobs of a view that came by the channel of urgent work.
-pub(super) fn urgent_jobs(view: &View) -> BTreeSet<JobId> {
-    let urgent = view.jobs.iter().filter(|job| job.urgent.is_some());
-    urgent.map(|job| job.id).collect()
+/// Jobs that came by the channel of urgent work.
+#[derive(Debug)]
+pub(super) struct UrgentJobs(BTreeSet<JobId>);
+
+impl UrgentJobs {
+    /// The jobs of a view.
+    pub(super) fn of(view: &View) -> UrgentJobs {
+        let urgent = view.jobs.iter().filter(|job| job.urgent.is_some());
+        UrgentJobs(urgent.map(|job| job.id).collect())
+    }
+
+    /// Way by which a job came, as far as the view knows it.
+    pub(super) fn channel(&self, id: JobId) -> Channel {
+        if self.0.contains(&id) { Channel::Urgent } else { Channel::Publication }
+    }
 }
 
 /// Way by which a job came. A job that is not known comes as urgent now.

@@ -24,10 +24,18 @@ pub(super) use node_lists::NodeListCapacity;
 /// Jobs of `priority` that cannot be preempted, in the order in which they are counted.
 fn staying_jobs(draft: &Draft<'_>, priority: u32) -> Vec<usize> {
     // Whole nodes before parts of them: a part taken would spoil the node. Urgent work has the first
-    // claim.
+    // claim; where it was promised space, even before urgent work that lost its nodes.
     let mut jobs = draft.jobs_of(priority, |policy| *policy == ClassPolicy::Reserve);
     jobs.append(&mut draft.jobs_of(priority, |policy| *policy == ClassPolicy::FixedShare));
-    jobs.sort_by_key(|&job| !draft.class_of(job).is_urgent);
+    let is_promised = |job: usize| {
+        let promises = &draft.snapshot.promises;
+        promises.iter().any(|promise| promise.job == draft.jobs[job].id)
+    };
+    let turn = |job: usize| match draft.class_of(job).is_urgent {
+        true => u8::from(!is_promised(job)),
+        false => 2,
+    };
+    jobs.sort_by_cached_key(|&job| turn(job));
     jobs
 }
 

@@ -59,7 +59,9 @@ impl<'s, 'a> RemedySearch<'s, 'a> {
         let mut takable = vec![0_u64; nodes];
         for job in 0..draft.jobs.len() {
             let is_takable = draft.class_of(job).policy.is_preemptable();
-            for (_, share) in draft.shares.held_by(job) {
+            // Other work is not counted on space that work that stays has yet to leave.
+            let there = draft.shares.of_job(job).iter().filter(|it| it.is_held || !is_takable);
+            for share in there {
                 let (node, amount) = (share.node().0, share.order.qshares().0);
                 in_use[node] += amount;
                 takable[node] += if is_takable { amount } else { 0 };
