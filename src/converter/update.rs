@@ -229,6 +229,7 @@ mod tests {
         let (purged, shares): (Vec<_>, Vec<_>) =
             shares.split_whitespace().partition(|text| text.ends_with('x'));
         JobView {
+            urgent: None,
             shape: None,
             tags: Tags::default(),
             id: JobId(1),

@@ -18,7 +18,9 @@ use crate::model::{
 use crate::scheduler::checkpoint::{
     CalmRecord, Hearing, JobRecord, Limbo, NodeRecord, PromiseRecord, SchedulerState, ShareRecord,
 };
-use crate::scheduler::{AdminCommand, Removal, SchedulerEvent, TurnSavings};
+use crate::scheduler::{
+    AdminCommand, Removal, SchedulerEvent, TurnSavings, UrgentGrant, UrgentVictim,
+};
 
 fn topology() -> Topology {
     let cap_rules = CapRules {
@@ -217,6 +219,7 @@ fn entries() -> Vec<JournalEntry> {
             is_forced: true,
         }),
         JournalEntry::Command(AdminCommand::Unreserve { name: "r1".into() }),
+        JournalEntry::Command(AdminCommand::Urgent(Box::new(gang(13)))),
         JournalEntry::Command(AdminCommand::Reconfigure(Box::new(topology()))),
         JournalEntry::Restarted,
     ];
@@ -269,6 +272,17 @@ fn books() -> SchedulerState {
         purged: Vec::new(),
         behind_since: None,
         is_spent: false,
+        urgent: None,
+    };
+    let grant = UrgentGrant {
+        cycle: 30,
+        promised: vec![("main01".into(), 0)],
+        preempted: vec![UrgentVictim {
+            job: JobId(7),
+            share: ShareId(2),
+            node: "main01".into(),
+            loss: 500,
+        }],
     };
     let broken = JobRecord {
         gang: GangProgress {
@@ -280,6 +294,7 @@ fn books() -> SchedulerState {
         spec: gang(12),
         shares: vec![ranked(8, 2, Removal::GangBroken)],
         purged: vec![ranked(7, 0, Removal::NodeDied)],
+        urgent: Some(grant),
         ..waiting.clone()
     };
     SchedulerState {
@@ -301,6 +316,7 @@ fn books() -> SchedulerState {
                 purged: vec![leaving(5, Removal::NodeDied)],
                 behind_since: Some(30),
                 is_spent: true,
+                urgent: None,
             },
             waiting,
             broken,
@@ -393,7 +409,13 @@ fn without_gangs_the_text_says_nothing_of_them() {
     without.tagging = NodeTagging { rules: without.tagging.rules, ..NodeTagging::default() };
     without.tagging.rules.truncate(1);
     without.classes.truncate(3);
-    without.settings = Settings { notice: 20_000, backfill_depth: 100, ..without.settings };
+    without.allotments.values_mut().for_each(|own| own.urgent = None);
+    without.settings = Settings {
+        notice: 20_000,
+        backfill_depth: 100,
+        urgent_allotment: Some(Mebibytes(0)),
+        ..without.settings
+    };
     let topology = Arc::new(without);
     let mut books =
         SchedulerState { topology, now: None, windows: Vec::new(), hours: Vec::new(), ..books() };
@@ -416,6 +438,7 @@ fn without_gangs_the_text_says_nothing_of_them() {
         "now",
         "windows",
         "hours",
+        "urgent",
     ];
     for word in words {
         assert!(!text.contains(&format!("\"{word}")), "{word}: {text}");

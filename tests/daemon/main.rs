@@ -26,3 +26,4 @@ mod service;
 mod silence;
 #[path = "../support/mod.rs"]
 mod support;
+mod urgent;

@@ -11,8 +11,7 @@ use crate::support::diary::Diary;
 use apportion::engine::{Snapshot, VictimRule};
 use apportion::model::{
     Chunk, ClassPolicy, Elasticity, GangRules, JobId, JobKind, JobSpec, LegalSizes, Mebibytes,
-    Name, NodeIx, Place, ProcessLimit, Shape, ShareId, SharePhase, Tags, Topology, Window,
-    WindowKind,
+    NodeIx, Place, ProcessLimit, Shape, ShareId, SharePhase, Tags, Topology, Window, WindowKind,
 };
 use apportion::scheduler::{AdminCommand, SchedulerEvent, UrgentDenial, UrgentVerdict};
 use proptest::prelude::*;
@@ -372,7 +371,7 @@ impl<'s> Recount<'s> {
         let shape = job.shape.as_deref().filter(|shape| shape.is_elastic())?;
         let held = job.nshares_held().0;
         let least = (shape.min_processes.max(1)..=held).find(|size| shape.legal_sizes.allow(*size));
-        Some(if shape.min_processes == 0 { 0 } else { least.unwrap_or(0) })
+        Some(if shape.min_processes == 0 { 0 } else { least.unwrap_or(held) })
     }
 
     fn is_gang(&self, job: usize) -> bool {

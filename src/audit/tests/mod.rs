@@ -16,6 +16,7 @@ mod preemption;
 mod price;
 mod report;
 mod structure;
+mod urgent;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
