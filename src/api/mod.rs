@@ -26,6 +26,7 @@ pub(crate) mod queries;
 pub(crate) mod reservations;
 mod state;
 mod urgent;
+mod urgent_rate;
 pub mod wire;
 
 pub use board::ViewPublisher;

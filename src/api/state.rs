@@ -21,7 +21,7 @@ use crate::api::node_list::NodeLists;
 use crate::api::owner_request::{AuditNote, Request};
 use crate::api::past_cycles::{PastCycles, Record};
 use crate::api::published::Published;
-use crate::api::urgent::UrgentRate;
+use crate::api::urgent_rate::UrgentRate;
 use crate::auth::{Actor, Authenticator, Reread};
 use crate::model::JobSpec;
 use crate::scheduler::{AdminCommand, CommandImpact, CommandOutcome, UrgentGrant};

@@ -3,8 +3,7 @@
 //! The answer comes once the decision is stored. A job that was accepted is known from then on, so
 //! repeating a request changes nothing and has the same answer.
 
-use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use axum::Json;
@@ -18,42 +17,10 @@ use crate::api::http::extract::JsonText;
 use crate::api::http::json;
 use crate::api::ingest::validate::code_of_field;
 use crate::api::state::ApiState;
+use crate::api::urgent_rate::MOST;
 use crate::api::wire::{self, PromisedNode, UrgentAnswer, UrgentLoss, UrgentWord, WorkNumber};
 use crate::model::JobId;
 use crate::scheduler::{UrgentGrant, View};
-
-/// Most urgent requests within [`PERIOD`]: each takes a cycle out of turn.
-const MOST: usize = 10;
-
-/// Time in which so many urgent requests are decided.
-const PERIOD: Duration = Duration::from_mins(1);
-
-/// Times of the last urgent requests.
-#[derive(Debug, Default)]
-pub(in crate::api) struct UrgentRate(Mutex<VecDeque<Instant>>);
-
-impl UrgentRate {
-    /// Counts a request at `now`.
-    ///
-    /// # Errors
-    ///
-    /// The time until the next request is taken, if there were too many.
-    fn take(&self, now: Instant) -> Result<(), Duration> {
-        let mut times = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        while times.front().is_some_and(|first| PERIOD <= now.saturating_duration_since(*first)) {
-            times.pop_front();
-        }
-        match times.front() {
-            Some(first) if MOST <= times.len() => {
-                Err(PERIOD.saturating_sub(now.saturating_duration_since(*first)))
-            }
-            Some(_) | None => {
-                times.push_back(now);
-                Ok(())
-            }
-        }
-    }
-}
 
 /// Accepts or refuses an urgent job at once: in a cycle out of turn, before all other work. It takes
 /// what it needs from fair-share work. Safe to repeat.
@@ -130,19 +97,4 @@ fn too_often(wait: Duration) -> Response {
     let mut response = ApiError::new(Code::TooOften, detail).into_response();
     response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(wait));
     response
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn ten_requests_a_minute_are_taken() {
-        let (rate, start) = (UrgentRate::default(), Instant::now());
-        let at = |seconds| rate.take(start + Duration::from_secs(seconds));
-        assert!((0..10).all(|second| at(second).is_ok()));
-        assert_eq!(at(20), Err(Duration::from_secs(40)));
-        assert_eq!([at(60), at(60)], [Ok(()), Err(Duration::from_secs(1))]);
-        assert_eq!(at(200), Ok(()));
-    }
 }

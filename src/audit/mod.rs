@@ -129,7 +129,7 @@ pub fn audit_with(snapshot: &Snapshot, schedule: &CycleSchedule, effort: &Effort
     let mut findings = Vec::new();
     effort.end_phase();
     gang::urgent::check_taken(&ledger, &mut findings);
-    // What urgent work takes goes before all else, and the rest of the cycle follows from that.
+    // Urgent work is decided before all else, and the rest of the cycle follows from that.
     let Some((snapshot, schedule)) = gang::urgent::rest(&ledger) else {
         check_all(&ledger, effort, &mut findings);
         return findings;

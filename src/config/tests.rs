@@ -292,6 +292,7 @@ fn differences_are_told_setting_by_setting() {
             "nodepool.old.quantum: \"16GB\" -> ",
             "nodepool.old.nodes: [\"n1\"] -> ",
             "user.u.allotment:  -> \"2GB\"",
+            "user.u.urgent_allotment:  -> \"0GB\"",
         ]
     );
 }
@@ -641,7 +642,7 @@ const MISTAKES: &[(&str, &[&str])] = &[
     ),
     (
         "[[user]]\nname = 'ann'\nallotment = '1GB'\nurgent_allotment = '1'",
-        &["C022 10:20 user.ann.urgent_allotment"],
+        &["C017 10:20 user.ann.urgent_allotment"],
     ),
     // Required settings.
     ("[[nodepool]]", &["C023 7:1 nodepool[1].name"]),

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::shares::{ShareBook, ShareList};
 use super::tracked_job::Age;
-use super::urgent::{Channel, UrgentGrant};
+use super::urgent::{JobChannel, UrgentGrant};
 use super::users::UserNumber;
 use super::view::{JobDisposition, Refusal, Removal};
 use crate::engine::{GangProgress, Preemption};
@@ -57,7 +57,11 @@ pub struct Admission {
 /// # Errors
 ///
 /// The reason why it is not considered at all.
-pub fn admit(topology: &Topology, spec: &JobSpec, channel: Channel) -> Result<Admission, Refusal> {
+pub fn admit(
+    topology: &Topology,
+    spec: &JobSpec,
+    channel: JobChannel,
+) -> Result<Admission, Refusal> {
     let Some(ix) = topology.class_named(&spec.class) else {
         let classes = topology.classes.iter().map(|class| class.name.as_str());
         let nearest = nearest(&spec.class, classes).map(Name::from);
@@ -71,7 +75,7 @@ pub fn admit(topology: &Topology, spec: &JobSpec, channel: Channel) -> Result<Ad
     {
         return Err(Refusal::PreemptableClass { kind, class: spec.class.clone() });
     }
-    if class.is_urgent && channel != Channel::Urgent {
+    if class.is_urgent && channel != JobChannel::Urgent {
         return Err(Refusal::OnlyUrgent { class: spec.class.clone() });
     }
     if let Some(shape) = spec.shape.as_deref() {
@@ -123,7 +127,7 @@ impl JobBook {
             gang: GangProgress::default(),
             urgent: None,
             class: None,
-            admission: admit(topology, &spec, Channel::Publication).map_err(Box::new),
+            admission: admit(topology, &spec, JobChannel::Publication).map_err(Box::new),
             spec,
             user,
             shares: ShareList::default(),
@@ -148,8 +152,8 @@ impl JobBook {
     }
 
     /// Way by which the job came.
-    fn channel(&self) -> Channel {
-        if self.urgent.is_some() { Channel::Urgent } else { Channel::Publication }
+    fn channel(&self) -> JobChannel {
+        if self.urgent.is_some() { JobChannel::Urgent } else { JobChannel::Publication }
     }
 
     /// Enters the promise to an urgent job from a checkpoint.

@@ -33,7 +33,7 @@ pub use event::{EventEffect, SchedulerEvent};
 pub use jobs::{Admission, admit};
 pub use shared_list::SharedList;
 pub use trial::{CommandImpact, Holding};
-pub use urgent::{Channel, UrgentDenial, UrgentGrant, UrgentVerdict, UrgentVictim};
+pub use urgent::{JobChannel, UrgentDenial, UrgentGrant, UrgentVerdict, UrgentVictim};
 pub use view::{
     ClassView, JobDisposition, JobView, NodeView, Planned, Refusal, Removal, ShareOnNode,
     ShareView, ShareViews, View, Waiting,

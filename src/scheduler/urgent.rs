@@ -18,7 +18,7 @@ use crate::model::{JobId, JobSpec, Millis, Name, Quantum, ShareId, amount_text};
 
 /// Way by which a request came.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Channel {
+pub enum JobChannel {
     /// A publication of the orchestrator.
     Publication,
     /// The channel of urgent work, now or before.
@@ -54,7 +54,7 @@ pub struct UrgentVictim {
 pub struct UrgentVerdict {
     /// Number of the job.
     pub job: JobId,
-    /// What the job was promised, or the reason of its refusal.
+    /// Promise to the job, or the reason of its refusal.
     pub outcome: Result<Arc<UrgentGrant>, UrgentDenial>,
 }
 
@@ -116,7 +116,7 @@ impl UrgentDenial {
 }
 
 /// A planned cycle, before it is applied.
-type Plan = (Snapshot, CycleSchedule);
+type UrgentPlanned = (Snapshot, CycleSchedule);
 
 impl Scheduler {
     /// Takes in an urgent request, for a decision in the next cycle. A job that is known as urgent
@@ -179,7 +179,11 @@ impl Scheduler {
 
     /// Plans the next cycle with these urgent requests. The state is spoilt if the last of them is
     /// refused.
-    fn try_urgent(&mut self, specs: &[JobSpec], effort: &Effort) -> Result<Plan, UrgentDenial> {
+    fn try_urgent(
+        &mut self,
+        specs: &[JobSpec],
+        effort: &Effort,
+    ) -> Result<UrgentPlanned, UrgentDenial> {
         for spec in specs {
             self.enter_urgent(spec)?;
         }
@@ -218,7 +222,7 @@ impl Scheduler {
     }
 }
 
-/// What the schedule gives to an urgent job, and takes for it.
+/// Promise that the schedule makes to an urgent job, and shares that it takes for the job.
 fn grant_of(snapshot: &Snapshot, schedule: &CycleSchedule, job: JobId) -> UrgentGrant {
     let name = |node: crate::model::NodeIx| snapshot.node(node).name.clone();
     let started = schedule.expansions.iter().map(|new| (new.job, new.rank, new.node));

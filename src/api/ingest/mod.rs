@@ -14,4 +14,5 @@ mod refusals;
 pub mod salvage;
 pub mod shapes;
 pub mod urgent;
+pub mod urgent_grace;
 pub mod validate;

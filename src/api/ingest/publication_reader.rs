@@ -15,7 +15,7 @@ use crate::api::ingest::discrepancies::ViewShares;
 use crate::api::ingest::publishers::{Publisher, Publishers};
 use crate::api::ingest::refusals::refused;
 use crate::api::ingest::salvage::live_processes;
-use crate::api::ingest::urgent::{UrgentGrace, UrgentJobs};
+use crate::api::ingest::urgent_grace::{UrgentGrace, UrgentJobs};
 use crate::api::ingest::validate::{NUMBER_MAX, check_work, code_of_field};
 use crate::api::limits::Limits;
 use crate::api::published::Published;

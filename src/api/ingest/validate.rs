@@ -16,7 +16,7 @@ use crate::model::{
     ClassPolicy, JobFacts, JobId, JobKind, JobSpec, Mebibytes, Name, ProcessLimit, Shape,
     ShareFacts, ShareId, Tags, Topology,
 };
-use crate::scheduler::{Channel, admit};
+use crate::scheduler::{JobChannel, admit};
 
 /// Limit of every number from outside. JSON carries it exactly everywhere, and later numbers still
 /// fit above it.
@@ -39,7 +39,7 @@ const THREADS_MAX: u64 = 1_000_000;
 /// The first problem of the item.
 pub fn check_work(
     text: &str,
-    before: impl FnOnce(JobId) -> (Option<PublishedJob>, Channel),
+    before: impl FnOnce(JobId) -> (Option<PublishedJob>, JobChannel),
     topology: &Topology,
     limits: &Limits,
 ) -> Result<(PublishedJob, Vec<RequestFault>), RequestFault> {

@@ -185,7 +185,7 @@ impl<'l, 'a> UrgentCase<'l, 'a> {
         UrgentCase { ledger, place, victims, gang, promised, gone }
     }
 
-    /// What is wrong with the victims.
+    /// Faults of the choice of victims.
     fn answers(&self, steps: &mut u64) -> Vec<String> {
         let job = self.ledger.jobs[self.place].job.id;
         let mut wrong = Vec::new();
@@ -297,7 +297,8 @@ impl<'l, 'a> UrgentCase<'l, 'a> {
     }
 
     /// True if the job fits with `taken` and some choice of the shares that malleable jobs may lose.
-    /// The choice goes on with the share at `next` of the first job in `sized`, of which some shares are chosen.
+    /// The choice goes on with the share at `next` of the first job in `sized`; `chosen` of its
+    /// shares are chosen.
     fn has_choice(
         &self,
         taken: &mut Vec<UrgentPrey>,
@@ -314,7 +315,7 @@ impl<'l, 'a> UrgentCase<'l, 'a> {
         }
         *choices -= 1;
         let left = prey.len().saturating_sub(next);
-        // As many as the job may lose: more never harms.
+        // The job loses all that it may lose: more never harms.
         if chosen == *surplus || left == 0 {
             return self.has_choice(taken, others, (0, 0), choices, steps);
         }

@@ -11,7 +11,7 @@ use crate::model::{
     CapRules, Chunk, ClassPolicy, GangRules, Mebibytes, NodeTagging, Nodepool, PoolIx,
     ProcessLimit, Quantum, ResourceClass, Settings, Tags, Topology,
 };
-use crate::scheduler::{Channel, Refusal, admit};
+use crate::scheduler::{JobChannel, Refusal, admit};
 
 const LIMITS: Limits = Limits {
     body: 1,
@@ -89,12 +89,12 @@ fn item(has_chunk: bool, more: &Value) -> String {
 }
 
 fn read(text: &str) -> Result<(PublishedJob, Vec<RequestFault>), RequestFault> {
-    check_work(text, |_| (None, Channel::Publication), &topology(), &LIMITS)
+    check_work(text, |_| (None, JobChannel::Publication), &topology(), &LIMITS)
 }
 
 fn read_after(before: &str, text: &str) -> Result<(PublishedJob, Vec<RequestFault>), RequestFault> {
     let (before, _) = read(before).unwrap();
-    check_work(text, |_| (Some(before), Channel::Publication), &topology(), &LIMITS)
+    check_work(text, |_| (Some(before), JobChannel::Publication), &topology(), &LIMITS)
 }
 
 #[test]
@@ -319,7 +319,7 @@ fn moments_and_a_reservation_are_taken_with_and_without_chunks() {
 fn a_class_without_gangs_names_the_classes_that_take_them() {
     let refusal = |has_chunk: bool, more: Value| {
         let (work, _) = read(&item(has_chunk, &more)).unwrap();
-        admit(&topology(), &work.spec, Channel::Publication).err()
+        admit(&topology(), &work.spec, JobChannel::Publication).err()
     };
     let not_allowed = |allowing: &[&str]| {
         Some(Refusal::GangNotAllowed {

@@ -43,11 +43,11 @@ impl Remedy {
 pub(super) struct ElasticJob {
     /// Place of the job in the snapshot.
     pub job: usize,
-    /// Its processes.
+    /// Number of processes of the job.
     pub held: u64,
     /// Processes beyond its minimum.
     pub surplus: u64,
-    /// Work lost with all its processes.
+    /// Work lost with all processes of the job.
     pub loss: Millis,
     /// Shares on useful nodes, the cheapest first.
     pub shares: Vec<ShareIx>,
