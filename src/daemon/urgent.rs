@@ -49,7 +49,7 @@ impl SchedulerTask {
             Ok(()) => Ok(self.scheduler.urgent_grant(job).unwrap_or_default()),
             Err(error) => {
                 self.keep(audited::of(by, "urgent", asked, &format!("refused: {error}"))).await?;
-                let _ = reply.send(Err(error.into()));
+                let _ = reply.send(Err(error));
                 return Ok(());
             }
         };

@@ -28,7 +28,7 @@ const VICTIMS_MAX: usize = 50;
 /// Most choices of processes beyond the minimum of malleable jobs.
 const CHOICES_MAX: u32 = 5_000;
 
-/// UrgentPrice of a share that goes, by kind; the order of the promise.
+/// Price of a share that goes, by kind; the order of the promise.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum UrgentPrice {
     /// A process of a malleable job beyond its minimum.
@@ -130,12 +130,11 @@ pub(in crate::audit) fn check_taken(ledger: &Ledger<'_>, findings: &mut Vec<Find
     let mut victims: BTreeMap<usize, Vec<UrgentPrey>> = BTreeMap::new();
     for victim in ledger.victims.iter().filter(|it| it.receipt.rule == VictimRule::Urgent) {
         let prey = UrgentPrey { share: victim.share.id, donor: victim.donor };
-        match victim.beneficiary {
-            Some(place) => victims.entry(place).or_default().push(prey),
-            None => {
-                let detail = format!("share {} goes for no urgent job", prey.share);
-                findings.push(Rule::UrgentTaken.finding(detail));
-            }
+        if let Some(place) = victim.beneficiary {
+            victims.entry(place).or_default().push(prey);
+        } else {
+            let detail = format!("share {} goes for no urgent job", prey.share);
+            findings.push(Rule::UrgentTaken.finding(detail));
         }
     }
     let urgent = newly_served(ledger);
@@ -215,7 +214,7 @@ impl<'l, 'a> UrgentCase<'l, 'a> {
         wrong
     }
 
-    /// UrgentPrice of what the job at `donor` lost.
+    /// Price of what the job at `donor` lost.
     fn price(&self, donor: usize) -> UrgentPrice {
         let line = &self.ledger.jobs[donor];
         match sized_shape(line.job) {

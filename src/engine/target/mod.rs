@@ -31,9 +31,9 @@ fn staying_jobs(draft: &Draft<'_>, priority: u32) -> Vec<usize> {
         let promises = &draft.snapshot.promises;
         promises.iter().any(|promise| promise.job == draft.jobs[job].id)
     };
-    let turn = |job: usize| match draft.class_of(job).is_urgent {
-        true => u8::from(!is_promised(job)),
-        false => 2,
+    let turn = |job: usize| {
+        let is_urgent = draft.class_of(job).is_urgent;
+        (!is_urgent, is_urgent && !is_promised(job))
     };
     jobs.sort_by_cached_key(|&job| turn(job));
     jobs

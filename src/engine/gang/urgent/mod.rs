@@ -90,12 +90,12 @@ fn check_complete(
 
 /// A reason to wait, as a reason to refuse.
 fn refusal(reason: WaitReason) -> UrgentRefusal {
-    match reason {
-        WaitReason::GangLacks(lack) if lack.of == GangNodes::Available => {
-            UrgentRefusal::NoRoom(lack)
-        }
-        reason => UrgentRefusal::Waits(reason),
+    if let WaitReason::GangLacks(lack) = reason
+        && lack.of == GangNodes::Available
+    {
+        return UrgentRefusal::NoRoom(lack);
     }
+    UrgentRefusal::Waits(reason)
 }
 
 /// Finds space for all processes of an urgent job.

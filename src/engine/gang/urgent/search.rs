@@ -279,7 +279,9 @@ impl<'s, 'a> RemedySearch<'s, 'a> {
         }
         let is_done = spared.len() == number;
         if !is_done {
-            spared.into_iter().for_each(|share| self.take(share));
+            for share in spared {
+                self.take(share);
+            }
         }
         is_done
     }
@@ -298,11 +300,11 @@ impl<'s, 'a> RemedySearch<'s, 'a> {
         let (mut low, mut high, mut at) = (0, units.len() + 1, 0);
         let mut middle = units.len();
         while 1 < high - low {
-            for unit in units.iter().take(middle).skip(at) {
-                unit.iter().for_each(|share| self.give_back(*share));
+            for share in units.iter().take(middle).skip(at).flatten() {
+                self.give_back(*share);
             }
-            for unit in units.iter().take(at).skip(middle) {
-                unit.iter().for_each(|share| self.take(*share));
+            for share in units.iter().take(at).skip(middle).flatten() {
+                self.take(*share);
             }
             at = middle;
             if self.fits() {
@@ -312,8 +314,8 @@ impl<'s, 'a> RemedySearch<'s, 'a> {
             }
             middle = low.midpoint(high);
         }
-        for unit in units.iter().take(at).skip(low) {
-            unit.iter().for_each(|share| self.take(*share));
+        for share in units.iter().take(at).skip(low).flatten() {
+            self.take(*share);
         }
         low
     }
