@@ -25,6 +25,8 @@ mod published;
 pub(crate) mod queries;
 pub(crate) mod reservations;
 mod state;
+mod urgent;
+mod urgent_rate;
 pub mod wire;
 
 pub use board::ViewPublisher;
@@ -49,7 +51,7 @@ pub use ingest::publishers::Publisher;
 pub use limits::Limits;
 pub(crate) use metrics::metrics_text;
 pub use metrics::{Meters, RereadOutcome};
-pub use owner_request::{AuditNote, ConfigAsk, ConfigRefusal, Request};
+pub use owner_request::{AuditNote, ConfigAsk, ConfigRefusal, Request, UrgentReply};
 pub use past_cycles::{CyclesOnRecord, FromRecord, NoPastCycle, PastCycles, PastView, Record};
 pub use published::{CycleSpans, Published, ScheduleText};
 pub use state::ApiState;
@@ -151,6 +153,7 @@ fn documented(state: &ApiState) -> OpenApiRouter<ApiState> {
         .routes(routes!(admin::post_nodes_forget))
         .routes(routes!(reservations::post_reservation, reservations::get_reservations))
         .routes(routes!(reservations::get_reservation, reservations::delete_reservation))
+        .routes(routes!(urgent::post_urgent))
         .routes(routes!(config::post_plan))
         .routes(routes!(config::post_apply))
         // Shared by all clients, and packed once.

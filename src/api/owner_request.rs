@@ -1,5 +1,7 @@
 //! Requests of handlers to the thread that owns the scheduler.
 
+use std::sync::Arc;
+
 use tokio::sync::{OwnedSemaphorePermit, oneshot};
 
 use crate::api::http::error::{ApiError, Code};
@@ -7,7 +9,10 @@ use crate::api::ingest::absence::AbsentSums;
 use crate::api::ingest::publishers::Publisher;
 use crate::api::wire::{self, ItemProblem};
 use crate::auth::Actor;
-use crate::scheduler::{AdminCommand, CommandError, CommandImpact, CommandOutcome, SchedulerEvent};
+use crate::model::JobSpec;
+use crate::scheduler::{
+    AdminCommand, CommandError, CommandImpact, CommandOutcome, SchedulerEvent, UrgentGrant,
+};
 
 /// A request to the thread that owns the scheduler.
 #[derive(Debug)]
@@ -39,6 +44,15 @@ pub enum Request {
         /// Channel for the answer.
         reply: oneshot::Sender<Result<CommandOutcome, CommandError>>,
     },
+    /// Accepts or refuses urgent work. Answered once the decision is stored.
+    Urgent {
+        /// The job.
+        spec: Box<JobSpec>,
+        /// Client who sent the job.
+        by: Actor,
+        /// Channel for the answer.
+        reply: oneshot::Sender<UrgentReply>,
+    },
     /// Computes the effects of a command, which is not carried out.
     Trial {
         /// The command.
@@ -53,6 +67,10 @@ pub enum Request {
     /// Shows, plans or changes the configuration.
     Configuration(ConfigAsk),
 }
+
+/// Promise to an urgent job, or the sentence with the reason of its refusal. An error if the request
+/// cannot be decided at all.
+pub type UrgentReply = Result<Result<Arc<UrgentGrant>, String>, CommandError>;
 
 /// An entry for the audit log.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -141,6 +159,27 @@ impl From<ConfigRefusal> for ApiError {
                     "no generation {generation} is on record; GET /v1/config/generations lists those that are"
                 ),
             ),
+        }
+    }
+}
+
+impl From<CommandError> for ApiError {
+    fn from(error: CommandError) -> ApiError {
+        let detail = error.to_string();
+        match error {
+            CommandError::NoNodes => ApiError::new(Code::UnconfirmedNodes, detail),
+            CommandError::UnknownNodes(_) => ApiError::new(Code::UnknownNode, detail),
+            CommandError::StillReporting(_) => ApiError::new(Code::NodeReports, detail),
+            CommandError::StillInUse(_) => ApiError::new(Code::NodeInUse, detail),
+            CommandError::WindowExists(_) => ApiError::new(Code::ReservationExists, detail),
+            CommandError::WindowEndsBeforeStart(_) | CommandError::WindowIsOver(_) => {
+                ApiError::new(Code::BadTime, detail)
+            }
+            CommandError::WindowsCollide(_) => ApiError::new(Code::ReservationOverlaps, detail),
+            CommandError::WindowBlocked(_) => ApiError::new(Code::ReservationBlocked, detail),
+            CommandError::NotPlanning => ApiError::new(Code::NotReady, detail),
+            CommandError::JobIsKnown(_) => ApiError::new(Code::JobIsKnown, detail),
+            CommandError::TooManyWindows { .. } => ApiError::new(Code::TooManyReservations, detail),
         }
     }
 }

@@ -21,8 +21,10 @@ use crate::api::node_list::NodeLists;
 use crate::api::owner_request::{AuditNote, Request};
 use crate::api::past_cycles::{PastCycles, Record};
 use crate::api::published::Published;
+use crate::api::urgent_rate::UrgentRate;
 use crate::auth::{Actor, Authenticator, Reread};
-use crate::scheduler::{AdminCommand, CommandImpact, CommandOutcome};
+use crate::model::JobSpec;
+use crate::scheduler::{AdminCommand, CommandImpact, CommandOutcome, UrgentGrant};
 
 /// Shared state of handlers. Every request makes several copies of it, which must be cheap.
 #[derive(Clone, Debug)]
@@ -50,6 +52,8 @@ pub struct Shared {
     pub(in crate::api) turns: Turns,
     /// The list of all nodes, shared by all clients.
     pub(in crate::api) node_lists: NodeLists,
+    /// Limit of urgent requests.
+    pub(in crate::api) urgent: UrgentRate,
     /// Turn of the trial of a command.
     trials: Arc<Semaphore>,
     requests: mpsc::Sender<Request>,
@@ -90,6 +94,7 @@ impl ApiState {
             clients: Clients::default(),
             turns: Turns::default(),
             node_lists,
+            urgent: UrgentRate::default(),
             trials: Arc::new(Semaphore::new(1)),
             requests,
             intake,
@@ -134,6 +139,27 @@ impl ApiState {
         let (reply, answer) = oneshot::channel();
         self.room().await?.send(Request::Command { command, by, reply });
         Ok(answer.await.map_err(|_| stopping())??)
+    }
+
+    /// Has an urgent job accepted, and the decision stored.
+    ///
+    /// # Errors
+    ///
+    /// If the job is refused, or the scheduler stops before the decision is stored.
+    pub(in crate::api) async fn decide_urgent(
+        &self,
+        spec: JobSpec,
+        by: Actor,
+    ) -> Result<Arc<UrgentGrant>, ApiError> {
+        let (reply, answer) = oneshot::channel();
+        let request = Request::Urgent { spec: Box::new(spec), by, reply };
+        self.room().await?.send(request);
+        let decided = answer.await.map_err(|_| stopping())??;
+        let refused = |reason| {
+            let detail = format!("refused: {reason}. Nothing was done, and the job is not kept");
+            ApiError::new(Code::UrgentRefused, detail)
+        };
+        decided.map_err(refused)
     }
 
     /// Has the effects of a command computed, a single trial at a time.

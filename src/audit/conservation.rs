@@ -62,8 +62,7 @@ pub(super) fn check_requests(ledger: &Ledger<'_>, findings: &mut Vec<Finding>) {
     let fixed = ledger.jobs.iter();
     let fixed = fixed.filter(|line| !line.is_fair_share() && !line.has_ended() && !line.is_gang());
     for line in fixed.filter(|line| line.has() < line.report.given.0) {
-        let user = &ledger.snapshot.users[line.job.user.0];
-        let is_limited = ledger.snapshot.topology.allotment_of(user).is_some();
+        let is_limited = ledger.allotment_for(line).is_some();
         let asked = line.job.order.qshares().0;
         let is_allowed = |ix| {
             !is_behind_gang(ledger, line, ix)

@@ -73,9 +73,7 @@ pub(super) fn check_priorities(ledger: &Ledger<'_>, findings: &mut Vec<Finding>)
         } else {
             line.has() == 0 && 0 < line.report.given.0 && !line.has_ended() && !line.is_gang()
         };
-        let user = &ledger.snapshot.users[line.job.user.0];
-        let is_limited =
-            !line.is_fair_share() && ledger.snapshot.topology.allotment_of(user).is_some();
+        let is_limited = !line.is_fair_share() && ledger.allotment_for(line).is_some();
         if !is_waiting || is_limited {
             continue;
         }

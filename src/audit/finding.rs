@@ -117,6 +117,8 @@ pub enum Rule {
     LateNotice,
     /// The first gang that waits starts later for the sake of younger work.
     HeadDelayed,
+    /// Urgent work took work that stays, or something dearer before something cheaper.
+    UrgentTaken,
     /// A gang waits that fits into free space.
     IdleGang,
     /// A gang is said to lack nodes that there are.
@@ -186,6 +188,7 @@ impl Rule {
             Rule::InWindow => "in_window",
             Rule::LateNotice => "late_notice",
             Rule::HeadDelayed => "head_delayed",
+            Rule::UrgentTaken => "urgent_taken",
             Rule::IdleGang => "idle_gang",
             Rule::FalseNever => "false_never",
             Rule::IllegalSize => "illegal_size",

@@ -16,7 +16,9 @@ use super::names::unknown_names;
 use super::owed::Owed;
 use super::shapes::is_adapting;
 use crate::engine::{CycleSchedule, Expansion, Job, Preemption, Promise, Snapshot};
-use crate::model::{ClassIx, ClassPolicy, JobId, JobKind, NodeIx, Order, SharePhase, UserIx};
+use crate::model::{
+    ClassIx, ClassPolicy, JobId, JobKind, Mebibytes, NodeIx, Order, SharePhase, UserIx,
+};
 
 /// The cluster after the cycle.
 #[derive(Debug)]
@@ -73,6 +75,13 @@ impl<'a> Ledger<'a> {
         ledger.enter_entities();
         ledger.owed = Owed::new(&ledger);
         Ok(ledger)
+    }
+
+    /// Allotment of the user of `line` for work like it. `None` means no limit.
+    pub(super) fn allotment_for(&self, line: &JobLine<'_>) -> Option<Mebibytes> {
+        let (topology, user) = (&self.snapshot.topology, &self.snapshot.users[line.job.user.0]);
+        let is_urgent = line.class.is_urgent;
+        if is_urgent { topology.urgent_allotment_of(user) } else { topology.allotment_of(user) }
     }
 
     fn enter_jobs(&mut self) {

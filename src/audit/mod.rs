@@ -127,9 +127,24 @@ pub fn audit_with(snapshot: &Snapshot, schedule: &CycleSchedule, effort: &Effort
         Err(findings) => return findings,
     };
     let mut findings = Vec::new();
-    for check in CHECKS {
-        effort.end_phase();
-        check(&ledger, &mut findings);
+    effort.end_phase();
+    gang::urgent::check_taken(&ledger, &mut findings);
+    // Urgent work is decided before all else, and the rest of the cycle follows from that.
+    let Some((snapshot, schedule)) = gang::urgent::rest(&ledger) else {
+        check_all(&ledger, effort, &mut findings);
+        return findings;
+    };
+    match Ledger::open(&snapshot, &schedule) {
+        Ok(ledger) => check_all(&ledger, effort, &mut findings),
+        Err(mut unknown) => findings.append(&mut unknown),
     }
     findings
+}
+
+/// Checks all rules of an ordinary cycle.
+fn check_all(ledger: &Ledger<'_>, effort: &Effort, findings: &mut Vec<Finding>) {
+    for check in CHECKS {
+        effort.end_phase();
+        check(ledger, findings);
+    }
 }

@@ -2,7 +2,7 @@
 //!
 //! A promise is a share that has not begun: the same rules hold for both.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 
 use super::finding::{Finding, Rule};
 use super::ledger::Ledger;
@@ -158,15 +158,18 @@ pub(super) fn check_allotments(ledger: &Ledger<'_>, findings: &mut Vec<Finding>)
     };
     let is_fixed = |new: &&Expansion| !ledger.line(new.job).is_fair_share();
     let fixed: Vec<&Expansion> = ledger.schedule.expansions.iter().filter(is_fixed).collect();
-    let user_of = |expansion: &Expansion| ledger.line(expansion.job).job.user;
-    let users: BTreeSet<UserIx> = fixed.iter().map(|expansion| user_of(expansion)).collect();
-    for user in users {
-        let name = &ledger.snapshot.users[user.0];
-        let Some(allotment) = topology.allotment_of(name) else { continue };
-        let lines =
-            ledger.jobs.iter().filter(|line| !line.is_fair_share() && line.job.user == user);
+    // Urgent work has an allotment of its own.
+    let account_of = |line: &JobLine<'_>| (line.job.user, line.class.is_urgent);
+    let of_new = |expansion: &Expansion| account_of(ledger.line(expansion.job));
+    let accounts: BTreeMap<(UserIx, bool), &JobLine<'_>> =
+        fixed.iter().map(|new| (of_new(new), ledger.line(new.job))).collect();
+    for (account, line) in accounts {
+        let name = &ledger.snapshot.users[account.0.0];
+        let Some(allotment) = ledger.allotment_for(line) else { continue };
+        let lines = ledger.jobs.iter();
+        let lines = lines.filter(|line| !line.is_fair_share() && account_of(line) == account);
         let old = lines.flat_map(|line| line.job.held().map(|share| memory_of(line, share.order)));
-        let new = fixed.iter().filter(|expansion| user_of(expansion) == user);
+        let new = fixed.iter().filter(|expansion| of_new(expansion) == account);
         let new = new.map(|expansion| memory_of(ledger.line(expansion.job), expansion.order));
         let held = Mebibytes(old.chain(new).fold(0, u64::saturating_add));
         if held > allotment {

@@ -129,6 +129,7 @@ pub(super) fn check_priorities(ledger: &Ledger<'_>, findings: &mut Vec<Finding>)
         let (theirs, ours) = (donor.class.priority, beneficiary.class.priority);
         let fits = match victim.receipt.rule {
             VictimRule::NoLongerAllowed | VictimRule::Window | VictimRule::ClassClosed => true,
+            VictimRule::Urgent => beneficiary.class.is_urgent && ours <= theirs,
             VictimRule::Priority => ours < theirs,
             VictimRule::Turn
             | VictimRule::FairShare

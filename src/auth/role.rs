@@ -65,6 +65,7 @@ pub const READ: Permission = Permission::Only(&[Role::Reader, Role::Orchestrator
 const REPORT: Permission = Permission::Only(&[Role::Agent]);
 const PUBLISH: Permission = Permission::Only(&[Role::Orchestrator]);
 const OPERATE: Permission = Permission::Only(&[Role::Operator]);
+const URGENT: Permission = Permission::Only(&[Role::Orchestrator, Role::Operator]);
 
 /// Permissions of all routes and pages. An unlisted route that changes state is for operators only;
 /// any other unlisted route is for readers. A test requires each documented route to be listed.
@@ -105,6 +106,7 @@ const TABLE: &[(&str, &str, Permission)] = &[
     ("POST", "/v1/nodes/vary-on", OPERATE),
     ("POST", "/v1/nodes/lost", OPERATE),
     ("POST", "/v1/nodes/forget", OPERATE),
+    ("POST", "/v1/urgent", URGENT),
     ("GET", "/v1/reservations", READ),
     ("POST", "/v1/reservations", OPERATE),
     ("GET", "/v1/reservations/{name}", READ),

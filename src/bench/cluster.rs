@@ -122,6 +122,7 @@ fn class(name: &str, policy: ClassPolicy, priority: u32) -> ResourceClass {
         },
         users: None,
         is_default: false,
+        is_urgent: false,
     }
 }
 

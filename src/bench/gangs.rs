@@ -344,6 +344,7 @@ fn topology(nodes: u64) -> Topology {
         },
         users: None,
         is_default: false,
+        is_urgent: false,
     };
     Topology {
         tagging: NodeTagging {

@@ -105,6 +105,9 @@ pub enum CliCommand {
         #[command(subcommand)]
         action: super::reservation_args::ReservationAction,
     },
+    /// Have urgent work accepted or refused at once; it takes the place of fair-share work
+    #[command(after_help = super::urgent::EXAMPLES)]
+    Urgent(Box<super::urgent::UrgentArgs>),
     /// Run one program in the cluster, attached: output here, exit status as the program's
     #[command(after_help = super::run::EXAMPLES)]
     Run(Box<super::run::TaskRunArgs>),

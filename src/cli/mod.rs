@@ -82,6 +82,7 @@ mod token;
 mod token_list;
 mod top;
 mod up;
+mod urgent;
 mod user_name;
 mod user_unit;
 mod users;
@@ -180,6 +181,7 @@ fn dispatch(command: CliCommand) -> Result<(), Failure> {
         CliCommand::Nodes(args) => ask(nodes::list(&args)),
         CliCommand::Node { action } => ask(nodes::run(&action)),
         CliCommand::Reservation { action } => ask(reservation::run(&action)),
+        CliCommand::Urgent(args) => ask(urgent::run(&args)),
         CliCommand::Orchestrator { action: action @ orchestrator::OrchestratorAction::Run(_) } => {
             wait(busy(), orchestrator::run(&action))
         }

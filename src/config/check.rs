@@ -13,7 +13,7 @@ use super::listing::Listing;
 use super::problem::Problems;
 use super::setting::{Located, Setting};
 use super::{DaemonSettings, classes, pools};
-use crate::model::{Mebibytes, Name, NodeTagging, TagRule, Tags, Topology};
+use crate::model::{Mebibytes, Name, NodeTagging, TagRule, Tags, Topology, UserAllotment};
 
 /// Checks that everything in `file` fits together, and completes the `listing` of its settings.
 pub(super) fn check(
@@ -60,8 +60,11 @@ fn tag_rule(entry: &TagEntry) -> TagRule {
     }
 }
 
-fn allotments(users: &[UserEntry], problems: &mut Problems) -> BTreeMap<String, Mebibytes> {
+fn allotments(users: &[UserEntry], problems: &mut Problems) -> BTreeMap<String, UserAllotment> {
     index_by_name("user", users.iter().map(|user| &user.name), problems);
-    let allotment = |user: &UserEntry| user.allotment.clone().or(Mebibytes(0));
+    let allotment = |user: &UserEntry| UserAllotment {
+        fixed: user.allotment.clone().or(Mebibytes(0)),
+        urgent: user.urgent_allotment.clone().into_value(),
+    };
     users.iter().map(|user| (user.name.value.clone(), allotment(user))).collect()
 }

@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use super::descent::{ancestors_of, cycle_text, index_by_name, inheritance_cycles};
 use super::file::{ClassEntry, Growth};
 use super::problem::{Code, ConfigProblem, Problems, ValuePlace, suggest};
+use super::urgent::{self, Ranked};
 use super::value::PolicyName;
 use crate::model::{CapRules, ClassPolicy, Nodepool, PoolIx, ResourceClass};
 
@@ -44,6 +45,8 @@ pub(super) fn check(
     }
     one_default_per_policy(&resolved, problems);
     one_policy_per_priority(&resolved, problems);
+    let ranked: Vec<Ranked<'_>> = resolved.iter().filter_map(ranked).collect();
+    urgent::check(&ranked, problems);
     let finished = |entry: ClassEntry| {
         let class = class(&entry, growth, common, pools, problems)?;
         Some(Resolved { entry, class })
@@ -206,6 +209,11 @@ fn one_policy_per_priority(classes: &[ClassEntry], problems: &mut Problems) {
     }
 }
 
+fn ranked(entry: &ClassEntry) -> Option<Ranked<'_>> {
+    let policy = entry.policy.given()?.value;
+    Some(Ranked { entry, policy, priority: priority(entry, policy) })
+}
+
 fn priority(class: &ClassEntry, policy: PolicyName) -> u32 {
     class.priority.clone().or(match policy {
         PolicyName::FairShare => 10,
@@ -249,6 +257,7 @@ fn class(
         cap_rules,
         users,
         is_default: entry.default.clone().or(false),
+        is_urgent: entry.urgent.clone().or(false),
     })
 }
 

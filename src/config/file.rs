@@ -89,6 +89,7 @@ pub(super) struct ClassEntry {
     pub growth: Growth,
     pub gangs: GangEntry,
     pub active: Setting<Vec<Located<ActiveEntry>>>,
+    pub urgent: Setting<bool>,
 }
 
 /// A `[[user]]` of the file.
@@ -96,6 +97,7 @@ pub(super) struct ClassEntry {
 pub(super) struct UserEntry {
     pub name: Located<String>,
     pub allotment: Setting<Mebibytes>,
+    pub urgent_allotment: Setting<Mebibytes>,
 }
 
 /// A `[[tags]]` of the file.
@@ -146,6 +148,7 @@ impl ClassEntry {
             growth: self.growth.over(&parent.growth),
             gangs: self.gangs.over(&parent.gangs),
             active: self.active.over(&parent.active),
+            urgent: self.urgent.over(&parent.urgent),
             ..self.clone()
         }
     }
@@ -358,6 +361,7 @@ fn read_scheduler(mut section: Section<'_>) -> (Settings, Quantum, Growth, TagKe
             Duration::from_millis(defaults.notice),
         )),
         backfill_depth: section.or("backfill_depth", &number(1..=10_000), defaults.backfill_depth),
+        urgent_allotment: defaults.urgent_allotment,
     };
     let zone = section.or("timezone", &zone(), TimeZone::UTC);
     let growth = read_growth(&mut section, Some(Growth::defaults()));
@@ -434,12 +438,17 @@ fn read_class(section: &mut Section<'_>) -> ClassEntry {
         growth: read_growth(section, None),
         gangs: GangEntry::read(section),
         active: section.list("active", &active()),
+        urgent: section.default_to("urgent", &flag(), &false),
     }
 }
 
 fn read_user(section: &mut Section<'_>) -> UserEntry {
     let allotment = size(Mebibytes(0)..=LARGEST).coded(Code::Allotment);
-    UserEntry { name: section.name(), allotment: section.required("allotment", &allotment) }
+    UserEntry {
+        name: section.name(),
+        allotment: section.required("allotment", &allotment),
+        urgent_allotment: section.default_to("urgent_allotment", &allotment, &Mebibytes(0)),
+    }
 }
 
 fn read_tags(section: &mut Section<'_>) -> TagEntry {

@@ -8,7 +8,7 @@ use super::setting::Located;
 use super::value::{
     PolicyName, flag, hosts, millis, name, tag, toml_list, toml_size, toml_span, toml_text,
 };
-use crate::model::{CapRules, ClassPolicy, Nodepool};
+use crate::model::{CapRules, ClassPolicy, Mebibytes, Nodepool};
 
 /// Adds pools, classes and users to the single settings that were listed while they were read.
 pub(super) fn extend(listing: &mut Listing, file: &File, pools: &[Nodepool], classes: &[Resolved]) {
@@ -33,9 +33,12 @@ pub(super) fn extend(listing: &mut Listing, file: &File, pools: &[Nodepool], cla
         listing.push(key("set"), set, none(), tags);
         listing.push(key("preference"), preference, None, i32::to_string);
     }
-    for UserEntry { name, allotment } in &file.users {
+    for UserEntry { name, allotment, urgent_allotment } in &file.users {
         let path = format!("user.{}.allotment", name.value);
         listing.push(path, allotment, None, |size| toml_size(*size));
+        let path = format!("user.{}.urgent_allotment", name.value);
+        let usual = Some(toml_size(Mebibytes(0)));
+        listing.push(path, urgent_allotment, usual, |size| toml_size(*size));
     }
 }
 
@@ -74,6 +77,10 @@ fn class(listing: &mut Listing, resolved: &Resolved, growth: &Growth) {
     listing.push(entry.key("active"), &entry.active, None, |entries| {
         toml_list(entries.iter().map(|entry| active().show(&entry.value)))
     });
+    if class.policy == ClassPolicy::FixedShare {
+        let urgent = Some("false".to_owned());
+        listing.push(entry.key("urgent"), &entry.urgent, urgent, bool::to_string);
+    }
     if !matches!(class.policy, ClassPolicy::Reserve) {
         entry.gangs.list(listing, &entry.path);
     }

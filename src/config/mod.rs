@@ -34,6 +34,7 @@ mod shape;
 mod syntax;
 #[cfg(test)]
 mod tests;
+mod urgent;
 mod value;
 
 use std::io;

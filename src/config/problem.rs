@@ -77,6 +77,8 @@ codes! {
     Hours = "C027",
     /// A time zone that this machine does not know.
     Zone = "C028",
+    /// An urgent class below another class.
+    UrgentPriority = "C029",
 }
 
 impl fmt::Display for Code {

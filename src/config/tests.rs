@@ -37,7 +37,7 @@ fn the_sample_loads() {
     assert_eq!(topology.pools[0].nodes.len(), 24);
     assert_eq!(topology.pools_by_node()["gpu03"], PoolIx(1));
     let names: Vec<_> = topology.classes.iter().map(|class| class.name.as_str()).collect();
-    assert_eq!(names, ["normal", "weekly", "fixed", "wide", "night", "reserve"]);
+    assert_eq!(names, ["normal", "weekly", "fixed", "wide", "night", "alarm", "reserve"]);
     let wide = GangRules {
         are_allowed: true,
         default_duration: Some(3_600_000),
@@ -58,6 +58,10 @@ fn the_sample_loads() {
     assert!(topology.classes[1].admits("bob") && !topology.classes[1].admits("eve"));
     assert_eq!(topology.allotment_of("ann"), Some(Mebibytes::from_gib(720)));
     assert_eq!(topology.allotment_of("bob"), Some(Mebibytes::from_gib(360)));
+    assert_eq!(topology.urgent_allotment_of("ann"), Some(Mebibytes::from_gib(60)));
+    assert_eq!(topology.urgent_allotment_of("bob"), Some(Mebibytes(0)));
+    let urgent = topology.classes.iter().filter(|class| class.is_urgent);
+    assert_eq!(urgent.map(|class| class.name.as_str()).collect::<Vec<_>>(), ["alarm"]);
 }
 
 /// The sample claims to state the defaults. A file without those settings must load the same,
@@ -288,6 +292,7 @@ fn differences_are_told_setting_by_setting() {
             "nodepool.old.quantum: \"16GB\" -> ",
             "nodepool.old.nodes: [\"n1\"] -> ",
             "user.u.allotment:  -> \"2GB\"",
+            "user.u.urgent_allotment:  -> \"0GB\"",
         ]
     );
 }
@@ -629,6 +634,16 @@ const MISTAKES: &[(&str, &[&str])] = &[
     ("[scheduler]\ntimezone = 'Europe/Viena'", &["C028 8:12 scheduler.timezone"]),
     ("[scheduler]\ntimezone = ''", &["C028 8:12 scheduler.timezone"]),
     ("[scheduler]\ntimezone = 1", &["C028 8:12 scheduler.timezone"]),
+    ("urgent = 1", &["C022 7:10 class.c.urgent"]),
+    ("urgent = true", &["C025 7:10 class.c.urgent"]),
+    (
+        "[[class]]\nname = 'u'\npolicy = 'fixed-share'\nnodepool = 'p'\npriority = 11\nurgent = true",
+        &["C029 11:12 class.u.priority"],
+    ),
+    (
+        "[[user]]\nname = 'ann'\nallotment = '1GB'\nurgent_allotment = '1'",
+        &["C017 10:20 user.ann.urgent_allotment"],
+    ),
     // Required settings.
     ("[[nodepool]]", &["C023 7:1 nodepool[1].name"]),
     ("[[class]]\nname='d'", &["C023 8:6 class.d.policy", "C023 8:6 class.d.nodepool"]),

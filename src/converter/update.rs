@@ -194,6 +194,7 @@ fn refusal_code(refusal: &Refusal) -> &'static str {
         Refusal::GangNotAllowed { .. } => "gang_not_allowed",
         Refusal::TooLong { .. } => "too_long",
         Refusal::MemoryOutOfRange { .. } => "memory_out_of_range",
+        Refusal::OnlyUrgent { .. } => "only_urgent",
     }
 }
 
@@ -228,6 +229,7 @@ mod tests {
         let (purged, shares): (Vec<_>, Vec<_>) =
             shares.split_whitespace().partition(|text| text.ends_with('x'));
         JobView {
+            urgent: None,
             shape: None,
             tags: Tags::default(),
             id: JobId(1),

@@ -8,7 +8,7 @@ use super::record;
 use crate::api::AuditNote;
 use crate::api::wire::ConfigRequest;
 use crate::auth::Actor;
-use crate::model::{Millis, Window, WindowKind, fold_hostlist};
+use crate::model::{JobSpec, Millis, Window, WindowKind, fold_hostlist};
 use crate::scheduler::AdminCommand;
 use crate::store::{AdminRow, AuditRow};
 
@@ -58,6 +58,7 @@ pub fn asked(command: &AdminCommand) -> String {
             detail(&nodes, Some(&window_words(window, *is_forced)))
         }
         AdminCommand::Unreserve { name } => name.to_string(),
+        AdminCommand::Urgent(spec) => urgent_words(spec),
         AdminCommand::Reconfigure(_) => String::new(),
     }
 }
@@ -106,6 +107,11 @@ fn window_words(window: &Window, is_forced: bool) -> String {
     with_reason(words, Some(window.reason.as_str()).filter(|reason| !reason.is_empty()))
 }
 
+/// Number, user and class of an urgent job.
+pub fn urgent_words(spec: &JobSpec) -> String {
+    format!("job {} of {} in class {}", spec.id, spec.user, spec.class)
+}
+
 /// Name of a command, and its reason.
 pub fn described(command: &AdminCommand) -> (&'static str, Option<String>) {
     match command {
@@ -117,6 +123,7 @@ pub fn described(command: &AdminCommand) -> (&'static str, Option<String>) {
             ("reserve", Some(window_words(window, *is_forced)))
         }
         AdminCommand::Unreserve { name } => ("unreserve", Some(name.to_string())),
+        AdminCommand::Urgent(spec) => ("urgent", Some(urgent_words(spec))),
         AdminCommand::Reconfigure(_) => ("reconfigure", None),
     }
 }

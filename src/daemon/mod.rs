@@ -32,6 +32,7 @@ mod past_cycles;
 mod record;
 mod refused;
 mod resume;
+mod urgent;
 mod watch;
 
 pub use error::DaemonError;

@@ -57,7 +57,7 @@ pub struct SchedulerTask {
     /// True if the timers still run with other periods than the two above.
     timers_changed: bool,
     /// Heartbeat intervals to go before the first cycle.
-    settling: u32,
+    pub(super) settling: u32,
     /// Shares that an earlier run left. They stay stored as they were until a publication decides
     /// about them.
     shares_from_last_run: Vec<ShareRow>,
@@ -68,7 +68,7 @@ pub struct SchedulerTask {
     absent: AbsentSums,
     /// True if the scheduler knows the running jobs: its state from before the start was restored,
     /// or a publication came since.
-    has_recovered: bool,
+    pub(super) has_recovered: bool,
     /// True if news since the last cycle requires a new cycle.
     needs_cycle: bool,
     /// Rows for the audit log, to be written with the next cycle.
@@ -266,6 +266,7 @@ impl SchedulerTask {
                 let _ = reply.send(());
             }
             Request::Command { command, by, reply } => self.carry_out(command, &by, reply).await?,
+            Request::Urgent { spec, by, reply } => self.decide_urgent(*spec, &by, reply).await?,
             Request::Trial { command, turn, reply } => {
                 let copy = self.scheduler.clone();
                 // The trial takes two cycles; the scheduler does not wait for that.
@@ -353,11 +354,10 @@ impl SchedulerTask {
         Ok(())
     }
 
-    /// Plans, commits, publishes, in that order. Nothing is planned before the scheduler knows the
-    /// running jobs.
+    /// Plans, commits, publishes, in that order.
     pub(super) async fn cycle(&mut self, admin: Vec<AdminRow>) -> Result<(), DaemonError> {
         let before = self.board.latest();
-        let is_planned = self.has_recovered && self.settling == 0;
+        let is_planned = self.plans();
         let started = Instant::now();
         // Before anything else: it takes a quarter of the text that it is made of.
         let batch = self.batch();

@@ -266,6 +266,7 @@ mod tests {
                 cap_rules: rules,
                 users: None,
                 is_default: true,
+                is_urgent: false,
             }],
             allotments: BTreeMap::new(),
         };

@@ -27,7 +27,7 @@ mod wait_reason;
 mod water_filling;
 
 pub use effort::Effort;
-pub use gang::{TurnBill, TurnIncome};
+pub use gang::{TurnBill, TurnIncome, UrgentRefusal, plan_urgent};
 pub use phases::{IdealCluster, Planning};
 pub use preempt::{MEMORY_AFTER, is_steady};
 pub use report::{

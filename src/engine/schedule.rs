@@ -94,6 +94,8 @@ pub enum VictimRule {
     Window,
     /// The class of the share's job closes.
     ClassClosed,
+    /// An urgent job needs the space.
+    Urgent,
     /// A job of a higher priority needs the space.
     Priority,
     /// The share's job, user or class holds more than its target, and a job that is worse off needs
@@ -124,6 +126,7 @@ impl VictimRule {
             VictimRule::NoLongerAllowed => "no_longer_allowed",
             VictimRule::Window => "window",
             VictimRule::ClassClosed => "class_closed",
+            VictimRule::Urgent => "urgent",
             VictimRule::Priority => "priority",
             VictimRule::FairShare => "fair_share",
             VictimRule::Defragmentation => "defragmentation",
@@ -135,12 +138,14 @@ impl VictimRule {
     }
 
     /// True if the rule takes something from the share's job for its beneficiary that could be taken
-    /// back. A moved share is not taken: its job has as much as before. A turn is paid for.
+    /// back. A moved share is not taken: its job has as much as before. A turn is paid for. Urgent
+    /// work never gives anything back.
     pub fn is_taking(self) -> bool {
         match self {
             VictimRule::NoLongerAllowed
             | VictimRule::Window
             | VictimRule::ClassClosed
+            | VictimRule::Urgent
             | VictimRule::Relocation
             | VictimRule::Turn => false,
             VictimRule::Priority
@@ -160,6 +165,7 @@ mod tests {
     fn rules_have_stable_codes() {
         for (rule, code) in [
             (VictimRule::NoLongerAllowed, "no_longer_allowed"),
+            (VictimRule::Urgent, "urgent"),
             (VictimRule::Priority, "priority"),
             (VictimRule::FairShare, "fair_share"),
             (VictimRule::Defragmentation, "defragmentation"),

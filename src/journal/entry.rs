@@ -84,6 +84,9 @@ impl fmt::Display for JournalEntry {
             JournalEntry::Command(AdminCommand::Unreserve { name }) => {
                 write!(f, "nodes of {name} given back")
             }
+            JournalEntry::Command(AdminCommand::Urgent(spec)) => {
+                write!(f, "job {} of {} came as urgent", spec.id, spec.user)
+            }
             JournalEntry::Command(AdminCommand::Reconfigure(_)) => {
                 f.write_str("another configuration")
             }

@@ -13,12 +13,14 @@ use crate::model::{
     CapRules, Chunk, ClassPolicy, Elasticity, GangRules, JobFacts, JobId, JobKind, JobSpec,
     JobTimes, LegalSizes, Mebibytes, NodeReport, NodeTagging, Nodepool, Order, Place, PoolIx,
     ProcessLimit, Quantum, ResourceClass, Settings, Shape, ShareFacts, ShareId, SharePhase,
-    TagRule, Tags, Topology, Window, WindowKind,
+    TagRule, Tags, Topology, UserAllotment, Window, WindowKind,
 };
 use crate::scheduler::checkpoint::{
     CalmRecord, Hearing, JobRecord, Limbo, NodeRecord, PromiseRecord, SchedulerState, ShareRecord,
 };
-use crate::scheduler::{AdminCommand, Removal, SchedulerEvent, TurnSavings};
+use crate::scheduler::{
+    AdminCommand, Removal, SchedulerEvent, TurnSavings, UrgentGrant, UrgentVictim,
+};
 
 fn topology() -> Topology {
     let cap_rules = CapRules {
@@ -37,6 +39,7 @@ fn topology() -> Topology {
         cap_rules,
         users: (name == "fixed").then(|| vec!["ann".to_owned()]),
         is_default: name == "normal",
+        is_urgent: name == "wide",
     };
     let pool = |name: &str, parent| Nodepool {
         name: name.into(),
@@ -64,6 +67,7 @@ fn topology() -> Topology {
             quiet_stop: Some(12),
             notice: 30_000,
             backfill_depth: 7,
+            urgent_allotment: Some(Mebibytes(5)),
             ..Settings::default()
         },
         pools: vec![pool("main", None), pool("gpu", Some(PoolIx(0)))],
@@ -73,7 +77,10 @@ fn topology() -> Topology {
             class("whole", ClassPolicy::Reserve),
             ResourceClass { gangs: gang_rules(), ..class("wide", ClassPolicy::FixedShare) },
         ],
-        allotments: BTreeMap::from([("ann".to_owned(), Mebibytes(3))]),
+        allotments: BTreeMap::from([(
+            "ann".to_owned(),
+            UserAllotment { fixed: Mebibytes(3), urgent: Some(Mebibytes(4)) },
+        )]),
     }
 }
 
@@ -217,6 +224,7 @@ fn entries() -> Vec<JournalEntry> {
             is_forced: true,
         }),
         JournalEntry::Command(AdminCommand::Unreserve { name: "r1".into() }),
+        JournalEntry::Command(AdminCommand::Urgent(Box::new(gang(13)))),
         JournalEntry::Command(AdminCommand::Reconfigure(Box::new(topology()))),
         JournalEntry::Restarted,
     ];
@@ -269,6 +277,17 @@ fn books() -> SchedulerState {
         purged: Vec::new(),
         behind_since: None,
         is_spent: false,
+        urgent: None,
+    };
+    let grant = UrgentGrant {
+        cycle: 30,
+        promised: vec![("main01".into(), 0)],
+        preempted: vec![UrgentVictim {
+            job: JobId(7),
+            share: ShareId(2),
+            node: "main01".into(),
+            loss: 500,
+        }],
     };
     let broken = JobRecord {
         gang: GangProgress {
@@ -280,6 +299,7 @@ fn books() -> SchedulerState {
         spec: gang(12),
         shares: vec![ranked(8, 2, Removal::GangBroken)],
         purged: vec![ranked(7, 0, Removal::NodeDied)],
+        urgent: Some(grant),
         ..waiting.clone()
     };
     SchedulerState {
@@ -301,6 +321,7 @@ fn books() -> SchedulerState {
                 purged: vec![leaving(5, Removal::NodeDied)],
                 behind_since: Some(30),
                 is_spent: true,
+                urgent: None,
             },
             waiting,
             broken,
@@ -393,7 +414,13 @@ fn without_gangs_the_text_says_nothing_of_them() {
     without.tagging = NodeTagging { rules: without.tagging.rules, ..NodeTagging::default() };
     without.tagging.rules.truncate(1);
     without.classes.truncate(3);
-    without.settings = Settings { notice: 20_000, backfill_depth: 100, ..without.settings };
+    without.allotments.values_mut().for_each(|own| own.urgent = None);
+    without.settings = Settings {
+        notice: 20_000,
+        backfill_depth: 100,
+        urgent_allotment: Some(Mebibytes(0)),
+        ..without.settings
+    };
     let topology = Arc::new(without);
     let mut books =
         SchedulerState { topology, now: None, windows: Vec::new(), hours: Vec::new(), ..books() };
@@ -416,6 +443,7 @@ fn without_gangs_the_text_says_nothing_of_them() {
         "now",
         "windows",
         "hours",
+        "urgent",
     ];
     for word in words {
         assert!(!text.contains(&format!("\"{word}")), "{word}: {text}");

@@ -75,6 +75,9 @@ pub struct ResourceClass {
     pub users: Option<Vec<String>>,
     /// True if jobs that name no class, and fit this policy, go here.
     pub is_default: bool,
+    /// True if jobs of the class are urgent: each is accepted or refused at once, and takes the space
+    /// that it needs from work that can be preempted.
+    pub is_urgent: bool,
 }
 
 impl ResourceClass {

@@ -68,7 +68,7 @@ pub use share::{ShareFacts, SharePhase};
 pub use span::span;
 pub use steps::Steps;
 pub use tags::{NodeTagging, TagRule, Tags, is_tag_key, is_tag_value};
-pub use topology::{Nodepool, Settings, Topology};
+pub use topology::{Nodepool, Settings, Topology, UserAllotment};
 pub use units::{
     Mebibytes, Millis, NShares, Order, QShares, Quantum, ceil_div, count, counted, floor_div,
     percent, plural,

@@ -49,6 +49,8 @@ pub struct Settings {
     pub notice: Millis,
     /// Waiting requests of a tree of pools that have a place in the calendar.
     pub backfill_depth: u64,
+    /// Maximum memory of urgent work of a user without an urgent allotment. `None` means no limit.
+    pub urgent_allotment: Option<Mebibytes>,
 }
 
 impl Default for Settings {
@@ -66,7 +68,24 @@ impl Default for Settings {
             quiet_stop: None,
             notice: 20_000,
             backfill_depth: 100,
+            urgent_allotment: Some(Mebibytes(0)),
         }
+    }
+}
+
+/// Limits of the work of a user that is never preempted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct UserAllotment {
+    /// Maximum memory of fixed-share work and reservations, urgent work left out.
+    pub fixed: Mebibytes,
+    /// Maximum memory of urgent work. `None` means that the user has none of their own.
+    pub urgent: Option<Mebibytes>,
+}
+
+impl UserAllotment {
+    /// Limit of fixed-share work and reservations; for urgent work the cluster's limit holds.
+    pub fn of_fixed(fixed: Mebibytes) -> UserAllotment {
+        UserAllotment { fixed, urgent: None }
     }
 }
 
@@ -81,8 +100,8 @@ pub struct Topology {
     pub classes: Vec<ResourceClass>,
     /// Tags of nodes, and the placement sets made of them.
     pub tagging: NodeTagging,
-    /// Users whose allotment differs from the cluster's.
-    pub allotments: BTreeMap<String, Mebibytes>,
+    /// Users whose allotments differ from the cluster's.
+    pub allotments: BTreeMap<String, UserAllotment>,
 }
 
 impl Topology {
@@ -116,8 +135,14 @@ impl Topology {
             || self.pools[inner.0].parent.is_some_and(|parent| self.is_within(parent, outer))
     }
 
-    /// Maximum non-preemptable memory of `user`. `None` means no limit.
+    /// Maximum non-preemptable memory of `user`, urgent work left out. `None` means no limit.
     pub fn allotment_of(&self, user: &str) -> Option<Mebibytes> {
-        self.allotments.get(user).copied().or(self.settings.allotment)
+        self.allotments.get(user).map(|own| own.fixed).or(self.settings.allotment)
+    }
+
+    /// Maximum memory of urgent work of `user`. `None` means no limit.
+    pub fn urgent_allotment_of(&self, user: &str) -> Option<Mebibytes> {
+        let own = self.allotments.get(user).and_then(|own| own.urgent);
+        own.or(self.settings.urgent_allotment)
     }
 }

@@ -29,6 +29,7 @@ impl Scheduler {
                 VictimRule::Window => Removal::Window,
                 VictimRule::ClassClosed => Removal::ClassClosed,
                 VictimRule::NoLongerAllowed
+                | VictimRule::Urgent
                 | VictimRule::Priority
                 | VictimRule::FairShare
                 | VictimRule::Defragmentation
@@ -140,6 +141,7 @@ impl Scheduler {
             lost_held_back: self.nodes.held_back(),
             planned: self.planned.clone(),
             next_share: ShareId(self.next_share),
+            urgent: Arc::clone(&self.verdicts),
         }
     }
 
@@ -196,6 +198,7 @@ impl Scheduler {
             shares: job.share_views(shares),
             purged: shares(&job.purged),
             preemptions: job.last.preemptions.clone(),
+            urgent: job.urgent.clone(),
         }
     }
 

@@ -19,6 +19,7 @@ use super::jobs::JobBook;
 use super::nodes::{NodeBook, NodeKey, NodeTable};
 use super::shares::{ShareBook, ShareList};
 use super::tracked_job::TrackedJob;
+use super::urgent::UrgentGrant;
 use super::view::Removal;
 use super::{UnattributedShare, quiescence::QuiescenceTracker};
 use crate::engine::{GangProgress, Taking};
@@ -107,6 +108,8 @@ pub struct JobRecord {
     pub is_spent: bool,
     /// Start of a gang.
     pub gang: GangProgress,
+    /// Promise to a job that came by the channel of urgent work.
+    pub urgent: Option<UrgentGrant>,
 }
 
 /// A share.
@@ -248,6 +251,7 @@ impl Scheduler {
             }
             book.is_spent = job.is_spent;
             book.gang = job.gang;
+            book.restore_urgent(job.urgent, &topology);
             scheduler.jobs.enter(book, job.behind_since);
         }
         for Limbo { id, node, memory } in limbo {
@@ -371,6 +375,7 @@ impl TrackedJob {
         };
         JobRecord {
             gang: self.gang,
+            urgent: self.urgent.as_deref().cloned(),
             spec: self.spec.clone(),
             shares: to_books(&self.shares),
             purged: to_books(&self.purged),

@@ -12,7 +12,9 @@ use super::Scheduler;
 use super::command::{CommandError, CommandOutcome};
 use super::nodes::NodeKey;
 use crate::engine::NodeWindow;
-use crate::model::{ClassIx, JobId, JobTimes, Millis, Name, NodeIx, ShareId, Window, WindowKind};
+use crate::model::{
+    ClassIx, JobId, JobSpec, JobTimes, Millis, Name, NodeIx, Shape, ShareId, Window, WindowKind,
+};
 
 /// Most windows at a time.
 const WINDOWS_MAX: usize = 1000;
@@ -38,7 +40,11 @@ impl Scheduler {
             self.jobs.has_gangs() && classes.any(|class| class.gangs.duration(None).is_some())
         };
         let has_edges = !self.clock.windows.is_empty() || !self.clock.hours.is_empty();
-        has_edges || self.jobs.have_times() || has_known_length()
+        let is_timed = |spec: &JobSpec| spec.shape.as_deref().is_some_and(Shape::has_times);
+        has_edges
+            || self.jobs.have_times()
+            || has_known_length()
+            || self.urgent.iter().any(is_timed)
     }
 
     /// True if the next cycle may decide otherwise because it is `now`, or will plan in any case

@@ -1,6 +1,6 @@
 //! Commands of administrators.
 
-use crate::model::{Name, ShareId, Topology, Window};
+use crate::model::{JobId, JobSpec, Name, ShareId, Topology, Window};
 
 /// An administrative act. Takes effect in the next cycle.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -43,6 +43,8 @@ pub enum AdminCommand {
         /// Name of the window.
         name: Name,
     },
+    /// Accept or refuse urgent work in the next cycle.
+    Urgent(Box<JobSpec>),
     /// Replace the configuration. Work whose class or pool it no longer has is blacklisted where
     /// it is until it leaves.
     Reconfigure(Box<Topology>),
@@ -92,6 +94,14 @@ pub enum CommandError {
         /// The most that there can be.
         most: usize,
     },
+    /// Nothing is planned yet since the start.
+    #[error(
+        "nothing is planned yet after the start, so nothing urgent is decided; ask again in a moment"
+    )]
+    NotPlanning,
+    /// Another job has the number of an urgent request.
+    #[error("job {0} is known, and not as urgent work; give the urgent job a number of its own")]
+    JobIsKnown(JobId),
     /// Shares, promises or unconfirmed losses remain on some nodes.
     #[error(
         "shares remain on {}; `apportion node show` lists them. If the node is dead, run `apportion node lost`; a lost share remains until the orchestrator confirms its end",

@@ -19,9 +19,9 @@ use std::sync::Arc;
 use super::Scheduler;
 use super::command::{CommandError, CommandOutcome};
 use super::jobs::JobBook;
-use super::jobs_order;
 use super::nodes::{NodeKey, NodeTable};
 use super::shares::ShareBook;
+use super::sizes::jobs_order;
 use super::view::Removal;
 use crate::model::{
     ClassPolicy, JobId, JobKind, Name, Order, PoolIx, QShares, ResourceClass, ShareId, SharePhase,

@@ -5,11 +5,12 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use super::Scheduler;
 use super::jobs::JobBook;
 use super::nodes::{NodeKey, NodeTable};
+use super::sizes::whole;
 use super::tracked_job::TrackedJob;
 use super::view::Removal;
-use super::{Scheduler, whole};
 use crate::engine::{CycleSchedule, JobReport, PaidTurn, TurnAccount, TurnIncome};
 use crate::model::{
     ClassIx, ClassPolicy, Elasticity, Millis, Name, Order, QShares, Shape, SharePhase, Topology,

@@ -1,7 +1,10 @@
 //! State of jobs: requests, their shares, and their admission.
 
+use std::sync::Arc;
+
 use super::shares::{ShareBook, ShareList};
 use super::tracked_job::Age;
+use super::urgent::{JobChannel, UrgentGrant};
 use super::users::UserNumber;
 use super::view::{JobDisposition, Refusal, Removal};
 use crate::engine::{GangProgress, Preemption};
@@ -25,6 +28,8 @@ pub(super) struct JobBook {
     pub is_spent: bool,
     /// Start of a gang.
     pub gang: GangProgress,
+    /// Promise to a job that came by the channel of urgent work.
+    pub urgent: Option<Arc<UrgentGrant>>,
     pub last: LastCycle,
 }
 
@@ -47,12 +52,16 @@ pub struct Admission {
     pub quantum: Quantum,
 }
 
-/// Admits a job under `topology`: finds its class, order and quantum.
+/// Admits a job that came by `channel` under `topology`: finds its class, order and quantum.
 ///
 /// # Errors
 ///
 /// The reason why it is not considered at all.
-pub fn admit(topology: &Topology, spec: &JobSpec) -> Result<Admission, Refusal> {
+pub fn admit(
+    topology: &Topology,
+    spec: &JobSpec,
+    channel: JobChannel,
+) -> Result<Admission, Refusal> {
     let Some(ix) = topology.class_named(&spec.class) else {
         let classes = topology.classes.iter().map(|class| class.name.as_str());
         let nearest = nearest(&spec.class, classes).map(Name::from);
@@ -65,6 +74,9 @@ pub fn admit(topology: &Topology, spec: &JobSpec) -> Result<Admission, Refusal> 
     if let (Some(kind), ClassPolicy::FairShare { .. }) = (needs_stability(spec.kind), &class.policy)
     {
         return Err(Refusal::PreemptableClass { kind, class: spec.class.clone() });
+    }
+    if class.is_urgent && channel != JobChannel::Urgent {
+        return Err(Refusal::OnlyUrgent { class: spec.class.clone() });
     }
     if let Some(shape) = spec.shape.as_deref() {
         check_shape(topology, spec, class, shape)?;
@@ -113,8 +125,9 @@ impl JobBook {
     pub(super) fn new(spec: JobSpec, user: UserNumber, topology: &Topology) -> JobBook {
         let mut book = JobBook {
             gang: GangProgress::default(),
+            urgent: None,
             class: None,
-            admission: admit(topology, &spec).map_err(Box::new),
+            admission: admit(topology, &spec, JobChannel::Publication).map_err(Box::new),
             spec,
             user,
             shares: ShareList::default(),
@@ -128,8 +141,27 @@ impl JobBook {
 
     /// Admits it anew, after the configuration was replaced.
     pub(super) fn admit_anew(&mut self, topology: &Topology) {
-        self.admission = admit(topology, &self.spec).map_err(Box::new);
+        // Work that was admitted stays so, though its class turns urgent.
+        if self.admission.is_ok() {
+            let class = topology.class_named(&self.spec.class);
+            let turns = class.is_some_and(|class| topology.classes[class.0].is_urgent);
+            self.urgent = self.urgent.take().or_else(|| turns.then(Arc::default));
+        }
+        self.admission = admit(topology, &self.spec, self.channel()).map_err(Box::new);
         self.note_class(topology);
+    }
+
+    /// Way by which the job came.
+    fn channel(&self) -> JobChannel {
+        if self.urgent.is_some() { JobChannel::Urgent } else { JobChannel::Publication }
+    }
+
+    /// Enters the promise to an urgent job from a checkpoint.
+    pub(super) fn restore_urgent(&mut self, grant: Option<UrgentGrant>, topology: &Topology) {
+        if let Some(grant) = grant {
+            self.urgent = Some(Arc::new(grant));
+            self.admit_anew(topology);
+        }
     }
 
     fn note_class(&mut self, topology: &Topology) {

@@ -21,8 +21,10 @@ mod nodes;
 mod quiescence;
 mod shared_list;
 mod shares;
+mod sizes;
 mod tracked_job;
 mod trial;
+mod urgent;
 mod users;
 mod view;
 
@@ -31,21 +33,24 @@ pub use event::{EventEffect, SchedulerEvent};
 pub use jobs::{Admission, admit};
 pub use shared_list::SharedList;
 pub use trial::{CommandImpact, Holding};
+pub use urgent::{JobChannel, UrgentDenial, UrgentGrant, UrgentVerdict, UrgentVictim};
 pub use view::{
     ClassView, JobDisposition, JobView, NodeView, Planned, Refusal, Removal, ShareOnNode,
     ShareView, ShareViews, View, Waiting,
 };
 
 /// Parts of a [`View`] that the engine made, for readers who do not know the engine.
-pub use crate::engine::{Alternatives, Cap, Declined, JobAccount, Preemption, VictimRule};
+pub use crate::engine::{
+    Alternatives, Cap, Declined, JobAccount, Preemption, UrgentRefusal, VictimRule,
+};
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use crate::engine::{self, Effort, Snapshot};
+use crate::engine::{self, CycleSchedule, Effort, Snapshot};
 use crate::model::{
-    ClassPolicy, JobId, JobKind, Mebibytes, Name, NodeIx, Order, QShares, ShareFacts, ShareId,
-    SharePhase, Tags, Topology,
+    JobId, JobKind, JobSpec, Mebibytes, Name, NodeIx, ShareFacts, ShareId, SharePhase, Tags,
+    Topology,
 };
 use clock::SchedulerClock;
 use freeze::{BookedPromise, CachedNodes};
@@ -55,6 +60,7 @@ use jobs::JobBook;
 use nodes::{NodeKey, NodeTable};
 use quiescence::QuiescenceTracker;
 use shares::ShareBook;
+use sizes::jobs_order;
 use tracked_job::{Jobs, TrackedJob};
 use users::Users;
 
@@ -102,6 +108,10 @@ pub struct Scheduler {
     forgotten: Vec<Name>,
     /// Nodes with a process published there by surprise: they may have more booked than fits.
     crowded: BTreeSet<NodeKey>,
+    /// Urgent requests on which the next cycle decides.
+    urgent: Vec<JobSpec>,
+    /// Decisions of the last cycle on urgent requests.
+    verdicts: Arc<Vec<UrgentVerdict>>,
 }
 
 impl Scheduler {
@@ -129,6 +139,8 @@ impl Scheduler {
             last_view: None,
             forgotten: Vec::new(),
             crowded: BTreeSet::new(),
+            urgent: Vec::new(),
+            verdicts: Arc::default(),
         }
     }
 
@@ -276,6 +288,8 @@ impl Scheduler {
             AdminCommand::ForgetNodes { nodes, .. } => self.forget_nodes(&nodes)?,
             AdminCommand::Reserve { window, is_forced } => self.reserve(&window, is_forced)?,
             AdminCommand::Unreserve { name } => self.unreserve(&name),
+            // A request that is refused leaves no trace.
+            AdminCommand::Urgent(spec) => return self.ask_urgently(*spec),
             AdminCommand::Reconfigure(topology) => {
                 self.reconfigure(*topology);
                 CommandOutcome::default()
@@ -296,10 +310,29 @@ impl Scheduler {
 
     /// Plans like [`Scheduler::schedule`], with this `effort`.
     pub fn schedule_with(&mut self, effort: &Effort) -> View {
+        self.verdicts = Arc::default();
+        if self.urgent.is_empty() {
+            self.schedule_usual(effort)
+        } else {
+            self.schedule_urgent(effort)
+        }
+    }
+
+    /// Plans a cycle without decisions on urgent requests.
+    fn schedule_usual(&mut self, effort: &Effort) -> View {
         self.cycle += 1;
         if let Some(view) = self.reuse_last_cycle() {
             return view;
         }
+        let snapshot = self.prepare();
+        effort.end_phase();
+        let schedule = engine::plan_with(&snapshot, effort);
+        effort.end_phase();
+        self.conclude(snapshot, schedule, effort)
+    }
+
+    /// Brings the state up to the cycle, and returns its snapshot.
+    fn prepare(&mut self) -> Snapshot {
         for job in self.jobs.values_mut() {
             job.begin_cycle();
         }
@@ -313,10 +346,11 @@ impl Scheduler {
         self.clock.in_maintenance.clone_from(&in_maintenance);
         self.evict_what_may_not_stay(&blacklisted);
         self.withdraw_what_does_not_fit();
-        let snapshot = self.freeze(blacklisted, in_maintenance);
-        effort.end_phase();
-        let schedule = engine::plan_with(&snapshot, effort);
-        effort.end_phase();
+        self.freeze(blacklisted, in_maintenance)
+    }
+
+    /// Applies the schedule of a cycle.
+    fn conclude(&mut self, snapshot: Snapshot, schedule: CycleSchedule, effort: &Effort) -> View {
         self.is_changed = self.apply(&schedule);
         effort.end_phase();
         self.planned = Some(Arc::new(Planned { snapshot, schedule: Arc::new(schedule) }));
@@ -336,7 +370,12 @@ impl Scheduler {
         self.calm.begin_cycle();
         let snapshot = Snapshot { cycle: self.cycle, calm: self.calm.freeze(), ..snapshot.clone() };
         let planned = Arc::new(Planned { snapshot, schedule: Arc::clone(schedule) });
-        let view = View { cycle: self.cycle, planned: Some(Arc::clone(&planned)), ..view.clone() };
+        let view = View {
+            cycle: self.cycle,
+            planned: Some(Arc::clone(&planned)),
+            urgent: Arc::clone(&self.verdicts),
+            ..view.clone()
+        };
         self.planned = Some(planned);
         self.last_view = Some(view.clone());
         Some(view)
@@ -416,28 +455,6 @@ impl Scheduler {
         known.is_some_and(|known| self.nodes[known.node].report.name != node)
     }
 
-    /// Sizes each reservation to the whole of its node, which may have grown or shrunk.
-    fn measure_reservations(&mut self) {
-        if !self.topology.classes.iter().any(|class| class.policy == ClassPolicy::Reserve) {
-            return;
-        }
-        // In an unchanged snapshot, only a change of the node changes the order.
-        let is_all_new = self.nodes.have_changed();
-        for job in self.jobs.values_mut().filter(|job| is_all_new || !job.is_unchanged()) {
-            if job.policy(&self.topology) != Some(&ClassPolicy::Reserve) {
-                continue;
-            }
-            let order_now =
-                |share: &ShareBook| whole(&self.nodes[share.node]).unwrap_or(share.order);
-            if job.shares.iter().all(|share| share.order == order_now(share)) {
-                continue;
-            }
-            for share in job.shares.iter_mut() {
-                share.order = order_now(share);
-            }
-        }
-    }
-
     /// Makes sure that no new share gets this number. Numbers that are never issued are ignored: a
     /// single wrong number must not use up all.
     fn reserve_share_id(&mut self, share: ShareId) {
@@ -445,39 +462,4 @@ impl Scheduler {
             self.next_share = self.next_share.max(share.0.saturating_add(1));
         }
     }
-
-    /// Space on each node taken by work that could not be understood.
-    fn limbo_by_node(&self) -> BTreeMap<NodeKey, QShares> {
-        let mut taken: BTreeMap<NodeKey, QShares> = BTreeMap::new();
-        for share in self.limbo.values() {
-            *taken.entry(share.node).or_default() += self.size_of(share);
-        }
-        taken
-    }
-
-    /// Size of a share in limbo: all of its node if its memory is unknown.
-    fn size_of(&self, share: &UnattributedShare) -> QShares {
-        let node = &self.nodes[share.node];
-        let quantum = self.topology.pools[node.pool.0].quantum;
-        let order = share.memory.and_then(|memory| quantum.order_of_work(memory));
-        order.map_or(node.order, Order::qshares)
-    }
-}
-
-/// Order of a share of `job` on `node`. A reservation has the whole node; a job without a class
-/// has the order of its memory in the node's pool.
-fn jobs_order(job: &JobBook, topology: &Topology, node: &nodes::NodeBook) -> Order {
-    let quantum = topology.pools[node.pool.0].quantum;
-    let declared = quantum.order_of_work(job.spec.memory);
-    let order = match (&job.admission, job.policy(topology)) {
-        (Ok(admission), Some(ClassPolicy::Reserve)) => whole(node).or(Some(admission.order)),
-        (Ok(admission), _) => Some(admission.order),
-        (Err(_), _) => declared,
-    };
-    order.or(Order::new(1)).expect("one is an order")
-}
-
-/// Order of the whole node; `None` if it has less than a quantum, or has not reported.
-fn whole(node: &nodes::NodeBook) -> Option<Order> {
-    u32::try_from(node.order.0).ok().and_then(Order::new)
 }

@@ -96,6 +96,7 @@ impl Scheduler {
             | AdminCommand::NodesLost { .. }
             | AdminCommand::ForgetNodes { .. }
             | AdminCommand::Unreserve { .. }
+            | AdminCommand::Urgent(_)
             | AdminCommand::Reconfigure(_) => Vec::new(),
         };
         let outcome = changed.command(command)?;

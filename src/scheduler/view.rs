@@ -8,6 +8,7 @@ use std::ops::Deref;
 use std::sync::Arc;
 
 use super::shared_list::SharedList;
+use super::urgent::{UrgentGrant, UrgentVerdict};
 use crate::engine::{
     Cap, CycleSchedule, Declined, JobAccount, Preemption, Snapshot, StartEstimate, WaitReason,
 };
@@ -43,6 +44,8 @@ pub struct View {
     pub planned: Option<Arc<Planned>>,
     /// The next share number, never used before.
     pub next_share: ShareId,
+    /// Decisions of this cycle on urgent requests, by job.
+    pub urgent: Arc<Vec<UrgentVerdict>>,
 }
 
 impl View {
@@ -151,6 +154,8 @@ pub struct JobView {
     pub purged: ShareViews,
     /// Preemptions from the job in the last cycle.
     pub preemptions: Vec<Preemption>,
+    /// Promise to a job that came by the channel of urgent work.
+    pub urgent: Option<Arc<UrgentGrant>>,
 }
 
 impl JobView {
@@ -271,6 +276,14 @@ pub enum Refusal {
         duration: Millis,
         /// Longest duration that the class allows.
         most: Millis,
+    },
+    /// A publication brought a job of a class that takes urgent work only.
+    #[error(
+        "class `{class}` takes urgent work only; submit the job with `apportion urgent`, or POST /v1/urgent"
+    )]
+    OnlyUrgent {
+        /// Class as requested.
+        class: Name,
     },
     /// The memory has no order in this pool: it is zero, or more than can be counted.
     #[error("{memory} per process cannot be scheduled in quanta of {quantum}")]

@@ -27,3 +27,4 @@ mod silence;
 #[path = "../support/mod.rs"]
 mod support;
 mod times;
+mod urgent;

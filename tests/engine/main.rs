@@ -35,4 +35,5 @@ mod taken_over;
 mod taking_back;
 mod times;
 mod units;
+mod urgent;
 mod work;

@@ -8,7 +8,7 @@ use crate::support::cluster::{
 };
 use apportion::model::{
     CapRules, ClassPolicy, JobId, JobKind, JobSpec, Mebibytes, Name, PoolIx, ProcessLimit,
-    ShareFacts, ShareId, SharePhase, Topology,
+    ShareFacts, ShareId, SharePhase, Topology, UserAllotment,
 };
 use apportion::scheduler::{AdminCommand, Removal, SchedulerEvent};
 
@@ -217,7 +217,8 @@ fn users_are_those_of_the_last_configuration() {
     assert_eq!(cluster.holdings([1, 2, 3]), [2, 2, 4]);
     cluster.reconfigure(|topology| {
         topology.classes[0].users = Some(vec!["bob".to_owned()]);
-        topology.allotments.insert("ann".to_owned(), Mebibytes::from_gib(5));
+        let five = UserAllotment::of_fixed(Mebibytes::from_gib(5));
+        topology.allotments.insert("ann".to_owned(), five);
         topology.settings.allotment = Some(Mebibytes::from_gib(1));
     });
     cluster.arrive(at_most(job(4, "ann", "fixed", 1), 4)).cycles(3);

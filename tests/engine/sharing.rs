@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use crate::support::cluster::{Cluster, UNPACED, class, fair, job, pool, single, topology};
 use apportion::model::{
     ClassPolicy, JobKind, JobSpec, Mebibytes, PoolIx, ProcessLimit, Quantum, ResourceClass,
-    Topology,
+    Topology, UserAllotment,
 };
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
@@ -242,8 +242,8 @@ fn an_allotment_is_memory_in_all_quanta() {
 #[test]
 fn a_users_own_allotment_counts() {
     let allotments = BTreeMap::from([
-        ("bob".to_owned(), Mebibytes::from_gib(12)),
-        ("cid".to_owned(), Mebibytes::from_gib(2)),
+        ("bob".to_owned(), UserAllotment::of_fixed(Mebibytes::from_gib(12))),
+        ("cid".to_owned(), UserAllotment::of_fixed(Mebibytes::from_gib(2))),
     ]);
     let classes = vec![class("fixed", ClassPolicy::FixedShare, 5, UNPACED)];
     let mut topology = Topology { classes, allotments, ..topology() };

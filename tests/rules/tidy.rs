@@ -178,6 +178,7 @@ const WALL_CLOCK: &[(&str, &str)] = &[
     ("src/cli/up/join.rs", "whether a join file has expired"),
     ("src/cli/why.rs", "how long it is until a job is expected to start"),
     ("src/cli/up/public.rs", "when the tokens of a join file expire"),
+    ("src/cli/urgent.rs", "when an urgent job is submitted"),
     ("src/agent/mod.rs", "when a heartbeat was sent, so that a clock that is off is noticed"),
     ("src/api/ingest/heartbeats.rs", "how far a node's clock is off, to say so"),
     ("src/api/reservations.rs", "whether a reservation is in the past, or too far ahead"),

@@ -70,6 +70,7 @@ pub fn class(name: &str, policy: ClassPolicy, priority: u32, cap_rules: CapRules
         cap_rules,
         users: None,
         is_default: false,
+        is_urgent: false,
     }
 }
 

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use apportion::model::{
     CapRules, ClassPolicy, GangRules, Mebibytes, Nodepool, PoolIx, Quantum, ResourceClass,
-    Settings, Topology,
+    Settings, Topology, UserAllotment,
 };
 use proptest::prelude::*;
 
@@ -92,7 +92,8 @@ pub fn world(size: Size) -> impl Strategy<Value = World> {
         move |(pools, classes, nodes, settings, users, allotments)| {
             let users: Vec<String> = (0..users).map(|ix| format!("u{ix}")).collect();
             let (mut topology, nodes) = build(&pools, classes, &nodes, settings, &users);
-            let allotment = |(user, gib)| (format!("u{user}"), Mebibytes::from_gib(gib));
+            let own = |gib| UserAllotment::of_fixed(Mebibytes::from_gib(gib));
+            let allotment = |(user, gib)| (format!("u{user}"), own(gib));
             topology.allotments = allotments.into_iter().map(allotment).collect();
             World { topology, nodes, users, size }
         },
@@ -204,6 +205,7 @@ fn build(
             cap_rules,
             users: allowed.map(members),
             is_default: false,
+            is_urgent: false,
         });
     }
     (topology, nodes)

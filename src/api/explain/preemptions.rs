@@ -62,6 +62,7 @@ fn right(rule: wire::PreemptionRule) -> &'static str {
         wire::PreemptionRule::NoLongerAllowed => "its job may not hold it any more",
         wire::PreemptionRule::Window => "its node goes into maintenance",
         wire::PreemptionRule::ClassClosed => "its class closes",
+        wire::PreemptionRule::Urgent => "an urgent job was accepted, and needs the memory",
         wire::PreemptionRule::Priority => "a job of higher priority needs the memory",
         wire::PreemptionRule::FairShare => {
             "its job, user or class holds more than its target, and the other is worse off"
@@ -90,6 +91,7 @@ impl From<VictimRule> for wire::PreemptionRule {
             VictimRule::NoLongerAllowed => wire::PreemptionRule::NoLongerAllowed,
             VictimRule::Window => wire::PreemptionRule::Window,
             VictimRule::ClassClosed => wire::PreemptionRule::ClassClosed,
+            VictimRule::Urgent => wire::PreemptionRule::Urgent,
             VictimRule::Priority => wire::PreemptionRule::Priority,
             VictimRule::FairShare => wire::PreemptionRule::FairShare,
             VictimRule::Defragmentation => wire::PreemptionRule::Defragmentation,

@@ -5,7 +5,6 @@ use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 
 use crate::api::wire::{ItemProblem, Problem};
-use crate::scheduler::CommandError;
 
 // The statuses that most problems have, by shorter names.
 const BAD: StatusCode = StatusCode::BAD_REQUEST;
@@ -49,6 +48,7 @@ const FACTS: &[(Code, &str, StatusCode, &str)] = &[
     (Code::BadSizes, "P034", BAD, "the sizes are not valid"),
     (Code::GangNotAllowed, "P035", REFUSED, "the class takes no gangs"),
     (Code::TooLong, "P036", REFUSED, "the duration is above the longest of the class"),
+    (Code::OnlyUrgent, "P037", REFUSED, "the class takes urgent work only"),
     (Code::UnissuedShare, "P040", CONFLICT, "the share was never issued"),
     (Code::MovedShare, "P041", CONFLICT, "the share was issued on another node"),
     (Code::DuplicateShare, "P042", REFUSED, "one share in two places"),
@@ -76,6 +76,8 @@ const FACTS: &[(Code, &str, StatusCode, &str)] = &[
     (Code::ReservationOverlaps, "A009", CONFLICT, "another reservation keeps the nodes"),
     (Code::ReservationBlocked, "A010", CONFLICT, "work is in the way of the reservation"),
     (Code::TooManyReservations, "A011", CONFLICT, "too many reservations"),
+    (Code::UrgentRefused, "A012", CONFLICT, "the urgent work is refused"),
+    (Code::JobIsKnown, "A013", CONFLICT, "another job has the number"),
     (Code::BadReason, "A005", BAD, "the reason is missing or not valid"),
     (Code::WrongConfiguration, "G001", REFUSED, "the configuration is wrong"),
     (Code::UnknownGeneration, "G002", ABSENT, "the configuration is not on record"),
@@ -161,6 +163,8 @@ pub enum Code {
     GangNotAllowed,
     /// A duration above the longest of the class.
     TooLong,
+    /// A publication brought work of a class that takes urgent work only.
+    OnlyUrgent,
     /// A share that was never issued.
     UnissuedShare,
     /// A share on another node than it was issued on.
@@ -215,6 +219,10 @@ pub enum Code {
     ReservationBlocked,
     /// More reservations than allowed.
     TooManyReservations,
+    /// Urgent work for which there is no space, or that may not be.
+    UrgentRefused,
+    /// Urgent work with the number of another job.
+    JobIsKnown,
     /// A missing or invalid reason.
     BadReason,
     /// A configuration that is wrong.
@@ -259,7 +267,7 @@ pub enum Code {
 
 impl Code {
     /// All there are.
-    pub const ALL: [Code; 77] = [
+    pub const ALL: [Code; 80] = [
         Code::EmptyBody,
         Code::NotJson,
         Code::TooDeep,
@@ -290,6 +298,7 @@ impl Code {
         Code::BadSizes,
         Code::GangNotAllowed,
         Code::TooLong,
+        Code::OnlyUrgent,
         Code::UnissuedShare,
         Code::MovedShare,
         Code::DuplicateShare,
@@ -317,6 +326,8 @@ impl Code {
         Code::ReservationOverlaps,
         Code::ReservationBlocked,
         Code::TooManyReservations,
+        Code::UrgentRefused,
+        Code::JobIsKnown,
         Code::BadReason,
         Code::WrongConfiguration,
         Code::UnknownGeneration,
@@ -431,25 +442,6 @@ impl ApiError {
 impl From<RequestFault> for ApiError {
     fn from(fault: RequestFault) -> ApiError {
         ApiError { code: fault.code, detail: fault.detail.clone(), errors: vec![fault.into()] }
-    }
-}
-
-impl From<CommandError> for ApiError {
-    fn from(error: CommandError) -> ApiError {
-        let detail = error.to_string();
-        match error {
-            CommandError::NoNodes => ApiError::new(Code::UnconfirmedNodes, detail),
-            CommandError::UnknownNodes(_) => ApiError::new(Code::UnknownNode, detail),
-            CommandError::StillReporting(_) => ApiError::new(Code::NodeReports, detail),
-            CommandError::StillInUse(_) => ApiError::new(Code::NodeInUse, detail),
-            CommandError::WindowExists(_) => ApiError::new(Code::ReservationExists, detail),
-            CommandError::WindowEndsBeforeStart(_) | CommandError::WindowIsOver(_) => {
-                ApiError::new(Code::BadTime, detail)
-            }
-            CommandError::WindowsCollide(_) => ApiError::new(Code::ReservationOverlaps, detail),
-            CommandError::WindowBlocked(_) => ApiError::new(Code::ReservationBlocked, detail),
-            CommandError::TooManyWindows { .. } => ApiError::new(Code::TooManyReservations, detail),
-        }
     }
 }
 

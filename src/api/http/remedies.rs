@@ -106,6 +106,7 @@ const REMEDIES: &[(Code, &str)] = &[
         "Submit to one of the classes in `detail`, or allow gangs in that `[[class]]`.",
     ),
     (Code::TooLong, "Declare a shorter duration, or submit to a class that allows a longer one."),
+    (Code::OnlyUrgent, "Submit the job with `apportion urgent`, or publish it in another class."),
     (
         Code::UnissuedShare,
         "Publish only shares that the schedule issued. After a store was lost, end the process; its memory counts as taken until then.",
@@ -210,6 +211,14 @@ const REMEDIES: &[(Code, &str)] = &[
     (
         Code::TooManyReservations,
         "Delete reservations that are not needed, with `apportion reservation delete`.",
+    ),
+    (
+        Code::UrgentRefused,
+        "Ask for less, or later: a refused request is not kept. Shares that are never preempted have to end first.",
+    ),
+    (
+        Code::JobIsKnown,
+        "Give the urgent job a number that no other job has. A job that waits does not become urgent.",
     ),
     (
         Code::BadReason,

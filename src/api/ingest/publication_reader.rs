@@ -13,7 +13,9 @@ use crate::api::http::json;
 use crate::api::ingest::absence::{Absences, AbsentSums, Filled, Patience, keep_absent};
 use crate::api::ingest::discrepancies::ViewShares;
 use crate::api::ingest::publishers::{Publisher, Publishers};
+use crate::api::ingest::refusals::refused;
 use crate::api::ingest::salvage::live_processes;
+use crate::api::ingest::urgent_grace::{UrgentGrace, UrgentJobs};
 use crate::api::ingest::validate::{NUMBER_MAX, check_work, code_of_field};
 use crate::api::limits::Limits;
 use crate::api::published::Published;
@@ -22,7 +24,7 @@ use crate::converter::{
     CheckedPublication, JobState, LimboProcess, PublishedJob, PublishedProcess, events_between,
 };
 use crate::model::{JobId, ShareFacts, ShareId};
-use crate::scheduler::{Refusal, SchedulerEvent, View, admit};
+use crate::scheduler::{SchedulerEvent, View, admit};
 
 /// Number of earlier jobs above which an empty publication counts as a fault until it is confirmed.
 const SUDDEN: usize = 10;
@@ -44,7 +46,7 @@ const FIRST_MAX: u64 = 1 << 52;
 #[derive(Debug)]
 pub struct PublicationReader {
     /// The last publication, in full. `None` until the first since the start.
-    current: Option<CheckedPublication>,
+    pub(super) current: Option<CheckedPublication>,
     /// Number of the last publication, also from before the start.
     sequence: Option<u64>,
     /// Shares that were told to end but still run, each with the cycle in which that was noticed.
@@ -53,7 +55,9 @@ pub struct PublicationReader {
     absences: Absences,
     /// The accepted orchestrator, and the refused ones.
     publishers: Publishers,
-    limits: Limits,
+    /// Urgent jobs that the next publication may leave out.
+    pub(super) grace: UrgentGrace,
+    pub(super) limits: Limits,
 }
 
 /// A publication that was understood, and what it means.
@@ -83,9 +87,15 @@ impl Taken {
 impl PublicationReader {
     /// Builds an intake without a publication. Publications up to `sequence` came before the start.
     pub fn new(sequence: Option<u64>, limits: Limits) -> PublicationReader {
-        let (overdue, absences) = (BTreeMap::new(), Absences::default());
-        let publishers = Publishers::default();
-        PublicationReader { current: None, sequence, overdue, absences, publishers, limits }
+        PublicationReader {
+            current: None,
+            sequence,
+            overdue: BTreeMap::new(),
+            absences: Absences::default(),
+            publishers: Publishers::default(),
+            grace: UrgentGrace::default(),
+            limits,
+        }
     }
 
     /// Reads `body` and computes its changes. Takes nothing in yet.
@@ -100,6 +110,9 @@ impl PublicationReader {
             self.reset();
         }
         self.check_turn(envelope.sequence)?;
+        if let (None, Some(before)) = (&self.current, published.taken_over.as_deref()) {
+            self.grace.resume(before, &published.view);
+        }
         let before = self.current.as_ref().or(published.taken_over.as_deref());
         self.check_amount(&envelope, before)?;
         let mut reading = PublicationReading::new(before, &published.view, &self.limits);
@@ -108,6 +121,8 @@ impl PublicationReader {
         for (index, item) in envelope.work.iter().enumerate() {
             reading.read(index, item.get());
         }
+        let is_again = self.current.as_ref().is_some_and(|it| it.sequence == envelope.sequence);
+        self.grace.fill(&mut reading.work, is_again);
         let mut overdue = std::mem::take(&mut reading.overdue);
         overdue.retain(|share, _| reading.shares.contains_key(share));
         let absences = self.keep_absent(&mut reading, &envelope, before, published);
@@ -177,6 +192,7 @@ impl PublicationReader {
         self.overdue = overdue;
         self.absences = absences;
         self.sequence = Some(publication.sequence);
+        self.grace.count();
         self.current = Some(publication);
     }
 
@@ -272,6 +288,8 @@ struct PublicationReading<'a> {
     view: &'a View,
     limits: &'a Limits,
     books: ViewShares<'a>,
+    /// Jobs that came by the channel of urgent work.
+    urgent: UrgentJobs,
     /// The shares that should have ended, each with the cycle in which that was noticed.
     overdue: BTreeMap<ShareId, u64>,
     work: BTreeMap<JobId, PublishedJob>,
@@ -304,6 +322,7 @@ impl<'a> PublicationReading<'a> {
             view,
             limits,
             books: ViewShares::new(view),
+            urgent: UrgentJobs::of(view),
             overdue: BTreeMap::new(),
             work: BTreeMap::new(),
             items: HashMap::new(),
@@ -322,7 +341,9 @@ impl<'a> PublicationReading<'a> {
     fn read(&mut self, index: usize, text: &str) {
         let prefix = format!("/work/{index}");
         let before = self.before;
-        let known = |id: JobId| before.and_then(|before| before.work.get(&id)).cloned();
+        let urgent = &self.urgent;
+        let known =
+            |id| (before.and_then(|before| before.work.get(&id)).cloned(), urgent.channel(id));
         let checked = check_work(text, known, &self.view.topology, self.limits)
             .and_then(|(work, warnings)| self.check_unique(&work).map(|()| (work, warnings)));
         match checked {
@@ -379,7 +400,7 @@ impl<'a> PublicationReading<'a> {
     /// on it. The scheduler keeps a refused job, shows the reason, and schedules it once the
     /// configuration allows it.
     fn take(&mut self, index: usize, prefix: &str, work: PublishedJob) {
-        match admit(&self.view.topology, &work.spec) {
+        match admit(&self.view.topology, &work.spec, self.urgent.channel(work.spec.id)) {
             Ok(_) => self.accepted += 1,
             Err(refusal) => self.refuse(refused(&work, &refusal).within(prefix)),
         }
@@ -474,22 +495,4 @@ impl<'a> PublicationReading<'a> {
         let work = self.work.into_iter().collect();
         (CheckedPublication { sequence, work, limbo: self.limbo }, answer)
     }
-}
-
-fn refused(work: &PublishedJob, refusal: &Refusal) -> RequestFault {
-    let (code, field) = match refusal {
-        Refusal::UnknownClass { .. } => (Code::UnknownClass, "/class"),
-        Refusal::UserNotAllowed { .. } => (Code::UserNotAllowed, "/user"),
-        Refusal::PreemptableClass { .. } => (Code::PreemptableClass, "/class"),
-        Refusal::GangNotAllowed { .. } => (Code::GangNotAllowed, "/class"),
-        Refusal::TooLong { .. } => (Code::TooLong, "/duration_ms"),
-        Refusal::MemoryOutOfRange { .. } => (Code::MemoryOutOfRange, "/memory_mb"),
-    };
-    let refusal = refusal.to_string();
-    let stop = if refusal.ends_with('?') { "" } else { "." };
-    let detail = format!(
-        "job {}: {refusal}{stop} It is shown as refused and gets nothing until this is put right",
-        work.spec.id
-    );
-    RequestFault::new(code, field, detail)
 }

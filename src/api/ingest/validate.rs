@@ -16,7 +16,7 @@ use crate::model::{
     ClassPolicy, JobFacts, JobId, JobKind, JobSpec, Mebibytes, Name, ProcessLimit, Shape,
     ShareFacts, ShareId, Tags, Topology,
 };
-use crate::scheduler::{Refusal, admit};
+use crate::scheduler::{JobChannel, Refusal, admit};
 
 /// Limit of every number from outside. JSON carries it exactly everywhere, and later numbers still
 /// fit above it.
@@ -31,14 +31,15 @@ const REMAINING_MAX: u64 = 1_000_000_000;
 /// The most work items a process may work on at a time.
 const THREADS_MAX: u64 = 1_000_000;
 
-/// Reads and checks an item of a publication. `before` returns the same job as known so far.
+/// Reads and checks an item of a publication. `before` returns the same job as known so far, and
+/// the way by which it came.
 ///
 /// # Errors
 ///
 /// The first problem of the item.
 pub fn check_work(
     text: &str,
-    before: impl FnOnce(JobId) -> Option<PublishedJob>,
+    before: impl FnOnce(JobId) -> (Option<PublishedJob>, JobChannel),
     topology: &Topology,
     limits: &Limits,
 ) -> Result<(PublishedJob, Vec<RequestFault>), RequestFault> {
@@ -47,9 +48,10 @@ pub fn check_work(
     check_names(&wire, limits.string)?;
     let shape = shape_of(&wire, limits)?;
     let memory = memory_of(&wire, shape.as_ref())?;
-    let before = before(JobId(wire.id));
+    let (before, channel) = before(JobId(wire.id));
     // A refused job may be corrected, so its earlier values bind nothing.
-    let standing = before.as_ref().filter(|before| admit(topology, &before.spec).is_ok());
+    let standing = before.as_ref();
+    let standing = standing.filter(|before| admit(topology, &before.spec, channel).is_ok());
     let class = class_of(&wire, standing, topology)?;
     let mut warnings = warnings_about(&wire);
     let processes = processes_of(&wire)?;
@@ -67,7 +69,7 @@ pub fn check_work(
         return Err(RequestFault::new(Code::Immutable, format!("/{field}"), detail));
     }
     if let Some(Err(refusal @ Refusal::TooLong { .. })) =
-        standing.map(|_| admit(topology, &work.spec))
+        standing.map(|_| admit(topology, &work.spec, JobChannel::Urgent))
     {
         let id = work.spec.id;
         let detail = format!("job {id}: {refusal}; its times stay as they were published before");

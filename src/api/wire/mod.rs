@@ -22,6 +22,7 @@ mod reservations;
 mod schedule;
 mod shape;
 mod totals;
+mod urgent;
 mod why;
 
 pub use admin::{Impact, JobBelow, NodesGone, VaryAnswer, VaryOff, VaryOn};
@@ -58,6 +59,7 @@ pub use totals::{
     UserList, UserLoad,
 };
 
+pub use urgent::{PromisedNode, UrgentAnswer, UrgentLoss, UrgentWord};
 pub use why::{
     Bound, BoundBy, Estimate, Holder, NodeTally, NodeVerdict, Unblock, Verdict, Why, WhyAnswer,
     WhyBrief, WhyDepth, WhySums,

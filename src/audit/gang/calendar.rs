@@ -143,6 +143,7 @@ pub(in crate::audit) fn check_notice(ledger: &Ledger<'_>, findings: &mut Vec<Fin
             VictimRule::Window => is_early,
             VictimRule::ClassClosed => is_open,
             VictimRule::NoLongerAllowed
+            | VictimRule::Urgent
             | VictimRule::Priority
             | VictimRule::FairShare
             | VictimRule::Defragmentation

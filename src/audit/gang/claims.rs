@@ -18,11 +18,12 @@ use crate::model::{ClassPolicy, JobId, JobKind, NodeIx, SharePhase};
 const STEPS: u64 = 6_000_000;
 
 /// True if requests of the job at `one` are served before those of the job at `other`: by priority,
-/// then whole nodes first, then by age.
+/// then urgent work first, then whole nodes, then by age.
 pub(in crate::audit) fn precedes(ledger: &Ledger<'_>, one: usize, other: usize) -> bool {
     let rank = |place: usize| {
         let line = &ledger.jobs[place];
-        (line.class.priority, line.class.policy != ClassPolicy::Reserve, place)
+        let is_usual = !line.class.is_urgent;
+        (line.class.priority, is_usual, line.class.policy != ClassPolicy::Reserve, place)
     };
     rank(one) < rank(other)
 }

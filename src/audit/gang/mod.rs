@@ -10,6 +10,7 @@
 //! - [`sizes`]: numbers of processes that a job can work with;
 //! - [`waiting`]: gangs that wait though they fit, or for a false reason;
 //! - [`calendar`]: windows, notices, and the earliest start of the first gang;
+//! - [`urgent`]: work that goes for urgent jobs;
 //! - [`claims`]: room that older gangs keep from younger work that stays.
 
 pub(super) mod calendar;
@@ -21,6 +22,7 @@ pub(super) mod places;
 mod rooms;
 mod sets;
 pub(super) mod sizes;
+pub(super) mod urgent;
 pub(super) mod waiting;
 pub(super) mod whole;
 

@@ -26,9 +26,7 @@ impl Ledger<'_> {
     pub(super) fn may_exceed_allotment(&self, gang: &GangLine) -> bool {
         let line = &self.jobs[gang.place];
         let topology = &self.snapshot.topology;
-        let Some(allotment) = topology.allotment_of(&self.snapshot.users[line.job.user.0]) else {
-            return false;
-        };
+        let Some(allotment) = self.allotment_for(line) else { return false };
         if line.is_fair_share() {
             return false;
         }
@@ -37,7 +35,8 @@ impl Ledger<'_> {
         let lines = self
             .jobs
             .iter()
-            .filter(|other| !other.is_fair_share() && other.job.user == line.job.user);
+            .filter(|other| !other.is_fair_share() && other.job.user == line.job.user)
+            .filter(|other| other.class.is_urgent == line.class.is_urgent);
         let amounts = lines.map(|other| {
             // Processes that have yet to exit count.
             let held: u64 = other.job.shares.iter().map(|share| share.order.qshares().0).sum();

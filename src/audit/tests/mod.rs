@@ -16,6 +16,7 @@ mod preemption;
 mod price;
 mod report;
 mod structure;
+mod urgent;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -296,6 +297,7 @@ fn topology() -> Topology {
         cap_rules: FREE_GROWTH,
         users: None,
         is_default: false,
+        is_urgent: false,
     };
     let fair = |weight| ClassPolicy::FairShare { weight };
     Topology {
@@ -312,6 +314,7 @@ fn topology() -> Topology {
             quiet_stop: Some(12),
             notice: 20_000,
             backfill_depth: 100,
+            urgent_allotment: None,
         },
         pools: vec![pool("top", None), pool("sub", Some(TOP)), pool("apart", None)],
         classes: vec![

@@ -27,6 +27,7 @@ mod tests;
 mod timeline;
 mod turn_choices;
 mod turns;
+mod urgent;
 mod wait;
 mod windows;
 
@@ -39,6 +40,7 @@ pub(super) use singles::CalendarLeaves;
 pub(super) use turn_choices::TurnChoices;
 pub use turns::{TurnBill, TurnIncome};
 pub(super) use turns::{accounts, is_paid};
+pub use urgent::{UrgentRefusal, plan_urgent};
 pub(super) use wait::note_windows;
 
 use super::draft::Draft;

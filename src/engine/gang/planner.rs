@@ -61,14 +61,19 @@ impl GangPlanner {
         if gangs.is_empty() && !is_timed {
             return None;
         }
-        let shapes = gangs.iter().filter_map(|&job| gang_shape(draft.job(job)));
-        let kinds = Kinds::new(draft.snapshot, shapes);
         let timed = (0..draft.jobs.len()).filter(|_| is_timed);
         let asking = gangs.iter().copied().chain(timed);
         let of_gangs: BTreeSet<PoolIx> = asking.map(|job| draft.class_of(job).pool).collect();
+        Some(GangPlanner::of_pools(draft, &of_gangs))
+    }
+
+    /// Prepares decisions on gangs in some pools.
+    pub(super) fn of_pools(draft: &Draft<'_>, of_gangs: &BTreeSet<PoolIx>) -> GangPlanner {
+        let shapes = draft.gangs.iter().filter_map(|&job| gang_shape(draft.job(job)));
+        let kinds = Kinds::new(draft.snapshot, shapes);
         let endless = endless_space(draft);
         let mut pools: BTreeMap<PoolIx, PoolSupplies> = BTreeMap::new();
-        for pool in of_gangs {
+        for &pool in of_gangs {
             let pool_supplies = pools.entry(pool).or_default();
             for (ix, node) in draft.snapshot.nodes_with_ix().filter(|(_, node)| node.pool == pool) {
                 let all = |amount| Space { available: amount, usable: amount };
@@ -88,7 +93,7 @@ impl GangPlanner {
         for promise in draft.snapshot.promises.iter().filter(|promise| promise.rank.is_some()) {
             promises.entry(promise.job).or_default().push(*promise);
         }
-        Some(GangPlanner {
+        GangPlanner {
             kinds,
             pools,
             supply: BTreeMap::new(),
@@ -105,7 +110,7 @@ impl GangPlanner {
             lengths: BTreeSet::new(),
             refused: BTreeSet::new(),
             looks: 0,
-        })
+        }
     }
 
     /// Begins the decisions of a priority: finds the space that its gangs may have, and takes the

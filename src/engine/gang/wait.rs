@@ -171,7 +171,7 @@ impl GangPlanner {
     }
 
     /// The first obstacle to a start now.
-    fn cause(
+    pub(super) fn cause(
         &self,
         draft: &Draft<'_>,
         request: &GangRequest<'_>,

@@ -15,11 +15,16 @@ use crate::model::{ClassPolicy, JobKind, Mebibytes, NodeIx, Order, QShares, Quan
 /// Memory that cannot be preempted, by user, over all trees. Indexed by the user's place in the
 /// snapshot.
 #[derive(Debug)]
-pub(in crate::engine) struct AllotmentLedger(Vec<Mebibytes>);
+pub(in crate::engine) struct AllotmentLedger {
+    usual: Vec<Mebibytes>,
+    /// Memory of urgent work, which has an allotment of its own.
+    urgent: Vec<Mebibytes>,
+}
 
 impl AllotmentLedger {
     pub(super) fn new(draft: &Draft<'_>) -> AllotmentLedger {
-        let mut ledger = AllotmentLedger(vec![Mebibytes(0); draft.snapshot.users.len()]);
+        let nothing = vec![Mebibytes(0); draft.snapshot.users.len()];
+        let mut ledger = AllotmentLedger { usual: nothing.clone(), urgent: nothing };
         for ix in 0..draft.jobs.len() {
             if !draft.class_of(ix).policy.is_preemptable() {
                 let shares = draft.shares.of_job(ix).iter();
@@ -30,15 +35,22 @@ impl AllotmentLedger {
         ledger
     }
 
-    /// Memory held by the user of the job at `ix`.
+    /// Memory held by the user of the job at `ix` that counts like the job.
     fn held_mut(&mut self, draft: &Draft<'_>, ix: usize) -> &mut Mebibytes {
-        &mut self.0[draft.entities.user_of(ix).0]
+        let is_urgent = draft.class_of(ix).is_urgent;
+        let amounts = if is_urgent { &mut self.urgent } else { &mut self.usual };
+        &mut amounts[draft.entities.user_of(ix).0]
+    }
+
+    fn held(&self, draft: &Draft<'_>, ix: usize) -> Mebibytes {
+        let amounts = if draft.class_of(ix).is_urgent { &self.urgent } else { &self.usual };
+        amounts[draft.entities.user_of(ix).0]
     }
 
     /// Amount that the job's user may still get, in quanta of the job's pool; `None` if there is no
     /// allotment.
     fn left(&self, draft: &Draft<'_>, ix: usize) -> Option<u64> {
-        let held = self.0[draft.entities.user_of(ix).0];
+        let held = self.held(draft, ix);
         let left = Mebibytes(allotment_of(draft, ix)?.0.saturating_sub(held.0));
         Some(quantum_of(draft, ix).order_of_node(left).0)
     }
@@ -65,7 +77,7 @@ impl AllotmentLedger {
         amount: QShares,
     ) -> Result<(), CountRefusal> {
         let quantum = quantum_of(draft, ix);
-        let held = self.0[draft.entities.user_of(ix).0];
+        let held = self.held(draft, ix);
         let asks = quantum.memory_of(amount);
         match allotment_of(draft, ix) {
             Some(allotment) if allotment.0 < held.0.saturating_add(asks.0) => {
@@ -85,10 +97,15 @@ impl AllotmentLedger {
     }
 }
 
-/// Allotment of the user of the job at `ix`.
+/// Allotment of the user of the job at `ix`, for work like the job.
 fn allotment_of(draft: &Draft<'_>, ix: usize) -> Option<Mebibytes> {
-    let user = draft.entities.user_of(ix);
-    draft.snapshot.topology.allotment_of(&draft.snapshot.users[user.0])
+    let topology = &draft.snapshot.topology;
+    let user = &draft.snapshot.users[draft.entities.user_of(ix).0];
+    if draft.class_of(ix).is_urgent {
+        topology.urgent_allotment_of(user)
+    } else {
+        topology.allotment_of(user)
+    }
 }
 
 fn quantum_of(draft: &Draft<'_>, ix: usize) -> Quantum {

@@ -21,6 +21,24 @@ use crate::model::ClassPolicy;
 pub(super) use fixed::{AllotmentLedger, orders_that_suit};
 pub(super) use node_lists::NodeListCapacity;
 
+/// Jobs of `priority` that cannot be preempted, in the order in which they are counted.
+fn staying_jobs(draft: &Draft<'_>, priority: u32) -> Vec<usize> {
+    // Whole nodes before parts of them: a part taken would spoil the node. Urgent work has the first
+    // claim; where it was promised space, even before urgent work that lost its nodes.
+    let mut jobs = draft.jobs_of(priority, |policy| *policy == ClassPolicy::Reserve);
+    jobs.append(&mut draft.jobs_of(priority, |policy| *policy == ClassPolicy::FixedShare));
+    let is_promised = |job: usize| {
+        let promises = &draft.snapshot.promises;
+        promises.iter().any(|promise| promise.job == draft.jobs[job].id)
+    };
+    let turn = |job: usize| {
+        let is_urgent = draft.class_of(job).is_urgent;
+        (!is_urgent, is_urgent && !is_promised(job))
+    };
+    jobs.sort_by_cached_key(|&job| turn(job));
+    jobs
+}
+
 /// Computes all targets: afterwards [`JobDraft::given`](super::draft::JobDraft) is final.
 pub(super) fn set_targets(draft: &mut Draft<'_>) {
     let mut space = EmptyCluster::new(&draft.spaces);
@@ -35,25 +53,20 @@ pub(super) fn set_targets(draft: &mut Draft<'_>) {
         if let Some(gangs) = &mut gangs {
             gangs.begin(draft, &mut space, &mut listed, priority);
         }
-        // Whole nodes before parts of them: a part taken would spoil the node.
-        for policy in [ClassPolicy::Reserve, ClassPolicy::FixedShare] {
-            for job in draft.jobs_of(priority, |other| *other == policy) {
-                draft.effort.step();
-                match &mut gangs {
-                    Some(gangs) if draft.jobs[job].is_gang => {
-                        gangs.decide(draft, &mut space, &mut listed, &mut ledger, job);
-                    }
-                    Some(planner) => {
-                        let with = (&mut ledger, Some(&mut *planner));
-                        fixed::count(draft, &mut space, &mut listed, with, job);
-                        if !planner.chooses_nodes() {
-                            planner.note_target(draft, job);
-                        }
-                    }
-                    None => {
-                        fixed::count(draft, &mut space, &mut listed, (&mut ledger, None), job);
+        for job in staying_jobs(draft, priority) {
+            draft.effort.step();
+            match &mut gangs {
+                Some(gangs) if draft.jobs[job].is_gang => {
+                    gangs.decide(draft, &mut space, &mut listed, &mut ledger, job);
+                }
+                Some(planner) => {
+                    let with = (&mut ledger, Some(&mut *planner));
+                    fixed::count(draft, &mut space, &mut listed, with, job);
+                    if !planner.chooses_nodes() {
+                        planner.note_target(draft, job);
                     }
                 }
+                None => fixed::count(draft, &mut space, &mut listed, (&mut ledger, None), job),
             }
         }
         if let Some(gangs) = &mut gangs {

@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::calendar::WindowText;
 use super::shape::{GangText, is_default};
 use super::topology::TopologyText;
+use super::urgent::UrgentText;
 use super::work::{ProcessText, ReportText, Spec};
 use crate::model::{JobId, Mebibytes, Millis, Name, Order, ShareId, SharePhase};
 use crate::scheduler::{Removal, TurnSavings, checkpoint};
@@ -84,6 +85,8 @@ struct JobText {
     spent: bool,
     #[serde(default, skip_serializing_if = "is_default")]
     gang: GangText,
+    #[serde(default, skip_serializing_if = "is_default")]
+    urgent: Option<UrgentText>,
 }
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -309,6 +312,7 @@ impl From<&checkpoint::JobRecord> for JobText {
             behind_since: job.behind_since,
             spent: job.is_spent,
             gang: job.gang.into(),
+            urgent: job.urgent.as_ref().map(Into::into),
         }
     }
 }
@@ -317,6 +321,7 @@ impl From<JobText> for checkpoint::JobRecord {
     fn from(job: JobText) -> checkpoint::JobRecord {
         checkpoint::JobRecord {
             gang: job.gang.into(),
+            urgent: job.urgent.map(Into::into),
             spec: job.spec.into(),
             shares: job.shares.into_iter().map(Into::into).collect(),
             purged: job.purged.into_iter().map(Into::into).collect(),

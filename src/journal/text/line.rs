@@ -87,6 +87,7 @@ pub enum Line {
     Unreserved {
         name: Name,
     },
+    Urgent(Box<Spec>),
     Time {
         now: Millis,
     },
@@ -121,6 +122,9 @@ impl From<&JournalEntry> for Line {
             }
             JournalEntry::Command(AdminCommand::Unreserve { name }) => {
                 Line::Unreserved { name: name.clone() }
+            }
+            JournalEntry::Command(AdminCommand::Urgent(spec)) => {
+                Line::Urgent(Box::new((&**spec).into()))
             }
             JournalEntry::Command(AdminCommand::Reconfigure(topology)) => {
                 Line::Configured(Box::new((&**topology).into()))
@@ -192,6 +196,10 @@ impl From<Line> for JournalEntry {
             }
             Line::Unreserved { name } => {
                 return JournalEntry::Command(AdminCommand::Unreserve { name });
+            }
+            Line::Urgent(spec) => {
+                let spec = Box::new((*spec).into());
+                return JournalEntry::Command(AdminCommand::Urgent(spec));
             }
             Line::Configured(topology) => {
                 return JournalEntry::Command(AdminCommand::Reconfigure(Box::new(

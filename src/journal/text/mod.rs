@@ -10,6 +10,7 @@ mod calendar;
 mod line;
 mod shape;
 mod topology;
+mod urgent;
 mod work;
 
 pub use books::BooksText;

@@ -25,6 +25,8 @@ pub struct TopologyText {
     span_sets: bool,
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     allotments_mb: BTreeMap<String, u64>,
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    urgent_allotments_mb: BTreeMap<String, u64>,
 }
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -42,6 +44,19 @@ struct SettingsText {
     notice: Millis,
     #[serde(default = "depth", skip_serializing_if = "is_usual_depth")]
     backfill_depth: u64,
+    /// Absent: nothing.
+    #[serde(default, skip_serializing_if = "is_default")]
+    urgent_allotment: UsualUrgent,
+}
+
+/// Urgent allotment of users without their own.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum UsualUrgent {
+    #[default]
+    Nothing,
+    Mb(u64),
+    Unlimited,
 }
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -79,6 +94,8 @@ struct ClassText {
     default_duration: Option<Millis>,
     #[serde(default, skip_serializing_if = "is_default")]
     max_duration: Option<Millis>,
+    #[serde(default, skip_serializing_if = "is_default")]
+    urgent: bool,
 }
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -173,14 +190,25 @@ impl From<&model::Topology> for TopologyText {
             reported_tags: tagging.reported.clone(),
             placement_sets: tagging.sets.clone(),
             span_sets: tagging.may_span,
-            allotments_mb: allotments.iter().map(|(user, most)| (user.clone(), most.0)).collect(),
+            allotments_mb: allotments
+                .iter()
+                .map(|(user, own)| (user.clone(), own.fixed.0))
+                .collect(),
+            urgent_allotments_mb: allotments
+                .iter()
+                .filter_map(|(user, own)| Some((user.clone(), own.urgent?.0)))
+                .collect(),
         }
     }
 }
 
 impl From<TopologyText> for model::Topology {
     fn from(topology: TopologyText) -> model::Topology {
-        let allotments = topology.allotments_mb.into_iter();
+        let urgent = topology.urgent_allotments_mb;
+        let allotments = topology.allotments_mb.into_iter().map(|(user, most)| {
+            let urgent = urgent.get(&user).copied().map(Mebibytes);
+            (user, model::UserAllotment { fixed: Mebibytes(most), urgent })
+        });
         model::Topology {
             tagging: model::NodeTagging {
                 may_span: topology.span_sets,
@@ -191,7 +219,7 @@ impl From<TopologyText> for model::Topology {
             settings: topology.settings.into(),
             pools: topology.pools.into_iter().map(Into::into).collect(),
             classes: topology.classes.into_iter().map(Into::into).collect(),
-            allotments: allotments.map(|(user, most)| (user, Mebibytes(most))).collect(),
+            allotments: allotments.collect(),
         }
     }
 }
@@ -210,6 +238,7 @@ impl From<&model::Settings> for SettingsText {
             quiet_stop,
             notice,
             backfill_depth,
+            urgent_allotment,
         } = *settings;
         SettingsText {
             fragmentation_threshold,
@@ -223,6 +252,11 @@ impl From<&model::Settings> for SettingsText {
             quiet_stop,
             notice,
             backfill_depth,
+            urgent_allotment: match urgent_allotment {
+                Some(Mebibytes(0)) => UsualUrgent::Nothing,
+                Some(Mebibytes(most)) => UsualUrgent::Mb(most),
+                None => UsualUrgent::Unlimited,
+            },
         }
     }
 }
@@ -241,6 +275,11 @@ impl From<SettingsText> for model::Settings {
             quiet_stop: settings.quiet_stop,
             notice: settings.notice,
             backfill_depth: settings.backfill_depth,
+            urgent_allotment: match settings.urgent_allotment {
+                UsualUrgent::Nothing => Some(Mebibytes(0)),
+                UsualUrgent::Mb(most) => Some(Mebibytes(most)),
+                UsualUrgent::Unlimited => None,
+            },
         }
     }
 }
@@ -281,6 +320,7 @@ impl From<&model::ResourceClass> for ClassText {
             cap_rules,
             users,
             is_default,
+            is_urgent,
             gangs,
         } = class;
         let model::GangRules { are_allowed, patience, hold_limit, default_duration, max_duration } =
@@ -308,6 +348,7 @@ impl From<&model::ResourceClass> for ClassText {
             loss_limit,
             users: users.clone(),
             is_default: *is_default,
+            urgent: *is_urgent,
             gangs: are_allowed,
             patience,
             hold_limit,
@@ -337,6 +378,7 @@ impl From<ClassText> for model::ResourceClass {
             },
             users: class.users,
             is_default: class.is_default,
+            is_urgent: class.urgent,
             gangs: model::GangRules {
                 are_allowed: class.gangs,
                 patience: class.patience,

@@ -262,6 +262,7 @@ fn added_class(policy: ClassPolicy) -> ResourceClass {
         gangs: GangRules { are_allowed: true, ..GangRules::default() },
         users: None,
         is_default: false,
+        is_urgent: false,
     }
 }
 

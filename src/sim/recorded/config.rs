@@ -11,7 +11,7 @@ use super::scenario::{
 };
 use crate::model::{
     CapRules, ClassPolicy, GangRules, Mebibytes, Name, NodeTagging, Nodepool, PoolIx, Quantum,
-    ResourceClass, Settings, TagRule, Tags, Topology, expand_hostlist,
+    ResourceClass, Settings, TagRule, Tags, Topology, UserAllotment, expand_hostlist,
 };
 use crate::sim::error::Flaw;
 
@@ -35,8 +35,7 @@ pub(super) fn topology(config: &ScenarioConfig, has_clock: bool) -> Result<Topol
     }
     let pools = pools(&config)?;
     let classes = classes(&config, &pools)?;
-    let allotment =
-        |user: &UserInput| (user.name.clone(), Mebibytes::from_gib(user.max_allotment_gb));
+    let allotment = |user: &UserInput| (user.name.clone(), allotment_of(user));
     Ok(Topology {
         tagging: NodeTagging {
             rules: tag_rules(&config)?,
@@ -49,6 +48,13 @@ pub(super) fn topology(config: &ScenarioConfig, has_clock: bool) -> Result<Topol
         classes,
         allotments: config.users.iter().map(allotment).collect(),
     })
+}
+
+fn allotment_of(user: &UserInput) -> UserAllotment {
+    UserAllotment {
+        fixed: Mebibytes::from_gib(user.max_allotment_gb),
+        urgent: user.urgent_allotment_gb.map(Mebibytes::from_gib),
+    }
 }
 
 fn tag_rules(config: &ScenarioConfig) -> Result<Vec<TagRule>, Flaw> {
@@ -132,6 +138,8 @@ fn settings(config: &ScenarioConfig) -> Settings {
         quiet_stop: Settings::default().quiet_stop,
         notice: config.notice_ms.unwrap_or(Settings::default().notice),
         backfill_depth: Settings::default().backfill_depth,
+        // A scenario limits urgent work by what there is.
+        urgent_allotment: None,
     }
 }
 
@@ -261,5 +269,6 @@ fn class(
         },
         users: input.users.as_ref().map(split),
         is_default,
+        is_urgent: input.urgent.unwrap_or(false),
     }
 }

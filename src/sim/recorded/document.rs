@@ -24,6 +24,9 @@ pub struct PlayedCycle {
     /// Changes that were refused in this cycle: the job, and the code.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub refused: BTreeMap<u64, &'static str>,
+    /// Decisions on urgent work: accepted or refused.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub urgent: BTreeMap<u64, &'static str>,
     /// Jobs that the preemption stop held back.
     #[serde(skip_serializing_if = "is_zero")]
     pub net_strikes: u64,

@@ -21,6 +21,7 @@ pub(super) fn cycle(cycle: u64, mut jobs: Vec<PlayedJob>, view: &View) -> Played
         .map(|finding| PlayedFinding { rule: finding.rule.code(), detail: finding.detail })
         .collect();
     PlayedCycle {
+        urgent: BTreeMap::new(),
         cycle,
         jobs,
         refused: BTreeMap::new(),

@@ -16,11 +16,12 @@ use super::scenario::{
     ScenarioConfig, TimeInput, UpdateInput, WindowInput, WindowKindInput,
 };
 use crate::model::{
-    JobId, JobKind, Mebibytes, Millis, Name, NodeReport, ProcessLimit, ShareFacts, ShareId,
-    SharePhase, Tags, Window, WindowKind, expand_hostlist,
+    JobId, JobKind, JobSpec, Mebibytes, Millis, Name, NodeReport, ProcessLimit, ShareFacts,
+    ShareId, SharePhase, Tags, Window, WindowKind, expand_hostlist,
 };
 use crate::scheduler::{
-    AdminCommand, CommandError, JobDisposition, JobView, Removal, Scheduler, SchedulerEvent, View,
+    AdminCommand, CommandError, JobDisposition, JobView, Removal, Scheduler, SchedulerEvent,
+    UrgentVerdict, View,
 };
 use crate::sim::count;
 use crate::sim::error::Flaw;
@@ -168,6 +169,7 @@ impl<'a> Player<'a> {
                 self.vary(names, |nodes| AdminCommand::VaryOn { nodes });
             }
             EventInput::Job(job) => self.submit(job)?,
+            EventInput::Urgent { job } => self.submit_urgent(job)?,
             EventInput::Update(update) => self.update(update)?,
             EventInput::Run(run) => self.run(run)?,
             EventInput::Proc(input) => self.report_processes(input)?,
@@ -267,6 +269,22 @@ impl<'a> Player<'a> {
     }
 
     fn submit(&mut self, input: &JobInput) -> Result<(), Flaw> {
+        let spec = self.arrive(input)?;
+        self.scheduler.record(SchedulerEvent::JobArrived(spec));
+        Ok(())
+    }
+
+    /// Submits a job by the urgent channel: the cycle accepts or refuses it.
+    fn submit_urgent(&mut self, input: &JobInput) -> Result<(), Flaw> {
+        let spec = Box::new(self.arrive(input)?);
+        let refused = |error: CommandError| {
+            Flaw::new("", format!("the scheduler refused it: {error}"), "give it another `id`")
+        };
+        self.scheduler.command(AdminCommand::Urgent(spec)).map_err(refused)?;
+        Ok(())
+    }
+
+    fn arrive(&mut self, input: &JobInput) -> Result<JobSpec, Flaw> {
         let spec = request(input, self.arrivals)?;
         self.arrivals += 1;
         if self.jobs.insert(spec.id, JobActor::new(input, &spec)).is_some() {
@@ -276,8 +294,7 @@ impl<'a> Player<'a> {
                 "give it another `id`",
             ));
         }
-        self.scheduler.record(SchedulerEvent::JobArrived(spec));
-        Ok(())
+        Ok(spec)
     }
 
     fn update(&mut self, input: &UpdateInput) -> Result<(), Flaw> {
@@ -432,7 +449,13 @@ impl<'a> Player<'a> {
     fn write_down(&mut self, cycle: u64, view: &View) -> PlayedCycle {
         let jobs = view.jobs.iter().map(|job| self.write_down_job(cycle, job, view));
         let line = lines::cycle(cycle, jobs.collect(), view);
-        PlayedCycle { refused: std::mem::take(&mut self.refused), ..line }
+        let word = |verdict: &UrgentVerdict| {
+            let word = if verdict.outcome.is_ok() { "accepted" } else { "refused" };
+            (verdict.job.0, word)
+        };
+        let urgent: BTreeMap<u64, &'static str> = view.urgent.iter().map(word).collect();
+        self.jobs.retain(|job, _| urgent.get(&job.0) != Some(&"refused"));
+        PlayedCycle { refused: std::mem::take(&mut self.refused), urgent, ..line }
     }
 
     /// Writes the line of a job, and takes over the cycle's changes to its shares.

@@ -144,6 +144,9 @@ pub struct ClassInput {
     pub active: Option<Vec<(Millis, Millis)>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_duration_ms: Option<Millis>,
+    /// True if work of it comes by the urgent event; false if absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub urgent: Option<bool>,
 }
 
 /// A policy.
@@ -161,6 +164,9 @@ pub struct UserInput {
     pub name: String,
     #[serde(rename = "maxAllotmentGB")]
     pub max_allotment_gb: u64,
+    /// No limit if absent.
+    #[serde(default, rename = "urgentAllotmentGB", skip_serializing_if = "Option::is_none")]
+    pub urgent_allotment_gb: Option<u64>,
 }
 
 /// Events that happen without an entry in the scenario.
@@ -246,6 +252,10 @@ pub enum EventInput {
     Reserve(WindowInput),
     Unreserve {
         name: String,
+    },
+    /// Work that comes by the urgent channel.
+    Urgent {
+        job: Box<JobInput>,
     },
     Whitelist {},
     Reconfigure {

@@ -203,6 +203,7 @@ fn draw_classes(draw: &mut Draw, hardware: &Hardware) -> Vec<ClassInput> {
             gangs: None,
             patience: None,
             max_duration_ms: None,
+            urgent: None,
         }
     };
     (1..=classes).map(class).collect()

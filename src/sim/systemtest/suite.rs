@@ -182,6 +182,7 @@ fn settings() -> Settings {
         quiet_stop: Settings::default().quiet_stop,
         notice: Settings::default().notice,
         backfill_depth: Settings::default().backfill_depth,
+        urgent_allotment: Settings::default().urgent_allotment,
     }
 }
 
@@ -202,6 +203,7 @@ fn class(name: &str, weight: u32) -> ResourceClass {
         },
         users: None,
         is_default: name == NORMAL,
+        is_urgent: false,
     }
 }
 

@@ -248,6 +248,7 @@ fn topology(pace: u8) -> Topology {
         cap_rules,
         users: None,
         is_default: name == "normal",
+        is_urgent: false,
     };
     let fair = ClassPolicy::FairShare { weight: 100 };
     Topology {

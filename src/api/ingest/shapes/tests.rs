@@ -11,7 +11,7 @@ use crate::model::{
     CapRules, Chunk, ClassPolicy, GangRules, Mebibytes, NodeTagging, Nodepool, PoolIx,
     ProcessLimit, Quantum, ResourceClass, Settings, Tags, Topology,
 };
-use crate::scheduler::{Refusal, admit};
+use crate::scheduler::{JobChannel, Refusal, admit};
 
 const LIMITS: Limits = Limits {
     body: 1,
@@ -45,6 +45,7 @@ fn class(name: &str, takes_gangs: bool, user: Option<&str>) -> ResourceClass {
         },
         users: user.map(|user| vec![user.to_owned()]),
         is_default: false,
+        is_urgent: false,
     }
 }
 
@@ -88,12 +89,12 @@ fn item(has_chunk: bool, more: &Value) -> String {
 }
 
 fn read(text: &str) -> Result<(PublishedJob, Vec<RequestFault>), RequestFault> {
-    check_work(text, |_| None, &topology(), &LIMITS)
+    check_work(text, |_| (None, JobChannel::Publication), &topology(), &LIMITS)
 }
 
 fn read_after(before: &str, text: &str) -> Result<(PublishedJob, Vec<RequestFault>), RequestFault> {
     let (before, _) = read(before).unwrap();
-    check_work(text, |_| Some(before), &topology(), &LIMITS)
+    check_work(text, |_| (Some(before), JobChannel::Publication), &topology(), &LIMITS)
 }
 
 #[test]
@@ -341,7 +342,7 @@ fn moments_and_a_reservation_are_taken_with_and_without_chunks() {
 fn a_class_without_gangs_names_the_classes_that_take_them() {
     let refusal = |has_chunk: bool, more: Value| {
         let (work, _) = read(&item(has_chunk, &more)).unwrap();
-        admit(&topology(), &work.spec).err()
+        admit(&topology(), &work.spec, JobChannel::Publication).err()
     };
     let not_allowed = |allowing: &[&str]| {
         Some(Refusal::GangNotAllowed {

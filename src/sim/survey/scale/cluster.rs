@@ -76,6 +76,7 @@ fn topology(quantum: Quantum) -> Topology {
         },
         users: None,
         is_default,
+        is_urgent: false,
     };
     let pool = Nodepool {
         name: "all".into(),
