@@ -47,7 +47,7 @@ pub struct Settings {
     pub quiet_stop: Option<u64>,
     /// Time before maintenance at which work that can be preempted is told to leave.
     pub notice: Millis,
-    /// Waiting requests of a tree of pools that have a place in the calendar.
+    /// Waiting requests that have a place in the calendar.
     pub backfill_depth: u64,
     /// Maximum memory of urgent work of a user without an urgent allotment. `None` means no limit.
     pub urgent_allotment: Option<Mebibytes>,

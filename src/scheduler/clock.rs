@@ -36,8 +36,12 @@ impl Scheduler {
     /// True if decisions depend on the time.
     pub fn needs_time(&self) -> bool {
         let has_known_length = || {
-            let mut classes = self.topology.classes.iter();
-            self.jobs.has_gangs() && classes.any(|class| class.gangs.duration(None).is_some())
+            let mut classes = self.topology.classes.iter().enumerate();
+            classes.any(|(place, class)| {
+                let is_in_use = self.jobs.has_gangs()
+                    || !class.policy.is_preemptable() && 0 < self.jobs.of_class(ClassIx(place));
+                is_in_use && class.gangs.duration(None).is_some()
+            })
         };
         let has_edges = !self.clock.windows.is_empty() || !self.clock.hours.is_empty();
         let is_timed = |spec: &JobSpec| spec.shape.as_deref().is_some_and(Shape::has_times);

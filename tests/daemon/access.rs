@@ -125,6 +125,7 @@ impl Route {
             ("put", "/v1/publication") => {
                 (vec![Role::Orchestrator], Some(json!({ "sequence": 1, "work": [] })))
             }
+            ("post", "/v1/urgent") => (vec![Role::Orchestrator, Role::Operator], Some(json!({}))),
             ("post", _) => (vec![Role::Operator], Some(json!({}))),
             ("delete", _) => (vec![Role::Operator], None),
             _ => (vec![Role::Reader, Role::Orchestrator, Role::Submitter, Role::Operator], None),

@@ -555,6 +555,7 @@ async fn the_document_names_every_rule_and_what_holds_back() {
         "no_longer_allowed",
         "window",
         "class_closed",
+        "urgent",
         "priority",
         "fair_share",
         "defragmentation",
@@ -643,6 +644,7 @@ async fn the_document_lists_every_route() {
         "/v1/reservations/{name}",
         "/v1/schedule",
         "/v1/status",
+        "/v1/urgent",
         "/v1/users",
     ];
     assert_eq!(paths, expected);

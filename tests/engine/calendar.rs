@@ -8,6 +8,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use crate::starts::{NodeLine, Part, all_fit};
 use crate::support::cluster::{Cluster, UNPACED, class, fair, job, single, topology};
 use crate::support::diary::Diary;
 use apportion::engine::{Snapshot, plan};
@@ -62,6 +63,22 @@ struct Timed {
     memory: u64,
     /// Minutes that it runs; it never ends by itself if there are none.
     runs: Option<u64>,
+}
+
+impl Timed {
+    /// All its processes, if it starts at `from`.
+    fn parts(&self, from: Millis) -> Vec<Part> {
+        let to = from + self.shape.duration.unwrap();
+        let part = |amount, is_whole, color: String| Part { amount, is_whole, color, from, to };
+        let chunks = self.shape.chunks.iter().flat_map(|chunk| {
+            let color = chunk.tags.iter().map(|(_, color)| color.to_string()).next();
+            let color = color.unwrap_or_default();
+            let amount = chunk.memory.0.div_ceil(1024);
+            (0..chunk.count).map(move |_| part(amount, true, color.clone()))
+        });
+        let single = self.shape.chunks.is_empty().then(|| part(self.memory, false, String::new()));
+        chunks.chain(single).collect()
+    }
 }
 
 #[derive(Clone, Debug)]
@@ -160,9 +177,10 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// What a client remembers of a gang.
+/// What a client remembers of a gang or a single request.
 #[derive(Clone, Debug)]
 struct Memory {
+    asked: Timed,
     runs: Option<u64>,
     started: Option<Millis>,
     estimate: Option<Millis>,
@@ -257,7 +275,10 @@ impl History {
         shape.not_before = shape.not_before.map(|moment| self.now + moment);
         shape.deadline = shape.deadline.map(|moment| self.now + moment);
         spec.shape = Some(Arc::new(shape));
-        self.gangs.insert(spec.id, Memory { runs: *runs, started: None, estimate: None });
+        self.gangs.insert(
+            spec.id,
+            Memory { asked: timed.clone(), runs: *runs, started: None, estimate: None },
+        );
         self.cluster.arrive(spec);
     }
 
@@ -338,6 +359,41 @@ impl History {
                 );
             }
             memory.estimate = estimate;
+        }
+        if self.is_exact {
+            self.check_told_starts();
+        }
+    }
+
+    /// An exhaustive search finds nodes for all work at the starts that were told, and no earlier
+    /// start for the first request that waits.
+    fn check_told_starts(&self) {
+        let mut nodes: Vec<NodeLine> = NODES
+            .iter()
+            .map(|&(_, size, color)| NodeLine { size, color, uses: Vec::new() })
+            .collect();
+        for job in self.cluster.view.jobs.iter() {
+            let Some(memory) = self.gangs.get(&job.id) else { continue };
+            for share in job.shares.iter().filter(|share| share.state == SharePhase::Held) {
+                let place = NODES.iter().position(|node| *node.0 == *share.node).unwrap();
+                let end = memory.started.unwrap() + memory.runs.unwrap() * MINUTE;
+                nodes[place].uses.push((self.now, end, share.order.qshares().0));
+            }
+        }
+        let waiting = self.gangs.iter().filter(|(_, memory)| memory.started.is_none());
+        let told: Vec<(&JobId, &Memory, Millis)> =
+            waiting.filter_map(|(id, memory)| Some((id, memory, memory.estimate?))).collect();
+        let mut parts: Vec<Part> =
+            told.iter().flat_map(|(_, memory, at)| memory.asked.parts(*at)).collect();
+        parts.sort_by_key(|part| part.from);
+        let fit = all_fit(&mut nodes, &parts, &mut 100_000);
+        assert_ne!(fit, Some(false), "at {}: no nodes for {parts:#?}", self.now);
+        let Some((id, first, at)) = told.first() else { return };
+        let mut earlier = self.now + MINUTE;
+        while earlier < *at {
+            let fit = all_fit(&mut nodes, &first.asked.parts(earlier), &mut 100_000);
+            assert_ne!(fit, Some(true), "job {id} could start at {earlier}, and is told {at}");
+            earlier += MINUTE;
         }
     }
 

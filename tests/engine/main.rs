@@ -28,6 +28,7 @@ mod recovery;
 mod regressions;
 mod scenarios;
 mod sharing;
+mod starts;
 #[path = "../support/mod.rs"]
 mod support;
 mod tags;

@@ -47,7 +47,7 @@ pub(in crate::engine) struct GangPlanner {
     pub(super) lengths: BTreeSet<Option<Millis>>,
     /// Single requests of this priority for which no node was left.
     pub(super) refused: BTreeSet<EqualSingle>,
-    /// Looks at nodes of this cycle for places of gangs that share nodes.
+    /// Looks at nodes of this cycle for the best places.
     pub(super) looks: u64,
 }
 

@@ -20,9 +20,9 @@ use crate::model::{Millis, NodeIx, Place, count};
 /// Most moments at which a gang is tried node by node.
 const TRIES: usize = 64;
 
-/// Most looks at nodes in a cycle for the places of such gangs. Further gangs have places on empty
-/// nodes only.
-const LOOKS: u64 = 4_000_000;
+/// Most looks at nodes in a cycle for the best places. Further gangs have places on empty nodes only,
+/// and further single requests start on the node that is fullest now.
+pub(super) const LOOKS: u64 = 2_000_000;
 
 /// Nodes for a gang at a moment, in batches.
 #[derive(Default)]

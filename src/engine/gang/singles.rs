@@ -6,17 +6,18 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::calendar::{CalendarPart, KeptSpace, length_of};
+use super::calendar::{KeptSpace, length_of};
 use super::kinds::NodeKind;
 use super::node_time::{Spot, first_start};
 use super::planner::GangPlanner;
+use super::shared_gangs::LOOKS;
 use super::timeline::NEVER;
 use super::wait::reservation_ahead;
-use super::windows::{Rights, StartTimes, Stay};
+use super::windows::{Rights, StartTimes};
 use crate::engine::draft::Draft;
 use crate::engine::target::orders_that_suit;
 use crate::engine::wait_reason::WaitReason;
-use crate::model::{ClassIx, ClassPolicy, JobKind, Millis, NodeIx};
+use crate::model::{ClassIx, ClassPolicy, JobKind, Millis, NodeIx, count};
 
 /// Nodes that the calendar leaves for single requests.
 #[derive(Clone, Debug, Default)]
@@ -112,36 +113,24 @@ impl GangPlanner {
         node
     }
 
-    fn find_node(&self, draft: &Draft<'_>, job: usize, amount: u64) -> Option<NodeIx> {
+    fn find_node(&mut self, draft: &Draft<'_>, job: usize, amount: u64) -> Option<NodeIx> {
         let calendar = self.calendar.as_ref()?;
         let class = draft.class_of(job);
-        let supply = self.supply.get(&class.pool)?;
         let until = calendar.stay_of(draft, job);
-        let stay = Stay { from: calendar.now, to: until, rights: Rights::of(draft, job) };
-        if draft.snapshot.closes(draft.job(job).class, stay.from, stay.to) {
+        if draft.snapshot.closes(draft.job(job).class, calendar.now, until)
+            || self.in_time(draft, job, until).is_err()
+        {
             return None;
         }
-        if self.in_time(draft, job, until).is_err() {
-            return None;
+        let looks = count(calendar.nodes());
+        let is_plain =
+            class.policy != ClassPolicy::Reserve && draft.jobs[job].kind != JobKind::Service;
+        if is_plain && calendar.has_bookings() && self.looks < LOOKS {
+            self.looks += looks;
+            return self.fullest_node(draft, job, amount);
         }
-        let limits = calendar.limits(&self.kinds, class.pool, stay, CalendarPart::All, true);
-        let whole = (class.policy == ClassPolicy::Reserve).then(|| orders_that_suit(draft, job));
-        let may_use = |node: NodeIx| {
-            let (_, kind, list) = calendar.group_of(node);
-            let size = draft.spaces.order(node).0;
-            let is_whole = whole.as_ref().is_none_or(|orders| {
-                orders.contains(&size) && size == supply.space(node).available
-            });
-            let amount = if whole.is_some() { size } else { amount };
-            let leaves_bookings = || {
-                let amounts = BTreeMap::from([(node, amount)]);
-                !calendar.has_bookings() || calendar.leaves_bookings(&amounts, until)
-            };
-            is_whole
-                && draft.is_in_reach(job, node)
-                && limits.get(&(kind, list)).is_some_and(|limit| limit.is_open)
-                && leaves_bookings()
-        };
+        let supply = self.supply.get(&class.pool)?;
+        let may_use = self.may_start(draft, job, amount);
         // A service spreads over nodes before it stacks.
         let service = draft.job(job).service;
         let is_apart = |node: &NodeIx| {
@@ -150,7 +139,67 @@ impl GangPlanner {
         };
         supply
             .best_fit(amount, |node| may_use(node) && is_apart(&node))
-            .or_else(|| supply.best_fit(amount, may_use))
+            .or_else(|| supply.best_fit(amount, &may_use))
+    }
+
+    /// Of the nodes with space now, and else of all nodes, the node that is fullest during the stay,
+    /// places of waiting requests included.
+    fn fullest_node(&self, draft: &Draft<'_>, job: usize, amount: u64) -> Option<NodeIx> {
+        let calendar = self.calendar.as_ref()?;
+        let pool = draft.class_of(job).pool;
+        let supply = self.supply.get(&pool)?;
+        let until = calendar.stay_of(draft, job);
+        let may_use = self.may_start(draft, job, amount);
+        let mut best: Option<(bool, u64, bool, NodeKind, NodeIx)> = None;
+        for (place, node) in calendar.nodes().iter().enumerate() {
+            let (name, (_, kind, _)) = (NodeIx(place), node.group);
+            if node.is_unnamed || node.group.0 != pool {
+                continue;
+            }
+            let space = supply.space(name);
+            let free = node.space.least(calendar.now, until).min(space.available);
+            let key = (space.usable < amount, free, free == kind.order, kind, name);
+            let is_better = amount <= free && best.is_none_or(|best| key < best);
+            if is_better && may_use(name) {
+                best = Some(key);
+            }
+        }
+        best.map(|(.., name)| name)
+    }
+
+    /// True for the nodes on which a process of `amount` qshares of the job at `job` may start now,
+    /// as far as windows, lists and older requests decide.
+    fn may_start<'p>(
+        &'p self,
+        draft: &'p Draft<'_>,
+        job: usize,
+        amount: u64,
+    ) -> impl Fn(NodeIx) -> bool + 'p {
+        let class = draft.class_of(job);
+        let whole = (class.policy == ClassPolicy::Reserve).then(|| orders_that_suit(draft, job));
+        let calendar = self.calendar.as_ref();
+        let times = calendar.map(|it| StartTimes::new(draft, &self.kinds.windows, job, it.now));
+        let supply = self.supply.get(&class.pool);
+        move |node: NodeIx| {
+            let Some(((calendar, times), supply)) = calendar.zip(times.as_ref()).zip(supply) else {
+                return false;
+            };
+            let (_, _, list) = calendar.group_of(node);
+            let size = draft.spaces.order(node).0;
+            let is_whole = whole.as_ref().is_none_or(|orders| {
+                orders.contains(&size) && size == supply.space(node).available
+            });
+            let amount = if whole.is_some() { size } else { amount };
+            let leaves_bookings = || {
+                let amounts = BTreeMap::from([(node, amount)]);
+                let until = times.end(calendar.now);
+                !calendar.has_bookings() || calendar.leaves_bookings(&amounts, until)
+            };
+            is_whole
+                && draft.is_in_reach(job, node)
+                && times.allow(list, calendar.now)
+                && leaves_bookings()
+        }
     }
 
     /// Enters that a process of `amount` qshares of the job at `job` starts on `node`.
@@ -299,7 +348,7 @@ impl GangPlanner {
             }) else {
                 continue;
             };
-            let free = node.space.least(start, start + 1);
+            let free = node.space.least(start, times.end(start));
             let (_, kind, _) = node.group;
             let candidate = (start, free, free == kind.order, kind, spot);
             best = Some(best.map_or(candidate, |best| best.min(candidate)));

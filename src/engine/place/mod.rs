@@ -155,7 +155,10 @@ fn beneficiary(draft: &Draft<'_>, promise: Promise) -> Option<usize> {
                 && draft.nodes_within_reach(job).contains(&whole.0)
         }
     };
-    let is_legal = draft.spaces.is_schedulable(promise.node) && work.may_use(promise.node);
+    // The calendar may leave the node no longer: a window may be too near by now.
+    let is_left = draft.leaves.as_ref().is_none_or(|leaves| leaves.leave(job, promise.node));
+    let is_legal =
+        draft.spaces.is_schedulable(promise.node) && work.may_use(promise.node) && is_left;
     // The node may have shrunk since, or its owner may have started other work on it.
     let still_fits = draft.spaces.missing_for(promise.node, promise.order.qshares()) == QShares(0);
     (is_wanted && is_legal && still_fits).then_some(job)

@@ -47,7 +47,11 @@ impl GangPlanner {
     }
 
     /// The reason why a request has too little space, with all remedies in the supply.
-    pub(super) fn lack_of_space(&mut self, draft: &Draft<'_>, request: &GangRequest<'_>) -> WaitReason {
+    pub(super) fn lack_of_space(
+        &mut self,
+        draft: &Draft<'_>,
+        request: &GangRequest<'_>,
+    ) -> WaitReason {
         self.unclaimed.clone_from(&self.supply);
         let reason = self.reason_to_wait(draft, request);
         self.cause(draft, request, reason)
