@@ -11,7 +11,7 @@ use super::*;
 use crate::engine::{GangProgress, PaidTurn};
 use crate::model::{
     CapRules, Chunk, ClassPolicy, Elasticity, GangRules, JobFacts, JobId, JobKind, JobSpec,
-    JobTimes, LegalSizes, Mebibytes, NodeReport, NodeTagging, Nodepool, Order, Place, PoolIx,
+    JobTimes, LegalSizes, Mebibytes, Name, NodeReport, NodeTagging, Nodepool, Order, Place, PoolIx,
     ProcessLimit, Quantum, ResourceClass, Settings, Shape, ShareFacts, ShareId, SharePhase,
     TagRule, Tags, Topology, UserAllotment, Window, WindowKind,
 };
@@ -244,6 +244,12 @@ fn window(name: &str, kind: WindowKind) -> Window {
     }
 }
 
+fn grant() -> UrgentGrant {
+    let node = || Name::from("main01");
+    let victim = UrgentVictim { job: JobId(7), share: ShareId(2), node: node(), loss: 500 };
+    UrgentGrant { cycle: 30, promised: vec![(node(), 0)], preempted: vec![victim] }
+}
+
 fn books() -> SchedulerState {
     let node = |name: &str| NodeRecord {
         report: NodeReport { name: name.into(), ..report() },
@@ -279,16 +285,6 @@ fn books() -> SchedulerState {
         is_spent: false,
         urgent: None,
     };
-    let grant = UrgentGrant {
-        cycle: 30,
-        promised: vec![("main01".into(), 0)],
-        preempted: vec![UrgentVictim {
-            job: JobId(7),
-            share: ShareId(2),
-            node: "main01".into(),
-            loss: 500,
-        }],
-    };
     let broken = JobRecord {
         gang: GangProgress {
             size: Some(3),
@@ -299,7 +295,7 @@ fn books() -> SchedulerState {
         spec: gang(12),
         shares: vec![ranked(8, 2, Removal::GangBroken)],
         purged: vec![ranked(7, 0, Removal::NodeDied)],
-        urgent: Some(grant),
+        urgent: Some(grant()),
         ..waiting.clone()
     };
     SchedulerState {

@@ -33,7 +33,7 @@ impl NodeLine {
             return false;
         }
         if part.is_whole {
-            return self.uses.iter().filter(overlaps).next().is_none();
+            return !self.uses.iter().any(|other| overlaps(&other));
         }
         // The use only grows where another use begins.
         let starts = self.uses.iter().filter(overlaps).map(|(from, ..)| (*from).max(part.from));

@@ -31,7 +31,9 @@ fn world() -> Topology {
         fair("fair", 100, UNPACED),
         class("low", ClassPolicy::FairShare { weight: 1 }, 20, UNPACED),
     ];
-    classes.iter_mut().for_each(|class| class.gangs = gangs);
+    for class in &mut classes {
+        class.gangs = gangs;
+    }
     let mut topology = Topology { classes, ..topology() };
     topology.settings.urgent_allotment = None;
     topology
@@ -436,7 +438,9 @@ impl<'s> Recount<'s> {
         };
         assert!(self.fits(stays(&[]).into_iter()), "what goes suffices");
         let mut lost: BTreeMap<usize, u64> = BTreeMap::new();
-        gone.iter().for_each(|prey| *lost.entry(prey.job).or_default() += 1);
+        for prey in &gone {
+            *lost.entry(prey.job).or_default() += 1;
+        }
         if let Some(dearest) = lost.iter().map(|(job, lost)| self.kind(*job, *lost)).max() {
             assert!(!self.fits_below(dearest), "something cheaper than {dearest:?} suffices");
         }

@@ -16,7 +16,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::Taker;
 use super::kinds::{Kinds, NodeKind};
-use super::node_time::{NodeTime, Spot};
+use super::node_time::{CalendarSpot, NodeTime};
 use super::timeline::{NEVER, Timeline};
 use super::windows::Stay;
 use crate::engine::draft::Draft;
@@ -83,7 +83,7 @@ pub(super) struct Booking {
 pub(super) struct KeptSpace {
     /// Place of the job in the snapshot.
     pub job: usize,
-    pub spot: Spot,
+    pub spot: CalendarSpot,
     pub amount: u64,
     pub from: Millis,
     pub to: Millis,
@@ -153,10 +153,10 @@ impl Calendar {
     }
 
     /// Group of the node at `spot`.
-    pub(super) fn group_at(&self, spot: Spot) -> CalendarGroup {
+    pub(super) fn group_at(&self, spot: CalendarSpot) -> CalendarGroup {
         match spot {
-            Spot::Node(place) => self.nodes[place].group,
-            Spot::Whole(group) => group,
+            CalendarSpot::Node(place) => self.nodes[place].group,
+            CalendarSpot::Whole(group) => group,
         }
     }
 
@@ -305,8 +305,8 @@ impl Calendar {
         let KeptSpace { job, spot, amount, from, to } = place;
         let group = self.group_at(spot);
         let node = match spot {
-            Spot::Node(node) => node,
-            Spot::Whole((_, kind, _)) => {
+            CalendarSpot::Node(node) => node,
+            CalendarSpot::Whole((_, kind, _)) => {
                 self.nodes.push(NodeTime::without_name(group, kind.order, from));
                 self.nodes.len() - 1
             }
@@ -336,9 +336,8 @@ impl Calendar {
 
     /// Limits that forbid nothing.
     pub(super) fn no_limits(&self, pool: PoolIx) -> GroupLimits {
-        let of_pool = self.groups.keys().filter(|(of, ..)| *of == pool);
         let limit = GroupLimit { is_open: true, free: u64::MAX };
-        of_pool.map(|&(_, kind, list)| ((kind, list), limit)).collect()
+        self.groups_of(pool).map(|(_, kind, list)| ((kind, list), limit)).collect()
     }
 
     /// Limits of a gang that stays so long on nodes of `pool`. `has_windows` is false if windows do
@@ -351,15 +350,14 @@ impl Calendar {
         part: CalendarPart,
         has_windows: bool,
     ) -> GroupLimits {
-        let of_pool = self.groups.keys().filter(|(of, ..)| *of == pool);
-        let limit = |group: &CalendarGroup| {
-            let &(_, kind, list) = group;
+        let limit = |group: CalendarGroup| {
+            let (_, kind, list) = group;
             let is_open = !has_windows || kinds.windows.allow(list, stay);
             let least = |timeline: &Timeline| timeline.least(stay.from, stay.to);
-            let free = self.timeline(group, part).filter(|_| is_open).map_or(0, least);
+            let free = self.timeline(&group, part).filter(|_| is_open).map_or(0, least);
             ((kind, list), GroupLimit { is_open, free })
         };
-        of_pool.map(limit).collect()
+        self.groups_of(pool).map(limit).collect()
     }
 
     /// Moments after now at which a gang of `pool` may be able to start, ascending.
@@ -377,7 +375,7 @@ impl Calendar {
 
     /// Size of the largest nodes of a pool that are meant, in qshares.
     pub(super) fn largest_node(&self, pool: PoolIx, is_meant: impl Fn(NodeKind) -> bool) -> u64 {
-        let kinds = self.groups.keys().filter(|(of, ..)| *of == pool).map(|(_, kind, _)| *kind);
+        let kinds = self.groups_of(pool).map(|(_, kind, _)| kind);
         kinds.filter(|kind| is_meant(*kind)).map(|kind| kind.order).max().unwrap_or(0)
     }
 
@@ -414,22 +412,22 @@ impl Calendar {
             let node = &self.nodes[node.0];
             node.until <= self.now || *amount <= node.space.least(self.now, until)
         };
-        let nodes = amounts.keys().map(|node| Spot::Node(node.0));
+        let nodes = amounts.keys().map(|node| CalendarSpot::Node(node.0));
         amounts.iter().all(has_space) && self.leaves_nodes(nodes, self.now, until)
     }
 
     /// True if a request may be at `spots` from `from` until `until`, as far as nodes are counted.
     pub(super) fn leaves_nodes(
         &self,
-        spots: impl Iterator<Item = Spot>,
+        spots: impl Iterator<Item = CalendarSpot>,
         from: Millis,
         until: Millis,
     ) -> bool {
         let mut needed: BTreeMap<(CalendarGroup, Millis), u64> = BTreeMap::new();
         for spot in spots {
             let from = match spot {
-                Spot::Node(node) => self.nodes[node].until,
-                Spot::Whole(_) => from,
+                CalendarSpot::Node(node) => self.nodes[node].until,
+                CalendarSpot::Whole(_) => from,
             };
             if from < until {
                 *needed.entry((self.group_at(spot), from)).or_default() += 1;

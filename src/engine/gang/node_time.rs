@@ -21,7 +21,7 @@ pub(super) struct NodeTime {
 
 /// Node of a place in the calendar.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Spot {
+pub(super) enum CalendarSpot {
     /// The node at this place of [`Calendar::nodes`](super::calendar::Calendar::nodes).
     Node(usize),
     /// A node of the group that is empty by then.

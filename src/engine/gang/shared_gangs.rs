@@ -8,7 +8,7 @@ use super::Slot;
 use super::calendar::{Calendar, CalendarGroup};
 use super::fit::{NodeBatch, NodeLoad};
 use super::kinds::NodeKind;
-use super::node_time::{NodeTime, Spot};
+use super::node_time::{CalendarSpot, NodeTime};
 use super::planner::GangPlanner;
 use super::request::{GangRequest, total};
 use super::supply::{PlacementSet, SpacePart, Stock};
@@ -46,13 +46,13 @@ type SharedShelves =
     BTreeMap<(NodeKind, usize, u64, u64, Option<(CalendarGroup, u64)>), Vec<usize>>;
 
 /// A node, and the number of processes of each chunk on it.
-type LoadedSpot = (Spot, Vec<(usize, u64)>);
+type LoadedSpot = (CalendarSpot, Vec<(usize, u64)>);
 
 /// Start and end of a stay.
-type Span = (Millis, Millis);
+type StaySpan = (Millis, Millis);
 
 /// What a chunk, or a packed gang, needs to start somewhere.
-struct Need<'r> {
+struct ChunkNeed<'r> {
     /// Qshares that count as a unit.
     amount: u64,
     /// Units that a node may add at most.
@@ -68,7 +68,7 @@ impl GangPlanner {
         &mut self,
         draft: &Draft<'_>,
         request: &GangRequest<'_>,
-    ) -> Option<(Millis, Vec<(Spot, u64)>)> {
+    ) -> Option<(Millis, Vec<(CalendarSpot, u64)>)> {
         let mut looks = self.looks;
         let opening = self.search_shared(draft, request, &mut looks);
         self.looks = looks;
@@ -80,7 +80,7 @@ impl GangPlanner {
         draft: &Draft<'_>,
         request: &GangRequest<'_>,
         looks: &mut u64,
-    ) -> Option<(Millis, Vec<(Spot, u64)>)> {
+    ) -> Option<(Millis, Vec<(CalendarSpot, u64)>)> {
         let calendar = self.calendar.as_ref().filter(|_| *looks < LOOKS)?;
         let times = StartTimes::new(draft, &self.kinds.windows, request.job, calendar.now);
         let moments = self.shared_moments(draft, calendar, request, &times, looks);
@@ -168,7 +168,7 @@ impl GangPlanner {
         let spots = self.assign_shared(request, stock, span)?;
         let mut of_chunk: Vec<Vec<(NodeIx, u64)>> = vec![Vec::new(); request.pieces.len()];
         for (spot, processes) in spots {
-            let Spot::Node(place) = spot else { return None };
+            let CalendarSpot::Node(place) = spot else { return None };
             for (chunk, each) in processes {
                 of_chunk[chunk].push((NodeIx(place), each));
             }
@@ -182,7 +182,7 @@ impl GangPlanner {
         &self,
         request: &GangRequest<'_>,
         stock: impl Fn(bool) -> SharedStock,
-        (from, to): Span,
+        (from, to): StaySpan,
     ) -> Option<Vec<LoadedSpot>> {
         let calendar = self.calendar.as_ref()?;
         [true, false].into_iter().find_map(|is_longer| {
@@ -232,7 +232,7 @@ impl GangPlanner {
         shelves: &mut SharedShelves,
         request: &GangRequest<'_>,
         set: Option<&PlacementSet>,
-        ((from, to), is_longer): (Span, bool),
+        ((from, to), is_longer): (StaySpan, bool),
         is_open: impl Fn(NodeKind, usize) -> bool,
     ) {
         let Some(calendar) = &self.calendar else { return };
@@ -323,7 +323,7 @@ impl GangPlanner {
             for (_, of, change) in at_once {
                 units[*of] += change;
             }
-            let has = |(need, units): (&Need<'_>, &i64)| {
+            let has = |(need, units): (&ChunkNeed<'_>, &i64)| {
                 i64::try_from(need.units).is_ok_and(|needed| needed <= *units)
             };
             if needs.iter().zip(&units).all(has) {
@@ -334,13 +334,13 @@ impl GangPlanner {
     }
 
     /// What each chunk needs by itself; a packed gang needs a single node for all chunks.
-    fn needs<'r>(&'r self, request: &'r GangRequest<'_>) -> Vec<Need<'r>> {
+    fn needs<'r>(&'r self, request: &'r GangRequest<'_>) -> Vec<ChunkNeed<'r>> {
         let chunks = request.pieces.iter().zip(&request.shape.chunks);
         match request.shape.place {
             Place::Pack => {
                 let suits = |kind| self.suits(request, kind).iter().all(|suits| *suits);
                 let amount = total(&request.pieces);
-                vec![Need { amount, most_per_node: 1, units: 1, suits: Box::new(suits) }]
+                vec![ChunkNeed { amount, most_per_node: 1, units: 1, suits: Box::new(suits) }]
             }
             Place::Free | Place::Scatter => {
                 let is_scattered = request.shape.place == Place::Scatter;
@@ -348,7 +348,7 @@ impl GangPlanner {
                     let suits = |kind| self.kinds.tags(kind).satisfy(&chunk.tags);
                     let most_per_node = if is_scattered { 1 } else { piece.count };
                     let (amount, units) = (piece.size, piece.count);
-                    Need { amount, most_per_node, units, suits: Box::new(suits) }
+                    ChunkNeed { amount, most_per_node, units, suits: Box::new(suits) }
                 };
                 chunks.map(need).collect()
             }
@@ -374,12 +374,12 @@ fn is_usable_then(
 
 /// The nodes of each load.
 fn loaded_spots(spots: Vec<BatchSpots>, loads: Vec<NodeLoad>) -> Vec<LoadedSpot> {
-    let mut nodes: Vec<Box<dyn Iterator<Item = Spot>>> = spots
+    let mut nodes: Vec<Box<dyn Iterator<Item = CalendarSpot>>> = spots
         .into_iter()
-        .map(|spots| -> Box<dyn Iterator<Item = Spot>> {
+        .map(|spots| -> Box<dyn Iterator<Item = CalendarSpot>> {
             match spots {
-                BatchSpots::Nodes(nodes) => Box::new(nodes.into_iter().map(Spot::Node)),
-                BatchSpots::Empty(group) => Box::new(std::iter::repeat(Spot::Whole(group))),
+                BatchSpots::Nodes(nodes) => Box::new(nodes.into_iter().map(CalendarSpot::Node)),
+                BatchSpots::Empty(group) => Box::new(std::iter::repeat(CalendarSpot::Whole(group))),
             }
         })
         .collect();

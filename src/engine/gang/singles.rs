@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::calendar::{KeptSpace, length_of};
 use super::kinds::NodeKind;
-use super::node_time::{Spot, first_start};
+use super::node_time::{CalendarSpot, first_start};
 use super::planner::GangPlanner;
 use super::shared_gangs::LOOKS;
 use super::timeline::NEVER;
@@ -269,14 +269,12 @@ impl GangPlanner {
             draft.is_in_reach(job, node) && times.allow(list, calendar.now)
         };
         let booked = calendar.first_booked(class.pool).map(|place| draft.jobs[place].id);
-        match booked.filter(|_| supply.best_fit(amount, is_open).is_some()) {
-            Some(job) => Some(WaitReason::BehindOlderGang { job }),
-            None => {
-                let needs = length_of(draft, job);
-                let ahead = self.kinds.windows.next(calendar.now, until);
-                ahead.map(|ahead| WaitReason::WindowAhead { opens: ahead.from, needs })
-            }
+        if let Some(job) = booked.filter(|_| supply.best_fit(amount, is_open).is_some()) {
+            return Some(WaitReason::BehindOlderGang { job });
         }
+        let needs = length_of(draft, job);
+        let ahead = self.kinds.windows.next(calendar.now, until);
+        ahead.map(|ahead| WaitReason::WindowAhead { opens: ahead.from, needs })
     }
 
     /// Keeps the earliest place for a process of the job at `job`.
@@ -319,14 +317,14 @@ impl GangPlanner {
         job: usize,
         amount: u64,
         times: &StartTimes<'_>,
-    ) -> Option<(Millis, Spot)> {
+    ) -> Option<(Millis, CalendarSpot)> {
         let calendar = self.calendar.as_ref()?;
         let pool = draft.class_of(job).pool;
         let whole = (draft.class_of(job).policy == ClassPolicy::Reserve)
             .then(|| orders_that_suit(draft, job));
         let has_list = draft.jobs[job].is_restricted;
         let soon = calendar.now + 1;
-        let mut best: Option<(Millis, u64, bool, NodeKind, Spot)> = None;
+        let mut best: Option<(Millis, u64, bool, NodeKind, CalendarSpot)> = None;
         let nodes = calendar.nodes().iter().enumerate().filter(|(_, node)| node.group.0 == pool);
         for (place, node) in nodes.filter(|_| whole.is_none()) {
             draft.effort.step();
@@ -342,7 +340,7 @@ impl GangPlanner {
             let next_start = |from| times.next(node.group.2, from);
             let stay = (amount, times.length());
             let start = node.first_start(stay, (soon, limit), next_start);
-            let spot = Spot::Node(place);
+            let spot = CalendarSpot::Node(place);
             let Some(start) = start.filter(|start| {
                 calendar.leaves_nodes([spot].into_iter(), *start, times.end(*start))
             }) else {
@@ -360,7 +358,8 @@ impl GangPlanner {
             let Some(left) = calendar.left(&group).filter(|_| suits) else { continue };
             let next_start = |from| times.next(list, from);
             let start = first_start(left, (1, times.length()), (soon, limit), next_start);
-            let candidate = start.map(|start| (start, kind.order, true, kind, Spot::Whole(group)));
+            let candidate =
+                start.map(|start| (start, kind.order, true, kind, CalendarSpot::Whole(group)));
             best = best.into_iter().chain(candidate).min();
         }
         best.map(|(start, .., spot)| (start, spot))

@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 use super::calendar::{Booking, CalendarGroup, CalendarPart, GroupLimits, KeptSpace, length_of};
 use super::fit::NodeBatch;
 use super::kinds::NodeKind;
-use super::node_time::Spot;
+use super::node_time::CalendarSpot;
 use super::planner::GangPlanner;
 use super::request::GangRequest;
 use super::supply::{PlacementSet, Stock};
@@ -36,7 +36,7 @@ enum OpeningRoom {
     /// Empty nodes of each group.
     Nodes(Vec<(CalendarGroup, u64)>),
     /// Amounts on nodes that other work shares.
-    Shared(Vec<(Spot, u64)>),
+    Shared(Vec<(CalendarSpot, u64)>),
 }
 
 impl GangPlanner {
