@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::engine::{EstimateBasis, NodeWindow};
-use crate::model::{Millis, Place, Window, WindowKind};
+use crate::model::{Millis, Place, Shape, Window, WindowKind};
 
 const NOW: Millis = 1_000_000;
 const HOUR: Millis = 3_600_000;
@@ -107,5 +107,36 @@ fn younger_work_does_not_delay_the_first_gang() {
     let (scene, younger) = head();
     scene.breaks(Rule::HeadDelayed, |scene| scene.shape(younger).duration = Some(HOUR + 1));
     let (scene, younger) = head();
+    scene.breaks(Rule::HeadDelayed, |scene| scene.shape(younger).duration = None);
+}
+
+/// A single request for a whole node waits until the work there ends in an hour. A younger request
+/// for the rest of the node starts, and ends by then.
+fn single_head() -> (Scene, JobId) {
+    let far = window(WindowKind::Reservation, &[], NOW + 9 * HOUR, NOW + 10 * HOUR);
+    let mut scene = timed(&[4], far);
+    let timed_job = |scene: &mut Scene, user, size| {
+        let job = scene.job(user, FIXED, size, 1);
+        let shape = Shape { duration: Some(HOUR), ..Shape::default() };
+        scene.edit(job).shape = Some(Arc::new(shape));
+        job
+    };
+    let running = timed_job(&mut scene, BOB, 2);
+    scene.hold(running, 1, 0);
+    scene.edit(running).gang.started = Some(NOW);
+    let head = timed_job(&mut scene, ANN, 4);
+    let younger = timed_job(&mut scene, BOB, 2);
+    scene.expand(younger, 0);
+    scene
+        .estimates
+        .insert(head, StartEstimate { at: NOW + HOUR, basis: EstimateBasis::DeclaredEnds });
+    (scene, younger)
+}
+
+#[test]
+fn younger_work_does_not_delay_the_first_single_request() {
+    let (scene, younger) = single_head();
+    scene.breaks(Rule::HeadDelayed, |scene| scene.shape(younger).duration = Some(HOUR + 1));
+    let (scene, younger) = single_head();
     scene.breaks(Rule::HeadDelayed, |scene| scene.shape(younger).duration = None);
 }
