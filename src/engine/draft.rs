@@ -13,6 +13,7 @@ use super::effort::Effort;
 use super::fairness_tree::{Amounts, FairnessTree};
 use super::gang::{CalendarLeaves, GangPlan, gang_shape, leaves_claims};
 pub(super) use super::job_draft::{CountRefusal, JobDraft};
+use super::place::ListCursors;
 use super::preempt::Takings;
 use super::report::{CapBound, StartEstimate};
 use super::schedule::{Alternatives, Expansion, Preemption, VictimRule};
@@ -61,6 +62,8 @@ pub(super) struct Draft<'a> {
     pub gang_reasons: BTreeMap<usize, WaitReason>,
     /// Nodes that the calendar leaves for work that stays; `None` if nothing depends on the time.
     pub leaves: Option<CalendarLeaves>,
+    /// Memory of the nodes of lists that are full.
+    pub list_cursors: ListCursors,
     /// Expected starts of waiting gangs.
     pub start_estimates: BTreeMap<usize, StartEstimate>,
     /// Targets before they were rounded to a legal size.
@@ -154,6 +157,7 @@ impl<'a> Draft<'a> {
             gang_plans: Vec::new(),
             gang_reasons: BTreeMap::new(),
             leaves: None,
+            list_cursors: ListCursors::default(),
             start_estimates: BTreeMap::new(),
             illegal_targets: BTreeMap::new(),
             claims: BTreeMap::new(),

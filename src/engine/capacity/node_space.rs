@@ -60,6 +60,8 @@ pub(in crate::engine) struct SpaceIndex {
     /// Facts of each share in `held_shares`: a scan of a node need not fetch them from the jobs.
     tenants: Vec<Tenant>,
     by_pool: Vec<PoolRooms>,
+    /// Number of changes after which a node had more space than before.
+    gains: u64,
 }
 
 /// The schedulable nodes of a pool by free space, at three points in time.
@@ -171,19 +173,26 @@ impl SpaceIndex {
         for (ix, room) in spaces.iter().enumerate().filter(|(_, room)| room.is_schedulable) {
             by_pool[room.pool.0].enter(NodeIx(ix), room);
         }
-        SpaceIndex { by_node: spaces, held_shares, tenants, by_pool }
+        SpaceIndex { by_node: spaces, held_shares, tenants, by_pool, gains: 0 }
     }
 
     /// Changes a node, and moves it to its new cells.
     fn change(&mut self, node: NodeIx, change: impl FnOnce(&mut NodeSpace)) {
         let room = &mut self.by_node[node.0];
         let before = (room.cell_now(), room.future_cell());
+        let usable = room.usable();
         change(room);
+        self.gains += u64::from(usable < room.usable());
         if room.is_schedulable {
             let pool = &mut self.by_pool[room.pool.0];
             pool.now.move_node(node, Some(before.0), Some(room.cell_now()));
             pool.to_come.move_node(node, before.1, room.future_cell());
         }
+    }
+
+    /// Number of changes after which a node had more usable space than before.
+    pub(in crate::engine) fn gains(&self) -> u64 {
+        self.gains
     }
 
     /// Puts a new share on `node`.

@@ -6,6 +6,7 @@
 //! Design: "What Of"; architecture section 6: best fit by free order, whole nodes last, a
 //! fixed-share service spreads over nodes before it stacks.
 
+mod list_cursors;
 mod placement;
 
 use super::capacity::DemandByOrder;
@@ -14,6 +15,7 @@ use super::gang::place_gangs;
 use super::snapshot::Promise;
 use super::water_filling::{Service, Turn};
 use crate::model::{ClassPolicy, NodeIx, PoolIx, QShares};
+pub(super) use list_cursors::ListCursors;
 use placement::find_room;
 
 /// Places targets in free space, without preempting anything.

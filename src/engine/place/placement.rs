@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use super::list_cursors::ListCursors;
 use crate::engine::capacity::DemandByOrder;
 use crate::engine::draft::Draft;
 use crate::engine::gang::leaves_all_claims;
@@ -57,9 +58,8 @@ fn beside_claims(
 /// True if a node on the list of `job` has space for an nshare of it, or for a reservation of its
 /// size. Usually no such node exists, and a list is much shorter than that of all nodes.
 fn has_room_on_list(draft: &Draft<'_>, job: usize) -> bool {
-    let order = draft.jobs[job].order.qshares();
-    let mut listed = draft.job(job).listed().iter();
-    listed.any(|&node| draft.spaces.is_schedulable(node) && order <= draft.spaces.usable(node))
+    let list = draft.job(job).nodes.as_ref();
+    list.is_some_and(|list| ListCursors::has_room(draft, list, draft.jobs[job].order))
 }
 
 /// The node on which the share costs larger requests least. Ties go to the node with the least free
