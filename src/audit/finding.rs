@@ -117,6 +117,9 @@ pub enum Rule {
     LateNotice,
     /// The first gang that waits starts later for the sake of younger work.
     HeadDelayed,
+    /// Work that stays goes on beyond its declared end though its class ends such work, or was ended
+    /// sooner.
+    WrongEnd,
     /// A gang waits that fits into free space.
     IdleGang,
     /// A gang is said to lack nodes that there are.
@@ -186,6 +189,7 @@ impl Rule {
             Rule::InWindow => "in_window",
             Rule::LateNotice => "late_notice",
             Rule::HeadDelayed => "head_delayed",
+            Rule::WrongEnd => "wrong_end",
             Rule::IdleGang => "idle_gang",
             Rule::FalseNever => "false_never",
             Rule::IllegalSize => "illegal_size",

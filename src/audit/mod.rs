@@ -74,6 +74,7 @@ const CHECKS: &[RuleCheck] = &[
     gang::calendar::check_windows,
     gang::calendar::check_notice,
     gang::calendar::check_heads,
+    gang::calendar::check_overruns,
     placement::check_caps,
     placement::check_allotments,
     preemption::check_victims,

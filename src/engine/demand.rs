@@ -41,6 +41,10 @@ pub(super) fn promised(snapshot: &Snapshot) -> BTreeMap<JobId, u64> {
 /// Rules that slow growth never lower the cap below what is held plus promised: other jobs have
 /// already made space for it.
 pub(super) fn demand(snapshot: &Snapshot, job: &Job, held: u64, promised: u64) -> Demand {
+    if snapshot.is_overrun(job) {
+        let Demand { wanted, .. } = demand_when_open(snapshot, job, held, promised);
+        return Demand { wanted, cap: bounded(0, CapBound::Overrun) };
+    }
     let policy = &snapshot.class_of(job).policy;
     // Fixed gangs wait for a time at which they would end before their class closes.
     let is_closed = (policy.is_preemptable() || gang_shape(job).is_none())

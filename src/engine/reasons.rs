@@ -131,7 +131,7 @@ fn cap(draft: &Draft<'_>, ix: usize) -> Cap {
 fn reason(draft: &Draft<'_>, verdicts: &mut Verdicts, ix: usize) -> WaitReason {
     let JobDraft { order, given, held, promised, pure_fair_share, refusal, .. } = draft.jobs[ix];
     let cap = cap(draft, ix);
-    if matches!(cap.bound, CapBound::Spent | CapBound::Completing) {
+    if matches!(cap.bound, CapBound::Spent | CapBound::Completing | CapBound::Overrun) {
         return WaitReason::Capped { bound: cap.bound, cap: cap.nshares };
     }
     if cap.bound == CapBound::Closed {

@@ -161,6 +161,8 @@ pub enum CapBound {
     Spent,
     /// The class of the job is closed.
     Closed,
+    /// The job was ended, as it ran longer than it declared.
+    Overrun,
 }
 
 impl Declined {
@@ -214,6 +216,7 @@ impl CapBound {
             CapBound::Completing => "completing",
             CapBound::Spent => "spent",
             CapBound::Closed => "class_closed",
+            CapBound::Overrun => "overrun",
         }
     }
 }
@@ -231,6 +234,7 @@ impl fmt::Display for CapBound {
             CapBound::Prediction => "more processes would come too late to help",
             CapBound::Completing => "it is ending",
             CapBound::Closed => "its class is closed",
+            CapBound::Overrun => "it ran longer than it declared, so that it is over",
             CapBound::Spent => "its process ended and is not started again",
         })
     }
@@ -253,6 +257,7 @@ mod tests {
             (CapBound::Prediction, "prediction", "too late"),
             (CapBound::Completing, "completing", "ending"),
             (CapBound::Spent, "spent", "not started again"),
+            (CapBound::Overrun, "overrun", "longer than it declared"),
         ] {
             let reason = WaitReason::Capped { bound, cap: NShares(3) };
             assert_eq!((bound.code(), reason.code()), (code, code));

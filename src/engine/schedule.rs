@@ -94,6 +94,8 @@ pub enum VictimRule {
     Window,
     /// The class of the share's job closes.
     ClassClosed,
+    /// The share's job stays, runs longer than it declared, and its class ends such work.
+    Overrun,
     /// A job of a higher priority needs the space.
     Priority,
     /// The share's job, user or class holds more than its target, and a job that is worse off needs
@@ -124,6 +126,7 @@ impl VictimRule {
             VictimRule::NoLongerAllowed => "no_longer_allowed",
             VictimRule::Window => "window",
             VictimRule::ClassClosed => "class_closed",
+            VictimRule::Overrun => "overrun",
             VictimRule::Priority => "priority",
             VictimRule::FairShare => "fair_share",
             VictimRule::Defragmentation => "defragmentation",
@@ -141,6 +144,7 @@ impl VictimRule {
             VictimRule::NoLongerAllowed
             | VictimRule::Window
             | VictimRule::ClassClosed
+            | VictimRule::Overrun
             | VictimRule::Relocation
             | VictimRule::Turn => false,
             VictimRule::Priority
@@ -167,6 +171,7 @@ mod tests {
             (VictimRule::Turn, "turn"),
             (VictimRule::Window, "window"),
             (VictimRule::ClassClosed, "class_closed"),
+            (VictimRule::Overrun, "overrun"),
             (VictimRule::Envy, "envy"),
             (VictimRule::Relocation, "relocation"),
         ] {

@@ -12,7 +12,9 @@ use super::Scheduler;
 use super::command::{CommandError, CommandOutcome};
 use super::nodes::NodeKey;
 use crate::engine::NodeWindow;
-use crate::model::{ClassIx, JobId, JobTimes, Millis, Name, NodeIx, ShareId, Window, WindowKind};
+use crate::model::{
+    ClassIx, JobId, JobTimes, Millis, Name, NodeIx, ResourceClass, ShareId, Window, WindowKind,
+};
 
 /// Most windows at a time.
 const WINDOWS_MAX: usize = 1000;
@@ -37,8 +39,15 @@ impl Scheduler {
             let mut classes = self.topology.classes.iter();
             self.jobs.has_gangs() && classes.any(|class| class.gangs.duration(None).is_some())
         };
+        let has_forced_end = || {
+            let mut classes = self.topology.classes.iter().enumerate();
+            classes.any(|(place, class)| {
+                let has_end = ends_overruns(class) && class.gangs.duration(None).is_some();
+                has_end && 0 < self.jobs.of_class(ClassIx(place))
+            })
+        };
         let has_edges = !self.clock.windows.is_empty() || !self.clock.hours.is_empty();
-        has_edges || self.jobs.have_times() || has_known_length()
+        has_edges || self.jobs.have_times() || has_known_length() || has_forced_end()
     }
 
     /// True if the next cycle may decide otherwise because it is `now`, or will plan in any case
@@ -104,12 +113,17 @@ impl Scheduler {
         let is_first = self.clock.now.is_none();
         self.clock.now = Some(now);
         self.clock.windows.retain(|_, window| now < window.to);
-        if !is_first {
+        if !is_first && !self.topology.classes.iter().any(ends_overruns) {
             return;
         }
         for job in self.jobs.values_mut() {
-            let stays = job.policy(&self.topology).is_some_and(|policy| !policy.is_preemptable());
-            if stays && job.gang.started.is_none() && !job.shares.is_empty() {
+            let class = job.admission.as_ref().ok();
+            let class = class.map(|admission| &self.topology.classes[admission.class.0]);
+            // Elsewhere work that is known since before time mattered has no known end.
+            let counts = |class: &ResourceClass| {
+                if is_first { !class.policy.is_preemptable() } else { ends_overruns(class) }
+            };
+            if class.is_some_and(counts) && job.gang.started.is_none() && !job.shares.is_empty() {
                 job.gang.started = Some(now);
             }
         }
@@ -249,4 +263,9 @@ impl Scheduler {
         let declared = job.spec.shape.as_deref().and_then(|shape| shape.duration);
         Some(job.gang.started?.saturating_add(class.gangs.duration(declared)?))
     }
+}
+
+/// True if work of the class is ended that runs longer than it declared.
+fn ends_overruns(class: &ResourceClass) -> bool {
+    class.gangs.ends_overruns && !class.policy.is_preemptable()
 }

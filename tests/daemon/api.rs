@@ -555,6 +555,7 @@ async fn the_document_names_every_rule_and_what_holds_back() {
         "no_longer_allowed",
         "window",
         "class_closed",
+        "overrun",
         "priority",
         "fair_share",
         "defragmentation",

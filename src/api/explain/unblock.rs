@@ -245,6 +245,10 @@ fn capped(job: &JobView, bound: CapBound) -> Unblock {
         }
         CapBound::Completing => change("nothing: it is ending".to_owned()),
         CapBound::Closed => by_itself("it starts when its class opens".to_owned(), None),
+        CapBound::Overrun => change(
+            "it is submitted anew with a longer time: this job is over, and is not started again"
+                .to_owned(),
+        ),
         CapBound::Spent => {
             change("it is submitted anew: its one process ended, and is not replaced".to_owned())
         }

@@ -32,6 +32,8 @@ pub struct PreemptionInfo {
 /// - `no_longer_allowed`: the job may not hold the share any more; there is no beneficiary.
 /// - `window`: the share's node goes into maintenance; there is no beneficiary.
 /// - `class_closed`: the class of the share's job closes; there is no beneficiary.
+/// - `overrun`: the job ran longer than it declared, and its class ends such jobs; there is no
+///   beneficiary.
 /// - `priority`: a job of higher priority needs the space.
 /// - `fair_share`: the share's job, user or class holds more than its target, and a job that is
 ///   worse off needs the space.
@@ -52,6 +54,8 @@ pub enum PreemptionRule {
     Window,
     /// The class of the share's job closes; there is no beneficiary.
     ClassClosed,
+    /// The job ran longer than it declared, and its class ends such jobs; there is no beneficiary.
+    Overrun,
     /// A job of higher priority needs the space.
     Priority,
     /// The share's job, user or class holds more than its target, and a job that is worse off needs
@@ -77,6 +81,7 @@ impl PreemptionRule {
             PreemptionRule::NoLongerAllowed => "no_longer_allowed",
             PreemptionRule::Window => "window",
             PreemptionRule::ClassClosed => "class_closed",
+            PreemptionRule::Overrun => "overrun",
             PreemptionRule::Priority => "priority",
             PreemptionRule::FairShare => "fair_share",
             PreemptionRule::Defragmentation => "defragmentation",

@@ -10,7 +10,7 @@ use super::crew::GangLine;
 use super::fit::{Fit, GangParts};
 use super::rooms::without;
 use super::sets::fit_in_sets;
-use crate::audit::cap::closed_classes;
+use crate::audit::cap::{closed_classes, is_overrun};
 use crate::audit::finding::{Finding, Rule};
 use crate::audit::ledger::Ledger;
 use crate::audit::shapes::{is_chosen, wish};
@@ -143,6 +143,7 @@ pub(in crate::audit) fn check_notice(ledger: &Ledger<'_>, findings: &mut Vec<Fin
             VictimRule::Window => is_early,
             VictimRule::ClassClosed => is_open,
             VictimRule::NoLongerAllowed
+            | VictimRule::Overrun
             | VictimRule::Priority
             | VictimRule::FairShare
             | VictimRule::Defragmentation
@@ -154,6 +155,25 @@ pub(in crate::audit) fn check_notice(ledger: &Ledger<'_>, findings: &mut Vec<Fin
         if is_early {
             let detail = format!("share {} leaves without maintenance or closing", victim.share.id);
             findings.push(Rule::LateNotice.finding(detail));
+        }
+    }
+}
+
+/// Work that stays is ended at its declared end where its class says so, and nowhere else.
+pub(in crate::audit) fn check_overruns(ledger: &Ledger<'_>, findings: &mut Vec<Finding>) {
+    let now = ledger.snapshot.now;
+    for line in ledger.jobs.iter().filter(|line| is_overrun(now, line.job, line.class)) {
+        if 0 < line.has() {
+            let detail = format!("job {} goes on beyond its declared end", line.job.id);
+            findings.push(Rule::WrongEnd.finding(detail));
+        }
+    }
+    for victim in &ledger.victims {
+        let (job, line) = (victim.receipt.job, &ledger.jobs[victim.donor]);
+        let is_over = is_overrun(now, line.job, line.class);
+        if victim.receipt.rule == VictimRule::Overrun && !is_over {
+            let detail = format!("job {job} is ended, and its declared end is not reached");
+            findings.push(Rule::WrongEnd.finding(detail));
         }
     }
 }

@@ -113,6 +113,7 @@ enum RemovalText {
     ClassClosed,
     Withdrawn,
     GangBroken,
+    Overrun,
 }
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -343,6 +344,7 @@ impl From<&checkpoint::ShareRecord> for ShareText {
                 Removal::Window => RemovalText::Window,
                 Removal::ClassClosed => RemovalText::ClassClosed,
                 Removal::GangBroken => RemovalText::GangBroken,
+                Removal::Overrun => RemovalText::Overrun,
             }),
             seen: share.is_seen,
             facts: (&share.facts).into(),
@@ -367,6 +369,7 @@ impl From<ShareText> for checkpoint::ShareRecord {
                 RemovalText::Window => Removal::Window,
                 RemovalText::ClassClosed => Removal::ClassClosed,
                 RemovalText::GangBroken => Removal::GangBroken,
+                RemovalText::Overrun => Removal::Overrun,
             }),
             is_seen: share.seen,
             facts: share.facts.into(),

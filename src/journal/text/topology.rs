@@ -79,6 +79,8 @@ struct ClassText {
     default_duration: Option<Millis>,
     #[serde(default, skip_serializing_if = "is_default")]
     max_duration: Option<Millis>,
+    #[serde(default, skip_serializing_if = "is_default")]
+    ends_overruns: bool,
 }
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -283,8 +285,14 @@ impl From<&model::ResourceClass> for ClassText {
             is_default,
             gangs,
         } = class;
-        let model::GangRules { are_allowed, patience, hold_limit, default_duration, max_duration } =
-            *gangs;
+        let model::GangRules {
+            are_allowed,
+            patience,
+            hold_limit,
+            default_duration,
+            max_duration,
+            ends_overruns,
+        } = *gangs;
         let model::CapRules {
             initialization_cap,
             expand_by_doubling,
@@ -313,6 +321,7 @@ impl From<&model::ResourceClass> for ClassText {
             hold_limit,
             default_duration,
             max_duration,
+            ends_overruns,
         }
     }
 }
@@ -343,6 +352,7 @@ impl From<ClassText> for model::ResourceClass {
                 hold_limit: class.hold_limit,
                 default_duration: class.default_duration,
                 max_duration: class.max_duration,
+                ends_overruns: class.ends_overruns,
             },
         }
     }
