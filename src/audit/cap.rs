@@ -48,6 +48,10 @@ impl Pacing {
         if is_overrun(self.now, job, &self.topology.classes[job.class.0]) {
             return 0;
         }
+        let is_fair_share = !self.fixed.contains(&job.class);
+        if is_fair_share && is_early(self.now, job) && !job.facts.is_completing {
+            return job.nshares_held().0;
+        }
         if self.closed.contains(&job.class) && !job.facts.is_completing {
             // A gang of fixed work waits for a span that is long enough.
             match (self.fixed.contains(&job.class), gang_shape(job).is_some()) {
@@ -70,6 +74,12 @@ pub(super) fn closed_classes(ledger: &Ledger<'_>) -> BTreeSet<ClassIx> {
     let is_open = |(open, close): &(Millis, Millis)| *open <= now && now + notice < *close;
     let closed = snapshot.hours.iter().filter(|(_, spans)| !spans.iter().any(is_open));
     closed.map(|(class, _)| *class).collect()
+}
+
+/// True if the owner of `job` wants a start after `now`.
+pub(super) fn is_early(now: Option<Millis>, job: &Job) -> bool {
+    let opens = job.shape.as_deref().and_then(|shape| shape.not_before);
+    now.zip(opens).is_some_and(|(now, opens)| now < opens)
 }
 
 /// True if `job` stays and its declared time is over, or was when it was ended, in a class that ends

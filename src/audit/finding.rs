@@ -120,6 +120,8 @@ pub enum Rule {
     /// Work that stays goes on beyond its declared end though its class ends such work, or was ended
     /// sooner.
     WrongEnd,
+    /// A job gets something before the earliest start that its owner names.
+    EarlyStart,
     /// A gang waits that fits into free space.
     IdleGang,
     /// A gang is said to lack nodes that there are.
@@ -190,6 +192,7 @@ impl Rule {
             Rule::LateNotice => "late_notice",
             Rule::HeadDelayed => "head_delayed",
             Rule::WrongEnd => "wrong_end",
+            Rule::EarlyStart => "early_start",
             Rule::IdleGang => "idle_gang",
             Rule::FalseNever => "false_never",
             Rule::IllegalSize => "illegal_size",

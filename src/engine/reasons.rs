@@ -137,6 +137,11 @@ fn reason(draft: &Draft<'_>, verdicts: &mut Verdicts, ix: usize) -> WaitReason {
     if cap.bound == CapBound::Closed {
         return WaitReason::ClassClosed { opens: draft.snapshot.opening(draft.job(ix).class) };
     }
+    if let (CapBound::TooEarly, Some(opens)) =
+        (cap.bound, draft.snapshot.later_start(draft.job(ix)))
+    {
+        return WaitReason::TooEarly { opens };
+    }
     if draft.jobs[ix].is_gang {
         return gang_reason(draft, ix);
     }

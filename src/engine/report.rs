@@ -163,6 +163,8 @@ pub enum CapBound {
     Closed,
     /// The job was ended, as it ran longer than it declared.
     Overrun,
+    /// The owner of the job wants a later start.
+    TooEarly,
 }
 
 impl Declined {
@@ -217,6 +219,7 @@ impl CapBound {
             CapBound::Spent => "spent",
             CapBound::Closed => "class_closed",
             CapBound::Overrun => "overrun",
+            CapBound::TooEarly => "too_early",
         }
     }
 }
@@ -234,6 +237,7 @@ impl fmt::Display for CapBound {
             CapBound::Prediction => "more processes would come too late to help",
             CapBound::Completing => "it is ending",
             CapBound::Closed => "its class is closed",
+            CapBound::TooEarly => "its owner wants a later start",
             CapBound::Overrun => "it ran longer than it declared, so that it is over",
             CapBound::Spent => "its process ended and is not started again",
         })
@@ -258,6 +262,7 @@ mod tests {
             (CapBound::Completing, "completing", "ending"),
             (CapBound::Spent, "spent", "not started again"),
             (CapBound::Overrun, "overrun", "longer than it declared"),
+            (CapBound::TooEarly, "too_early", "a later start"),
         ] {
             let reason = WaitReason::Capped { bound, cap: NShares(3) };
             assert_eq!((bound.code(), reason.code()), (code, code));

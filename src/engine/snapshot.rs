@@ -252,6 +252,12 @@ impl Snapshot {
         Some(job.gang.started?.saturating_add(length))
     }
 
+    /// Earliest start of `job`, if its owner names a moment after now.
+    pub fn later_start(&self, job: &Job) -> Option<Millis> {
+        let opens = job.shape.as_deref()?.not_before?;
+        self.now.filter(|now| *now < opens).map(|_| opens)
+    }
+
     /// True if `job` is over, as it runs or ran longer than it declared.
     pub fn is_overrun(&self, job: &Job) -> bool {
         let is_past = |now| self.forced_end(job).is_some_and(|end| end <= now);

@@ -10,9 +10,10 @@ use super::crew::GangLine;
 use super::fit::{Fit, GangParts};
 use super::rooms::without;
 use super::sets::fit_in_sets;
-use crate::audit::cap::{closed_classes, is_overrun};
+use crate::audit::cap::{closed_classes, is_early, is_overrun};
 use crate::audit::finding::{Finding, Rule};
 use crate::audit::ledger::Ledger;
+use crate::audit::lines::JobLine;
 use crate::audit::shapes::{is_chosen, wish};
 use crate::engine::{NodeWindow, VictimRule};
 use crate::model::{ClassIx, ClassPolicy, JobId, Millis, NodeIx, PoolIx, SharePhase, WindowKind};
@@ -175,6 +176,16 @@ pub(in crate::audit) fn check_overruns(ledger: &Ledger<'_>, findings: &mut Vec<F
             let detail = format!("job {job} is ended, and its declared end is not reached");
             findings.push(Rule::WrongEnd.finding(detail));
         }
+    }
+}
+
+/// No job gets anything before the earliest start that its owner names.
+pub(in crate::audit) fn check_starts(ledger: &Ledger<'_>, findings: &mut Vec<Finding>) {
+    let now = ledger.snapshot.now;
+    let gains = |line: &&JobLine<'_>| 0 < line.expanded + line.promised;
+    for line in ledger.jobs.iter().filter(gains).filter(|line| is_early(now, line.job)) {
+        let detail = format!("job {} gets a share before its earliest start", line.job.id);
+        findings.push(Rule::EarlyStart.finding(detail));
     }
 }
 

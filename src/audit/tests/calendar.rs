@@ -110,6 +110,12 @@ fn younger_work_does_not_delay_the_first_gang() {
     scene.breaks(Rule::HeadDelayed, |scene| scene.shape(younger).duration = None);
 }
 
+#[test]
+fn no_job_starts_before_its_earliest_start() {
+    let (scene, gang) = starting();
+    scene.breaks(Rule::EarlyStart, |scene| scene.shape(gang).not_before = Some(NOW + 1));
+}
+
 /// A job that has declared an hour and began an hour ago, in a class that ends overruns, and that
 /// leaves.
 fn overrun() -> (Scene, JobId) {

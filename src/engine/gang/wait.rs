@@ -398,8 +398,8 @@ impl<'m> OpeningSearch<'m> {
     }
 }
 
-/// Notes the moments at which windows and classes open and close, at which notices begin, and at which
-/// work is ended that runs longer than it declared.
+/// Notes the moments at which windows and classes open and close, at which notices begin, at which
+/// work is ended that runs longer than it declared, and at which jobs may start by their owners' word.
 pub(in crate::engine) fn note_windows(draft: &mut Draft<'_>) {
     let Some(now) = draft.snapshot.now else { return };
     let notice = draft.snapshot.topology.settings.notice;
@@ -409,8 +409,9 @@ pub(in crate::engine) fn note_windows(draft: &mut Draft<'_>) {
     let hours = hours.flat_map(|(open, close)| [*open, close.saturating_sub(notice), *close]);
     let edges: Vec<Millis> = windows.chain(hours).filter(|edge| now < *edge).collect();
     let ends = draft.snapshot.jobs.iter().filter_map(|job| draft.snapshot.forced_end(job));
-    let ends: Vec<Millis> = ends.filter(|end| now < *end).collect();
-    for edge in edges.into_iter().chain(ends) {
+    let starts = draft.snapshot.jobs.iter().filter_map(|job| draft.snapshot.later_start(job));
+    let turns: Vec<Millis> = ends.chain(starts).filter(|moment| now < *moment).collect();
+    for edge in edges.into_iter().chain(turns) {
         draft.change_expected_at(edge);
     }
 }

@@ -330,7 +330,11 @@ impl<'d, 'a> Search<'d, 'a> {
             && draft.has(job) <= cap.nshares.0
             && !matches!(
                 cap.bound,
-                CapBound::Completing | CapBound::Spent | CapBound::Closed | CapBound::Overrun
+                CapBound::Completing
+                    | CapBound::Spent
+                    | CapBound::Closed
+                    | CapBound::Overrun
+                    | CapBound::TooEarly
             )
     }
 
