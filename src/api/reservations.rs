@@ -19,16 +19,19 @@ use crate::api::limits::Limits;
 use crate::api::state::ApiState;
 use crate::api::wire::{
     self, Impact, ItemProblem, ReservationAnswer, ReservationDeletion, ReservationInfo,
-    ReservationKind, ReservationList, ReservationRequest, TimeText, WorkInTheWay,
+    ReservationKind, ReservationList, ReservationRequest, StartMove, TimeText, WorkInTheWay,
 };
-use crate::model::{Millis, Name, ShareId, Window, count, nearest};
-use crate::scheduler::{AdminCommand, CommandImpact, Removal, View};
+use crate::model::{JobId, Millis, Name, ShareId, Window, count, nearest};
+use crate::scheduler::{AdminCommand, CommandImpact, MovedStart, Removal, View};
 
 /// Latest start of a reservation, in hours from now: 8 weeks.
 const HOURS_AHEAD: i64 = 8 * 7 * 24;
 
 /// Most users, or classes, of a reservation.
 const NAMES_MAX: usize = 1000;
+
+/// Jobs that start at another time, as listed in an answer: more help no reader.
+const STARTS_LISTED: usize = 20;
 
 /// Shares in the way that a refusal lists.
 const LISTED: usize = 100;
@@ -58,6 +61,7 @@ pub async fn post_reservation(
     // The answer tells the work in the way in either case; only a trial knows the expected ends.
     let trial = state.try_out(reserve(true)).await;
     let in_the_way = trial.as_ref().map(|trial| in_the_way(view, trial)).unwrap_or_default();
+    let starts = trial.as_ref().map(|trial| starts_moved(view, trial)).unwrap_or_default();
     let impact = trial.as_ref().map(|trial| foreseen(trial, Removal::Window)).unwrap_or_default();
     // Work that can be preempted does not stay, and it is on the nodes until then.
     let impact = Impact { kept: count(&in_the_way), ..impact };
@@ -82,6 +86,8 @@ pub async fn post_reservation(
         dry_run: request.dry_run,
         in_the_way,
         impact,
+        more_starts_moved: count(starts.iter().skip(STARTS_LISTED)),
+        starts_moved: starts.into_iter().take(STARTS_LISTED).collect(),
     }))
 }
 
@@ -275,6 +281,18 @@ fn in_the_way(view: &View, trial: &CommandImpact) -> Vec<WorkInTheWay> {
     }
     found.sort_by(|one, other| (&one.node, one.share).cmp(&(&other.node, other.share)));
     found
+}
+
+/// The jobs that start at another time because of a reservation, oldest first.
+fn starts_moved(view: &View, trial: &CommandImpact) -> Vec<StartMove> {
+    let moved: BTreeMap<JobId, MovedStart> =
+        trial.starts_moved.iter().map(|start| (start.job, *start)).collect();
+    let jobs = view.jobs.iter().filter_map(|job| {
+        let MovedStart { before, after, .. } = *moved.get(&job.id)?;
+        let (job, user) = (job.id.0, job.user.to_string());
+        Some(StartMove { job, user, before_ms: before, after_ms: after })
+    });
+    jobs.collect()
 }
 
 /// The refusal of a reservation, with the work that is in the way.

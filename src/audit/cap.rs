@@ -5,11 +5,15 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::num::NonZeroU64;
+use std::sync::Arc;
 
 use super::ledger::Ledger;
 use super::shapes::{gang_shape, useful_of_gang};
 use crate::engine::Job;
-use crate::model::{CapRules, ClassIx, JobId, JobKind, Millis, ProcessLimit, ceil_div, floor_div};
+use crate::model::{
+    CapRules, ClassIx, ClassPolicy, JobId, JobKind, Millis, ProcessLimit, ResourceClass, Topology,
+    ceil_div, floor_div,
+};
 
 /// Inputs of the rules that slow growth, for all jobs.
 pub(super) struct Pacing {
@@ -19,6 +23,8 @@ pub(super) struct Pacing {
     closed: BTreeSet<ClassIx>,
     /// Classes whose work stays.
     fixed: BTreeSet<ClassIx>,
+    now: Option<Millis>,
+    topology: Arc<Topology>,
 }
 
 impl Pacing {
@@ -32,11 +38,20 @@ impl Pacing {
         let classes = snapshot.topology.classes.iter().enumerate();
         let fixed = classes.filter(|(_, class)| !class.policy.is_preemptable());
         let fixed = fixed.map(|(place, _)| ClassIx(place)).collect();
-        Pacing { publication_period, promised, closed: closed_classes(ledger), fixed }
+        let (now, topology) = (snapshot.now, Arc::clone(&snapshot.topology));
+        let closed = closed_classes(ledger);
+        Pacing { publication_period, promised, closed, fixed, now, topology }
     }
 
     /// The cap of `job`, in nshares, under its class's `rules`.
     pub(super) fn cap_of(&self, job: &Job, rules: &CapRules) -> u64 {
+        if is_overrun(self.now, job, &self.topology.classes[job.class.0]) {
+            return 0;
+        }
+        let is_fair_share = !self.fixed.contains(&job.class);
+        if is_fair_share && is_early(self.now, job) && !job.facts.is_completing {
+            return job.nshares_held().0;
+        }
         if self.closed.contains(&job.class) && !job.facts.is_completing {
             // A gang of fixed work waits for a span that is long enough.
             match (self.fixed.contains(&job.class), gang_shape(job).is_some()) {
@@ -59,6 +74,23 @@ pub(super) fn closed_classes(ledger: &Ledger<'_>) -> BTreeSet<ClassIx> {
     let is_open = |(open, close): &(Millis, Millis)| *open <= now && now + notice < *close;
     let closed = snapshot.hours.iter().filter(|(_, spans)| !spans.iter().any(is_open));
     closed.map(|(class, _)| *class).collect()
+}
+
+/// True if the owner of `job` wants a start after `now`.
+pub(super) fn is_early(now: Option<Millis>, job: &Job) -> bool {
+    let opens = job.shape.as_deref().and_then(|shape| shape.not_before);
+    now.zip(opens).is_some_and(|(now, opens)| now < opens)
+}
+
+/// True if `job` stays and its declared time is over, or was when it was ended, in a class that ends
+/// such work.
+pub(super) fn is_overrun(now: Option<Millis>, job: &Job, class: &ResourceClass) -> bool {
+    let declared = job.shape.as_deref().and_then(|shape| shape.duration);
+    let length = declared.or(class.gangs.default_duration).or(class.gangs.max_duration);
+    let end = job.gang.started.zip(length).map(|(from, length)| from.saturating_add(length));
+    let stays = class.policy == ClassPolicy::FixedShare || class.policy == ClassPolicy::Reserve;
+    let ends = class.gangs.ends_overruns && stays && 0 < job.nshares_held().0;
+    job.gang.is_overrun || ends && now.zip(end).is_some_and(|(now, end)| end <= now)
 }
 
 /// The cap of `job`, in nshares, under its class's `rules`, while `promised` nshares are promised

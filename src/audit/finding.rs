@@ -119,6 +119,11 @@ pub enum Rule {
     HeadDelayed,
     /// Urgent work took work that stays, or something dearer before something cheaper.
     UrgentTaken,
+    /// Work that stays goes on beyond its declared end though its class ends such work, or was ended
+    /// sooner.
+    WrongEnd,
+    /// A job gets something before the earliest start that its owner names.
+    EarlyStart,
     /// A gang waits that fits into free space.
     IdleGang,
     /// A gang is said to lack nodes that there are.
@@ -189,6 +194,8 @@ impl Rule {
             Rule::LateNotice => "late_notice",
             Rule::HeadDelayed => "head_delayed",
             Rule::UrgentTaken => "urgent_taken",
+            Rule::WrongEnd => "wrong_end",
+            Rule::EarlyStart => "early_start",
             Rule::IdleGang => "idle_gang",
             Rule::FalseNever => "false_never",
             Rule::IllegalSize => "illegal_size",

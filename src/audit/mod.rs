@@ -74,6 +74,8 @@ const CHECKS: &[RuleCheck] = &[
     gang::calendar::check_windows,
     gang::calendar::check_notice,
     gang::calendar::check_heads,
+    gang::calendar::check_overruns,
+    gang::calendar::check_starts,
     placement::check_caps,
     placement::check_allotments,
     preemption::check_victims,

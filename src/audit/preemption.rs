@@ -55,17 +55,26 @@ pub(super) fn check_receipts(ledger: &Ledger<'_>, findings: &mut Vec<Finding>) {
 
 /// True if shares go under this rule for no other job.
 fn is_without_beneficiary(rule: VictimRule) -> bool {
-    matches!(rule, VictimRule::NoLongerAllowed | VictimRule::Window | VictimRule::ClassClosed)
+    matches!(
+        rule,
+        VictimRule::NoLongerAllowed
+            | VictimRule::Window
+            | VictimRule::ClassClosed
+            | VictimRule::Overrun
+    )
 }
 
 /// Only fair-share work is preempted (I05). The owner of an evolving gang may ask for fewer
-/// processes under any policy.
+/// processes under any policy. Work that overran is checked by [`check_overruns`].
+///
+/// [`check_overruns`]: super::gang::calendar::check_overruns
 pub(super) fn check_policies(ledger: &Ledger<'_>, findings: &mut Vec<Finding>) {
     for victim in &ledger.victims {
         let line = &ledger.jobs[victim.donor];
         let is_shrinking = victim.receipt.rule == VictimRule::NoLongerAllowed
             && gang_shape(line.job).is_some_and(is_evolving);
-        if !line.is_fair_share() && !is_shrinking {
+        let is_overrun = victim.receipt.rule == VictimRule::Overrun;
+        if !line.is_fair_share() && !is_shrinking && !is_overrun {
             let (share, id, class) = (victim.share.id, line.job.id, &line.class.name);
             let detail = format!("share {share} of job {id} in class {class}");
             findings.push(Rule::NotPreemptable.finding(detail));
@@ -128,7 +137,10 @@ pub(super) fn check_priorities(ledger: &Ledger<'_>, findings: &mut Vec<Finding>)
         let (donor, beneficiary) = (&ledger.jobs[victim.donor], &ledger.jobs[beneficiary]);
         let (theirs, ours) = (donor.class.priority, beneficiary.class.priority);
         let fits = match victim.receipt.rule {
-            VictimRule::NoLongerAllowed | VictimRule::Window | VictimRule::ClassClosed => true,
+            VictimRule::NoLongerAllowed
+            | VictimRule::Window
+            | VictimRule::ClassClosed
+            | VictimRule::Overrun => true,
             VictimRule::Urgent => beneficiary.class.is_urgent && ours <= theirs,
             VictimRule::Priority => ours < theirs,
             VictimRule::Turn

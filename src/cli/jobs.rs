@@ -175,6 +175,7 @@ pub(super) fn removal(why: RemovalReason) -> &'static str {
         RemovalReason::Withdrawn => "withdrawn: the node is full",
         RemovalReason::Window => "maintenance of its node",
         RemovalReason::ClassClosed => "its class closes",
+        RemovalReason::Overrun => "ran longer than declared",
         RemovalReason::GangBroken => "gang broken",
     }
 }

@@ -124,7 +124,9 @@ async fn reserve(
     if !flags.dry_run && !flags.yes {
         let preview = ReservationRequest { dry_run: true, ..request.clone() };
         let preview: ReservationAnswer = client.post(path, &preview).await?;
-        let has_effects = !preview.in_the_way.is_empty() || 0 < preview.impact.shares_evicted;
+        let has_effects = !preview.in_the_way.is_empty()
+            || !preview.starts_moved.is_empty()
+            || 0 < preview.impact.shares_evicted;
         if preview.changed && has_effects {
             consent::ask(&preview, remote.json, render)?;
         }
@@ -294,7 +296,7 @@ pub(super) fn next_window_line(node: &NodeInfo) -> Option<String> {
 }
 
 fn render_answer(answer: &ReservationAnswer, now: &Zoned) -> String {
-    let ReservationAnswer { reservation, changed, dry_run, in_the_way, impact } = answer;
+    let ReservationAnswer { reservation, changed, dry_run, in_the_way, impact, .. } = answer;
     let done = match (changed, dry_run) {
         (false, _) => "is there already; nothing to do",
         (true, true) => "would be created",
@@ -320,6 +322,7 @@ fn render_answer(answer: &ReservationAnswer, now: &Zoned) -> String {
         lines.push(format!("{shares} of work that is never preempted {stays}:"));
         lines.push(render_in_the_way(in_the_way, now));
     }
+    lines.extend(render_starts(answer, now));
     lines.join("\n")
 }
 
@@ -332,9 +335,36 @@ fn render_in_the_way(in_the_way: &[WorkInTheWay], now: &Zoned) -> String {
     table(columns, rows)
 }
 
+/// Lines on the jobs that start at another time.
+fn render_starts(answer: &ReservationAnswer, now: &Zoned) -> Vec<String> {
+    let ReservationAnswer { dry_run, starts_moved, more_starts_moved, .. } = answer;
+    if starts_moved.is_empty() {
+        return Vec::new();
+    }
+    let jobs = counted(count(starts_moved) + more_starts_moved, "job");
+    let moves = match (count(starts_moved) + more_starts_moved, dry_run) {
+        (_, true) => "would start",
+        (1, false) => "starts",
+        (_, false) => "start",
+    };
+    let time = |ms: Option<u64>| ms.map_or_else(|| "not known".to_owned(), |ms| local(ms, now));
+    let columns = [Right("JOB"), Left("USER"), Left("START BEFORE"), Left("START AFTER")];
+    let rows = starts_moved.iter().map(|start| {
+        [start.job.to_string(), start.user.clone(), time(start.before_ms), time(start.after_ms)]
+    });
+    let narrow = TextStyle { width: Some(80), ..TextStyle::default() };
+    let mut lines =
+        vec![format!("{jobs} {moves} at another time:"), fitted(columns, rows, narrow, &["USER"])];
+    if 0 < *more_starts_moved {
+        lines.push(format!("and {more_starts_moved} more"));
+    }
+    lines
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::api::wire::StartMove;
     use jiff::Timestamp;
     use jiff::tz::TimeZone;
 
@@ -393,14 +423,25 @@ mod tests {
             node: "n1".to_owned(),
             end_ms,
         };
+        let (start, end) = (ahead.start_ms, ahead.end_ms);
+        let moved = |job, before: Option<u64>| StartMove {
+            job,
+            user: "dan".to_owned(),
+            before_ms: before.map(|length| start + length),
+            after_ms: Some(end),
+        };
         let answer = ReservationAnswer {
-            in_the_way: vec![work(7, None), work(8, Some(ahead.start_ms + HOUR))],
+            in_the_way: vec![work(7, None), work(8, Some(start + HOUR))],
             reservation: ahead,
             changed: true,
             dry_run: true,
             impact: Impact::default(),
+            starts_moved: vec![moved(11, Some(HOUR)), moved(12, None)],
+            more_starts_moved: 3,
         };
-        insta::assert_snapshot!("reservation_with_work_in_the_way", render_answer(&answer, &now()));
+        let text = render_answer(&answer, &now());
+        assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
+        insta::assert_snapshot!("reservation_with_work_in_the_way", text);
         let again = ReservationAnswer { changed: false, ..answer };
         assert!(render_answer(&again, &now()).contains("is there already; nothing to do"));
     }

@@ -8,22 +8,25 @@ use super::failure::{Failure, FailureKind};
 use super::time_spec::{TimeSpec, millis, parse_time};
 
 /// Heading of these flags, above them in the help.
-const HEADING: &str = "Time, in fixed-share classes";
+const HEADING: &str = "Time";
 
 /// Times that the planner knows of a job.
 #[derive(Clone, Debug, Default, Args)]
 pub struct TimeFlags {
     /// How long the job runs at most, from its start: 2h, 90m, 2:00:00, 1-12:00:00, or a number of
-    /// minutes. Other jobs are planned by it; --time-limit ends a task
+    /// minutes. Other jobs are planned by it; a class may end the job after it, --time-limit ends a task
     #[arg(help_heading = HEADING, long, value_name = "LENGTH")]
     pub time: Option<String>,
-    /// Earliest start: +2h, 18:00 (the next), or a date and time, with or without an offset from UTC
+    /// Earliest start, in every class: +2h, 18:00 (the next), or a date and time, with or without an
+    /// offset from UTC
     #[arg(help_heading = HEADING, long, value_name = "TIME", value_parser = parse_time)]
     pub begin: Option<TimeSpec>,
-    /// Latest end; the job is not started if it would not be over by then
+    /// Latest end; the job is not started if it would not be over by then. Without effect on
+    /// fair-share work
     #[arg(help_heading = HEADING, long, value_name = "TIME", value_parser = parse_time)]
     pub deadline: Option<TimeSpec>,
-    /// Run only in the advance reservation of this name
+    /// Run only in the advance reservation of this name. Without effect on fair-share work, which may
+    /// use reserved nodes
     #[arg(help_heading = HEADING, long, value_name = "NAME")]
     pub reservation: Option<String>,
 }

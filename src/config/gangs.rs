@@ -1,4 +1,4 @@
-//! Settings of a class for gangs: whether it takes them, for how long they wait and run.
+//! Settings of a class for gangs and times: whether it takes gangs, for how long work waits and runs.
 
 use std::time::Duration;
 
@@ -6,7 +6,9 @@ use super::listing::Listing;
 use super::problem::{Code, ConfigProblem, Problems, ValuePlace};
 use super::section::Section;
 use super::setting::Setting;
-use super::value::{PolicyName, duration, flag, millis, number, toml_span};
+use super::value::{
+    OverrunName, PolicyName, duration, flag, millis, number, on_overrun, toml_span, toml_text,
+};
 use crate::model::GangRules;
 
 /// Shortest duration of a job.
@@ -26,6 +28,7 @@ pub(super) struct GangEntry {
     pub hold_limit: Setting<Duration>,
     pub default_duration: Setting<Duration>,
     pub max_duration: Setting<Duration>,
+    pub on_overrun: Setting<OverrunName>,
 }
 
 impl GangEntry {
@@ -44,6 +47,7 @@ impl GangEntry {
             ),
             default_duration: section.setting("default_duration", &length),
             max_duration: section.setting("max_duration", &length),
+            on_overrun: section.default_to("on_overrun", &on_overrun(), &OverrunName::Wait),
         }
     }
 
@@ -55,6 +59,7 @@ impl GangEntry {
             hold_limit: self.hold_limit.over(&below.hold_limit),
             default_duration: self.default_duration.over(&below.default_duration),
             max_duration: self.max_duration.over(&below.max_duration),
+            on_overrun: self.on_overrun.over(&below.on_overrun),
         }
     }
 
@@ -68,6 +73,7 @@ impl GangEntry {
             hold_limit: span(&self.hold_limit).unwrap_or(defaults.hold_limit),
             default_duration: span(&self.default_duration),
             max_duration: span(&self.max_duration),
+            ends_overruns: self.on_overrun.clone().or(OverrunName::Wait) == OverrunName::End,
         }
     }
 
@@ -84,6 +90,9 @@ impl GangEntry {
         listing.push(key("hold_limit"), &self.hold_limit, hold_limit, span);
         listing.push(key("default_duration"), &self.default_duration, None, span);
         listing.push(key("max_duration"), &self.max_duration, None, span);
+        let shown = |name: &OverrunName| toml_text(name.as_str());
+        let wait = Some(shown(&OverrunName::Wait));
+        listing.push(key("on_overrun"), &self.on_overrun, wait, shown);
     }
 
     /// Reports settings that have no effect under the policy of the class, or that contradict each
@@ -112,6 +121,15 @@ impl GangEntry {
                     problem.remedy("remove it; fixed-share and fair-share classes may take gangs"),
                 );
             }
+        }
+        let ends = self.on_overrun.given().filter(|name| name.value == OverrunName::End);
+        if let (PolicyName::FairShare, Some(ends)) = (policy, ends) {
+            let message =
+                format!("`on_overrun` has no effect in class `{class}`: its policy is fair-share");
+            let problem =
+                ConfigProblem::new(Code::Misplaced, &key("on_overrun"), &ends.place, message);
+            let remedy = "remove it; fixed-share and reserve classes may end work that overruns";
+            problems.add(problem.remedy(remedy));
         }
         let both = self.default_duration.given().zip(self.max_duration.given());
         if let Some((default, most)) = both.filter(|(default, most)| most.value < default.value) {

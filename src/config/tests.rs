@@ -234,6 +234,7 @@ fn every_setting_in_effect_is_listed_with_who_set_it() {
             "class.c.hold_limit = \"1h\" < default",
             "class.c.default_duration = not set < default",
             "class.c.max_duration = not set < default",
+            "class.c.on_overrun = \"wait\" < default",
             "class.c.initialization_cap = 1 < default",
             "class.c.expand_by_doubling = true < default",
             "class.c.prediction = false < line 16",
@@ -394,7 +395,7 @@ fn classes_inherit_what_they_do_not_set() {
 fn classes_inherit_the_settings_for_gangs() {
     let text = "[[nodepool]]\nname = 'p'\n\
         [[class]]\nname = 'base'\nabstract = true\npolicy = 'fixed-share'\nnodepool = 'p'\n\
-        gangs = true\npatience = 0\nhold_limit = '2m'\nmax_duration = '3s'\n\
+        gangs = true\npatience = 0\nhold_limit = '2m'\nmax_duration = '3s'\non_overrun = 'end'\n\
         [[class]]\nname = 'heir'\ninherit = 'base'\npatience = 7\ndefault_duration = '1s'\n\
         [[class]]\nname = 'other'\ninherit = 'base'\ngangs = false\n";
     let classes = parse("test.toml", text).unwrap().topology.classes;
@@ -404,6 +405,7 @@ fn classes_inherit_the_settings_for_gangs() {
         hold_limit: 120_000,
         default_duration: Some(1_000),
         max_duration: Some(3_000),
+        ends_overruns: true,
     };
     assert_eq!(classes[0].gangs, heir);
     let other = GangRules { are_allowed: false, patience: 0, default_duration: None, ..heir };
@@ -610,6 +612,11 @@ const MISTAKES: &[(&str, &[&str])] = &[
     ),
     ("patience = 1001", &["C019 7:12 class.c.patience"]),
     ("hold_limit = '1001h'", &["C019 7:14 class.c.hold_limit"]),
+    ("on_overrun = 'stop'", &["C010 7:14 class.c.on_overrun"]),
+    (
+        "[[class]]\nname='d'\npolicy='fair-share'\nnodepool='p'\non_overrun='end'",
+        &["C025 11:12 class.d.on_overrun"],
+    ),
     ("max_duration = '0s'", &["C019 7:16 class.c.max_duration"]),
     ("default_duration = '87601h'", &["C019 7:20 class.c.default_duration"]),
     ("default_duration = '2h'\nmax_duration = '1h'", &["C019 7:20 class.c.default_duration"]),

@@ -63,6 +63,25 @@ impl PolicyName {
     }
 }
 
+/// Fate of work that runs longer than it declared, as the file names it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum OverrunName {
+    Wait,
+    End,
+}
+
+impl OverrunName {
+    const ALL: [OverrunName; 2] = [OverrunName::Wait, OverrunName::End];
+
+    /// Name in the file.
+    pub(super) fn as_str(self) -> &'static str {
+        match self {
+            OverrunName::Wait => "wait",
+            OverrunName::End => "end",
+        }
+    }
+}
+
 impl<'a> Written<'a> {
     pub(super) fn text(self) -> Option<&'a str> {
         match self {
@@ -353,6 +372,19 @@ fn read_policy(written: Written<'_>) -> ValueResult<PolicyName> {
         let remedy = format!("{}policies are {}", guess.unwrap_or_default(), names.join(", "));
         written.fault(Code::Unknown, "is not a policy", remedy)
     })
+}
+
+/// A fate of overruns by name.
+pub(super) fn on_overrun() -> ValueKind<OverrunName> {
+    let words = OverrunName::ALL.map(OverrunName::as_str).to_vec();
+    ValueKind::new(ValueShape::Word(words), read_on_overrun, |name| toml_text(name.as_str()))
+}
+
+fn read_on_overrun(written: Written<'_>) -> ValueResult<OverrunName> {
+    let text = written.text().unwrap_or_default();
+    let named = OverrunName::ALL.into_iter().find(|name| name.as_str() == text);
+    let remedy = "write \"wait\" or \"end\"";
+    named.ok_or_else(|| written.fault(Code::Unknown, "says nothing about overruns", remedy))
 }
 
 /// A tag: `key=value`.

@@ -271,6 +271,7 @@ fn share_line(share: &ShareInfo) -> JobShareLine {
                 wire::RemovalReason::Withdrawn => "withdrawn: the node is full",
                 wire::RemovalReason::Window => "maintenance of its node",
                 wire::RemovalReason::ClassClosed => "its class closes",
+                wire::RemovalReason::Overrun => "it ran longer than it declared",
                 wire::RemovalReason::GangBroken => "another process of its gang was lost",
             });
             format!("leaving: {}", why.unwrap_or("told to go"))

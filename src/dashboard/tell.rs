@@ -124,6 +124,7 @@ fn removed(shares: &[RemovedShare]) -> String {
             (RemovalReason::NodeDied, _) => "node died".to_owned(),
             (RemovalReason::Window, _) => "maintenance of its node".to_owned(),
             (RemovalReason::ClassClosed, _) => "its class closes".to_owned(),
+            (RemovalReason::Overrun, _) => "ran longer than declared".to_owned(),
             (RemovalReason::Withdrawn, _) => "withdrawn: the node is full".to_owned(),
             (RemovalReason::GangBroken, _) => "gang broken".to_owned(),
         };

@@ -245,6 +245,7 @@ impl Play {
                 | RemovalReason::Withdrawn
                 | RemovalReason::Window
                 | RemovalReason::ClassClosed
+                | RemovalReason::Overrun
                 | RemovalReason::GangBroken => {}
             }
         }

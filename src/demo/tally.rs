@@ -70,6 +70,7 @@ impl DemoTally {
                 | RemovalReason::Withdrawn
                 | RemovalReason::Window
                 | RemovalReason::ClassClosed
+                | RemovalReason::Overrun
                 | RemovalReason::GangBroken => {
                     self.evicted += 1;
                 }

@@ -41,7 +41,17 @@ pub(super) fn promised(snapshot: &Snapshot) -> BTreeMap<JobId, u64> {
 /// Rules that slow growth never lower the cap below what is held plus promised: other jobs have
 /// already made space for it.
 pub(super) fn demand(snapshot: &Snapshot, job: &Job, held: u64, promised: u64) -> Demand {
+    if snapshot.is_overrun(job) {
+        let Demand { wanted, .. } = demand_when_open(snapshot, job, held, promised);
+        return Demand { wanted, cap: bounded(0, CapBound::Overrun) };
+    }
     let policy = &snapshot.class_of(job).policy;
+    // Work that stays has a place in the calendar until then.
+    let is_early = policy.is_preemptable() && snapshot.later_start(job).is_some();
+    if is_early && !job.facts.is_completing {
+        let Demand { wanted, .. } = demand_when_open(snapshot, job, held, promised);
+        return Demand { wanted, cap: bounded(held, CapBound::TooEarly) };
+    }
     // Fixed gangs wait for a time at which they would end before their class closes.
     let is_closed = (policy.is_preemptable() || gang_shape(job).is_none())
         && snapshot.is_closed(job.class)

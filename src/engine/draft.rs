@@ -320,7 +320,11 @@ impl<'a> Draft<'a> {
             return 0;
         }
         match draft.demand.cap.bound {
-            CapBound::Completing | CapBound::Spent | CapBound::Closed => 0,
+            CapBound::Completing
+            | CapBound::Spent
+            | CapBound::Closed
+            | CapBound::Overrun
+            | CapBound::TooEarly => 0,
             CapBound::WorkLeft
             | CapBound::Maximum
             | CapBound::Frozen

@@ -131,11 +131,16 @@ fn cap(draft: &Draft<'_>, ix: usize) -> Cap {
 fn reason(draft: &Draft<'_>, verdicts: &mut Verdicts, ix: usize) -> WaitReason {
     let JobDraft { order, given, held, promised, pure_fair_share, refusal, .. } = draft.jobs[ix];
     let cap = cap(draft, ix);
-    if matches!(cap.bound, CapBound::Spent | CapBound::Completing) {
+    if matches!(cap.bound, CapBound::Spent | CapBound::Completing | CapBound::Overrun) {
         return WaitReason::Capped { bound: cap.bound, cap: cap.nshares };
     }
     if cap.bound == CapBound::Closed {
         return WaitReason::ClassClosed { opens: draft.snapshot.opening(draft.job(ix).class) };
+    }
+    if let (CapBound::TooEarly, Some(opens)) =
+        (cap.bound, draft.snapshot.later_start(draft.job(ix)))
+    {
+        return WaitReason::TooEarly { opens };
     }
     if draft.jobs[ix].is_gang {
         return gang_reason(draft, ix);

@@ -161,6 +161,10 @@ pub enum CapBound {
     Spent,
     /// The class of the job is closed.
     Closed,
+    /// The job was ended, as it ran longer than it declared.
+    Overrun,
+    /// The owner of the job wants a later start.
+    TooEarly,
 }
 
 impl Declined {
@@ -214,6 +218,8 @@ impl CapBound {
             CapBound::Completing => "completing",
             CapBound::Spent => "spent",
             CapBound::Closed => "class_closed",
+            CapBound::Overrun => "overrun",
+            CapBound::TooEarly => "too_early",
         }
     }
 }
@@ -231,6 +237,8 @@ impl fmt::Display for CapBound {
             CapBound::Prediction => "more processes would come too late to help",
             CapBound::Completing => "it is ending",
             CapBound::Closed => "its class is closed",
+            CapBound::TooEarly => "its owner wants a later start",
+            CapBound::Overrun => "it ran longer than it declared, so that it is over",
             CapBound::Spent => "its process ended and is not started again",
         })
     }
@@ -253,6 +261,8 @@ mod tests {
             (CapBound::Prediction, "prediction", "too late"),
             (CapBound::Completing, "completing", "ending"),
             (CapBound::Spent, "spent", "not started again"),
+            (CapBound::Overrun, "overrun", "longer than it declared"),
+            (CapBound::TooEarly, "too_early", "a later start"),
         ] {
             let reason = WaitReason::Capped { bound, cap: NShares(3) };
             assert_eq!((bound.code(), reason.code()), (code, code));

@@ -96,6 +96,8 @@ pub enum VictimRule {
     ClassClosed,
     /// An urgent job needs the space.
     Urgent,
+    /// The share's job stays, runs longer than it declared, and its class ends such work.
+    Overrun,
     /// A job of a higher priority needs the space.
     Priority,
     /// The share's job, user or class holds more than its target, and a job that is worse off needs
@@ -127,6 +129,7 @@ impl VictimRule {
             VictimRule::Window => "window",
             VictimRule::ClassClosed => "class_closed",
             VictimRule::Urgent => "urgent",
+            VictimRule::Overrun => "overrun",
             VictimRule::Priority => "priority",
             VictimRule::FairShare => "fair_share",
             VictimRule::Defragmentation => "defragmentation",
@@ -146,6 +149,7 @@ impl VictimRule {
             | VictimRule::Window
             | VictimRule::ClassClosed
             | VictimRule::Urgent
+            | VictimRule::Overrun
             | VictimRule::Relocation
             | VictimRule::Turn => false,
             VictimRule::Priority
@@ -173,6 +177,7 @@ mod tests {
             (VictimRule::Turn, "turn"),
             (VictimRule::Window, "window"),
             (VictimRule::ClassClosed, "class_closed"),
+            (VictimRule::Overrun, "overrun"),
             (VictimRule::Envy, "envy"),
             (VictimRule::Relocation, "relocation"),
         ] {

@@ -153,6 +153,8 @@ pub struct GangProgress {
     /// Start of work that stays, in milliseconds since the epoch; `None` if it waits, or if nothing
     /// depended on the time.
     pub started: Option<Millis>,
+    /// True if the work was ended, as it ran longer than it declared.
+    pub is_overrun: bool,
 }
 
 /// Cycles that the user of a gang paid for: its peers do not preempt it in them.
@@ -235,6 +237,31 @@ impl Snapshot {
             let notice = self.topology.settings.notice;
             self.closes(class, now, now.saturating_add(notice).saturating_add(1))
         })
+    }
+
+    /// Moment at which `job` is ended if it still runs; `None` if its class ends no overruns, or its
+    /// end is not known.
+    pub fn forced_end(&self, job: &Job) -> Option<Millis> {
+        let class = self.class_of(job);
+        if !class.gangs.ends_overruns || class.policy.is_preemptable() {
+            return None;
+        }
+        let declared = job.shape.as_deref().and_then(|shape| shape.duration);
+        let length = class.gangs.duration(declared)?;
+        job.held().next()?;
+        Some(job.gang.started?.saturating_add(length))
+    }
+
+    /// Earliest start of `job`, if its owner names a moment after now.
+    pub fn later_start(&self, job: &Job) -> Option<Millis> {
+        let opens = job.shape.as_deref()?.not_before?;
+        self.now.filter(|now| *now < opens).map(|_| opens)
+    }
+
+    /// True if `job` is over, as it runs or ran longer than it declared.
+    pub fn is_overrun(&self, job: &Job) -> bool {
+        let is_past = |now| self.forced_end(job).is_some_and(|end| end <= now);
+        job.gang.is_overrun || self.now.is_some_and(is_past)
     }
 
     /// Next moment at which `class` opens.

@@ -91,6 +91,7 @@ fn gang_rules() -> GangRules {
         hold_limit: 60_000,
         default_duration: Some(3_000),
         max_duration: Some(7_000),
+        ends_overruns: true,
     }
 }
 
@@ -277,7 +278,7 @@ fn books() -> SchedulerState {
     let leaving = |id, removal| share(id, SharePhase::Leaving, Some(removal));
     let ranked = |id, rank, removal| ShareRecord { rank: Some(rank), ..leaving(id, removal) };
     let waiting = JobRecord {
-        gang: GangProgress { size: None, waits_since: Some(29), turn: None, started: None },
+        gang: GangProgress { waits_since: Some(29), ..GangProgress::default() },
         spec: gang(11),
         shares: Vec::new(),
         purged: Vec::new(),
@@ -291,6 +292,7 @@ fn books() -> SchedulerState {
             waits_since: None,
             turn: Some(PaidTurn { from: 20, until: 30, price: 5_000 }),
             started: Some(1_700_000_000_000),
+            is_overrun: true,
         },
         spec: gang(12),
         shares: vec![ranked(8, 2, Removal::GangBroken)],
@@ -433,6 +435,8 @@ fn without_gangs_the_text_says_nothing_of_them() {
         "hold_limit",
         "default_duration",
         "max_duration",
+        "ends_overruns",
+        "overrun",
         "preference",
         "notice",
         "backfill_depth",

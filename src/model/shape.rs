@@ -416,6 +416,8 @@ pub struct GangRules {
     pub default_duration: Option<Millis>,
     /// Longest duration that a job may declare.
     pub max_duration: Option<Millis>,
+    /// True if work that stays is ended once it runs longer than it declared.
+    pub ends_overruns: bool,
 }
 
 impl GangRules {
@@ -438,6 +440,7 @@ impl Default for GangRules {
             hold_limit: GangRules::HOLD_LIMIT,
             default_duration: None,
             max_duration: None,
+            ends_overruns: false,
         }
     }
 }

@@ -205,6 +205,7 @@ pub fn shares_of(schedule: Schedule) -> Vec<JobShares> {
                     | RemovalReason::Withdrawn
                     | RemovalReason::Window
                     | RemovalReason::ClassClosed => StopReason::Preempted,
+                    RemovalReason::Overrun => StopReason::TimeLimit,
                     RemovalReason::VariedOff
                     | RemovalReason::Blacklisted
                     | RemovalReason::NodeDied

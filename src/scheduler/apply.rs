@@ -28,6 +28,7 @@ impl Scheduler {
             let removal = match preemption.rule {
                 VictimRule::Window => Removal::Window,
                 VictimRule::ClassClosed => Removal::ClassClosed,
+                VictimRule::Overrun => Removal::Overrun,
                 VictimRule::NoLongerAllowed
                 | VictimRule::Urgent
                 | VictimRule::Priority
@@ -38,6 +39,9 @@ impl Scheduler {
                 | VictimRule::Envy
                 | VictimRule::Relocation => Removal::Preempted,
             };
+            if removal == Removal::Overrun {
+                (job.is_spent, job.gang.is_overrun) = (true, true);
+            }
             job.evict_share(preemption.share, removal);
             job.last.preemptions.push(*preemption);
         }

@@ -13,7 +13,8 @@ use super::command::{CommandError, CommandOutcome};
 use super::nodes::NodeKey;
 use crate::engine::NodeWindow;
 use crate::model::{
-    ClassIx, JobId, JobSpec, JobTimes, Millis, Name, NodeIx, Shape, ShareId, Window, WindowKind,
+    ClassIx, JobId, JobSpec, JobTimes, Millis, Name, NodeIx, ResourceClass, Shape, ShareId, Window,
+    WindowKind,
 };
 
 /// Most windows at a time.
@@ -114,12 +115,17 @@ impl Scheduler {
         let is_first = self.clock.now.is_none();
         self.clock.now = Some(now);
         self.clock.windows.retain(|_, window| now < window.to);
-        if !is_first {
+        if !is_first && !self.topology.classes.iter().any(ends_overruns) {
             return;
         }
         for job in self.jobs.values_mut() {
-            let stays = job.policy(&self.topology).is_some_and(|policy| !policy.is_preemptable());
-            if stays && job.gang.started.is_none() && !job.shares.is_empty() {
+            let class = job.admission.as_ref().ok();
+            let class = class.map(|admission| &self.topology.classes[admission.class.0]);
+            // Elsewhere work that is known since before time mattered has no known end.
+            let counts = |class: &ResourceClass| {
+                if is_first { !class.policy.is_preemptable() } else { ends_overruns(class) }
+            };
+            if class.is_some_and(counts) && job.gang.started.is_none() && !job.shares.is_empty() {
                 job.gang.started = Some(now);
             }
         }
@@ -259,4 +265,9 @@ impl Scheduler {
         let declared = job.spec.shape.as_deref().and_then(|shape| shape.duration);
         Some(job.gang.started?.saturating_add(class.gangs.duration(declared)?))
     }
+}
+
+/// True if work of the class is ended that runs longer than it declared.
+fn ends_overruns(class: &ResourceClass) -> bool {
+    class.gangs.ends_overruns && !class.policy.is_preemptable()
 }

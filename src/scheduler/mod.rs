@@ -32,7 +32,7 @@ pub use command::{AdminCommand, CommandError, CommandOutcome, UnknownNode};
 pub use event::{EventEffect, SchedulerEvent};
 pub use jobs::{Admission, admit};
 pub use shared_list::SharedList;
-pub use trial::{CommandImpact, Holding};
+pub use trial::{CommandImpact, Holding, MovedStart};
 pub use urgent::{JobChannel, UrgentDenial, UrgentGrant, UrgentVerdict, UrgentVictim};
 pub use view::{
     ClassView, JobDisposition, JobView, NodeView, Planned, Refusal, Removal, ShareOnNode,

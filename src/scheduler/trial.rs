@@ -34,6 +34,20 @@ pub struct CommandImpact {
     pub blacklisted: Vec<Name>,
     /// Nodes that change their pool: which, from where, to where.
     pub moved: Vec<(Name, Name, Name)>,
+    /// Jobs whose expected start a new window moves, oldest first.
+    pub starts_moved: Vec<MovedStart>,
+}
+
+/// Start of a job without and with an act, in milliseconds since the epoch; `None` if it is not
+/// known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MovedStart {
+    /// Number of the job.
+    pub job: JobId,
+    /// Start without the act.
+    pub before: Option<Millis>,
+    /// Start with the act.
+    pub after: Option<Millis>,
 }
 
 /// Number of shares that a job holds before and after an act.
@@ -89,6 +103,7 @@ impl Scheduler {
     /// If the command would be refused.
     pub fn try_out(&self, command: AdminCommand) -> Result<CommandImpact, CommandError> {
         let mut changed = self.clone();
+        let is_window = matches!(command, AdminCommand::Reserve { .. });
         let in_the_way = match &command {
             AdminCommand::Reserve { window, .. } => self.ends_in_the_way(window),
             AdminCommand::VaryOff { .. }
@@ -104,7 +119,9 @@ impl Scheduler {
         let expected = self.clone().schedule();
         let impact = changed.impact_since(&self.view(), Some(&expected));
         let kept = held_on(&after, &outcome.changed);
-        Ok(CommandImpact { changed: outcome.changed, kept, in_the_way, ..impact })
+        let starts_moved = if is_window { moved_starts(&expected, &after) } else { Vec::new() };
+        let changed = outcome.changed;
+        Ok(CommandImpact { changed, kept, in_the_way, starts_moved, ..impact })
     }
 
     /// Effects of an act since the view `before`. Shares that leave in `expected` leave anyway.
@@ -138,6 +155,23 @@ impl Scheduler {
 fn leaving(view: &View) -> BTreeSet<ShareId> {
     let shares = view.jobs.iter().flat_map(|job| &job.shares);
     shares.filter(|share| share.state == SharePhase::Leaving).map(|share| share.id).collect()
+}
+
+/// Jobs that start at another time in `after` than in `expected`.
+fn moved_starts(expected: &View, after: &View) -> Vec<MovedStart> {
+    let before: BTreeMap<JobId, Option<Millis>> =
+        expected.jobs.iter().map(|job| (job.id, start_of(job))).collect();
+    let moved = after.jobs.iter().map(|job| {
+        let before = before.get(&job.id).copied().flatten();
+        MovedStart { job: job.id, before, after: start_of(job) }
+    });
+    moved.filter(|start| start.before != start.after).collect()
+}
+
+/// Start of a job that runs, or expected start of a job that waits.
+fn start_of(job: &JobView) -> Option<Millis> {
+    let holds = job.shares.iter().any(|share| share.state == SharePhase::Held);
+    if holds { job.started } else { job.start_estimate.map(|estimate| estimate.at) }
 }
 
 /// Number of shares that are held on these nodes.

@@ -556,6 +556,7 @@ async fn the_document_names_every_rule_and_what_holds_back() {
         "window",
         "class_closed",
         "urgent",
+        "overrun",
         "priority",
         "fair_share",
         "defragmentation",

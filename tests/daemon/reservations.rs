@@ -317,3 +317,78 @@ async fn acts_on_reservations_are_on_record_once() {
     assert_eq!(outcomes("reserve"), ["done", "nothing", "refused"]);
     assert_eq!(outcomes("unreserve"), ["done"]);
 }
+
+/// A gang of both nodes for an hour, which waits for job 1; job 1 runs for two hours.
+fn line_of_gangs(running: &[Value]) -> Vec<Value> {
+    let gang = |id: u64| {
+        let (hours, processes) = if id == 1 { (2, running) } else { (1, [].as_slice()) };
+        json!({
+            "id": id, "kind": "job", "user": "ann", "class": "wide", "state": "schedulable",
+            "submitted_ms": id, "remaining": 2, "place": "scatter", "duration_ms": hours * HOUR,
+            "chunks": [{ "count": 2, "memory_mb": 4000 }], "processes": processes,
+        })
+    };
+    (1..=24).map(gang).collect()
+}
+
+#[tokio::test]
+async fn impact_shows_the_starts_that_move() {
+    let folder = TempDir::new().unwrap();
+    let wide = "\n[[class]]\nname = \"wide\"\npolicy = \"fixed-share\"\nnodepool = \"main\"\ngangs = true\n";
+    let daemon = Daemon::start(folder.path(), &format!("{}{wide}", config()));
+    daemon.nodes("n1=4 n2=4").await;
+    daemon.publish(1, &line_of_gangs(&[])).await;
+    let schedule = daemon.schedule_when(|schedule| shares(schedule, 1, "added").len() == 2).await;
+    let process = |share: &Value| json!({ "share": share["share"], "node": share["node"], "state": "running" });
+    let running = schedule["jobs"][0]["added"].as_array().unwrap().iter().map(process);
+    daemon.publish(2, &line_of_gangs(&running.collect::<Vec<_>>())).await;
+    let is_told = |job: &Value| job["start_estimate_ms"].is_u64();
+    let start = async |id: u64| {
+        let job = daemon.get_until(&format!("/v1/jobs/{id}"), is_told).await;
+        job["start_estimate_ms"].as_u64().unwrap()
+    };
+    let (second, third) = (start(2).await, start(3).await);
+    assert_eq!(second + HOUR, third);
+
+    // Job 2 would still run when the reservation opens; so it starts at its end, and all others later.
+    let from = second + HOUR.div_euclid(2);
+    let window = json!({ "name": "r1", "kind": "reservation", "nodes": ["n[1-2]"], "start": from, "end": from + HOUR });
+    let (status, dry) = post(&daemon, &with(window.clone(), &json!({"dry_run": true}))).await;
+    assert_eq!(status, 200, "{dry}");
+    let moved = dry["starts_moved"].as_array().unwrap();
+    assert_eq!((moved.len(), &dry["more_starts_moved"]), (20, &json!(3)), "{dry}");
+    let moves = |job: u64, before: u64, after: u64| json!({ "job": job, "user": "ann", "before_ms": before, "after_ms": after });
+    assert_eq!(moved[0], moves(2, second, from + HOUR));
+    assert_eq!(moved[1], moves(3, third, from + 2 * HOUR));
+    assert_eq!(start(2).await, second, "a dry run moves nothing");
+
+    let at =
+        |ms: u64| jiff::Timestamp::from_millisecond(ms.try_into().unwrap()).unwrap().to_string();
+    let told = apportion(&[
+        "reservation",
+        "create",
+        "r1",
+        "--nodes",
+        "n[1-2]",
+        "--start",
+        &at(from),
+        "--end",
+        &at(from + HOUR),
+        "--dry-run",
+        "--url",
+        &daemon.url,
+    ]);
+    let told = String::from_utf8(told.stdout).unwrap();
+    assert!(told.contains("23 jobs would start at another time:"), "{told}");
+    assert!(told.trim_end().ends_with("and 3 more"), "{told}");
+    assert!(told.lines().all(|line| line.chars().count() <= 80), "{told}");
+
+    // The answer of the act itself, and of a maintenance far away.
+    let (status, done) = post(&daemon, &window).await;
+    assert_eq!((status, &done["starts_moved"]), (200, &dry["starts_moved"]));
+    daemon.get_until("/v1/jobs/2", |job| job["start_estimate_ms"] == from + HOUR).await;
+    let far = from + 900 * HOUR;
+    let far = json!({ "name": "m1", "kind": "maintenance", "nodes": ["n1"], "start": far, "end": far + HOUR, "reason": "fan" });
+    let (status, far) = post(&daemon, &far).await;
+    assert_eq!((status, &far["starts_moved"]), (200, &Value::Null), "{far}");
+}

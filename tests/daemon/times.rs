@@ -156,3 +156,50 @@ async fn a_start_is_compared_with_its_first_and_last_estimate() {
     let late = "told=\"last\",start=\"late\"";
     assert_eq!(start_error(&daemon, "count", late).await, "0");
 }
+
+/// Processes of these shares, which run.
+fn processes(schedule: &Value, id: u64) -> Vec<Value> {
+    let job = schedule["jobs"].as_array().unwrap().iter().find(|job| job["id"] == id).unwrap();
+    let process = |share: &Value| json!({ "share": share["share"], "node": share["node"], "state": "running" });
+    job["added"].as_array().unwrap().iter().map(process).collect()
+}
+
+/// Time alone ends the gang, and its node goes to the gang that waits.
+#[tokio::test]
+async fn gang_beyond_its_time_is_over_where_its_class_says_so() {
+    let folder = TempDir::new().unwrap();
+    let config = format!("{}on_overrun = \"end\"\n", config());
+    let daemon = Daemon::start(folder.path(), &config);
+    daemon.nodes("n1=4 n2=4").await;
+    let (short, long) = (json!({ "duration_ms": 3000 }), json!({ "duration_ms": HOUR }));
+    publish(&daemon, 1, &short, &long, &[]).await;
+    let schedule = daemon.schedule_when(|schedule| shares(schedule, 1, "added").len() == 2).await;
+    let running = processes(&schedule, 1);
+    publish(&daemon, 2, &short, &long, &running).await;
+    let schedule = daemon.schedule_when(|schedule| shares(schedule, 1, "removed").len() == 2).await;
+    let removed = &schedule["jobs"][0]["removed"];
+    assert_eq!([&removed[0]["reason"], &removed[1]["reason"]], ["overrun"; 2], "{removed}");
+    let why = daemon.get_until("/v1/jobs/1/why", |why| why["reason"]["code"] == "overrun").await;
+    let sentence = why["reason"]["sentence"].as_str().unwrap();
+    assert!(sentence.contains("it ran longer than it declared, so that it is over"), "{why}");
+    assert!(why.to_string().contains("submitted anew with a longer time"), "{why}");
+    let events = daemon.get("/v1/events?since=0").await.to_string();
+    assert!(events.contains("\"rule\":\"overrun\""), "{events}");
+
+    // Its space returns with its exits, and it stays over, also after a kill.
+    let gone = |process: &Value| json!({ "share": process["share"], "node": process["node"], "state": "gone" });
+    let gone: Vec<Value> = running.iter().map(gone).collect();
+    publish(&daemon, 3, &long, &long, &gone).await;
+    let schedule = daemon.schedule_when(|schedule| shares(schedule, 2, "added").len() == 1).await;
+    assert!(shares(&schedule, 1, "added").is_empty());
+    daemon.kill();
+    drop(daemon);
+    let daemon = Daemon::start(folder.path(), &config);
+    daemon.nodes("n1=4 n2=4").await;
+    publish(&daemon, 4, &long, &long, &[]).await;
+    daemon.get_until("/v1/jobs/1", |job| job["reason"]["code"] == "overrun").await;
+    drop(daemon);
+    let state = folder.path().join("state.db");
+    let replayed = apportion(&["replay", state.to_str().unwrap()]);
+    assert!(replayed.status.success(), "{}", String::from_utf8_lossy(&replayed.stderr));
+}

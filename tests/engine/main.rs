@@ -18,6 +18,7 @@ mod losses;
 mod moving;
 mod nodes;
 mod operations;
+mod overruns;
 mod peers;
 mod placing;
 mod pools;

@@ -4,13 +4,13 @@
 
 use std::sync::Arc;
 
-use crate::support::cluster::{Cluster, UNPACED, class, job, topology};
+use crate::support::cluster::{Cluster, UNPACED, class, fair, job, single, topology};
 use crate::support::diary::Diary;
 use apportion::model::{
-    Chunk, ClassPolicy, GangRules, JobId, JobTimes, Mebibytes, Millis, Place, ProcessLimit, Shape,
-    Tags, Topology,
+    Chunk, ClassPolicy, GangRules, JobId, JobKind, JobSpec, JobTimes, Mebibytes, Millis, Place,
+    ProcessLimit, ResourceClass, Shape, Tags, Topology,
 };
-use apportion::scheduler::SchedulerEvent;
+use apportion::scheduler::{EventEffect, SchedulerEvent};
 
 const MINUTE: Millis = 60_000;
 
@@ -123,4 +123,114 @@ fn equal_times_and_unknown_work_change_nothing() {
     retime(&mut cluster, 1, [Some(10), None, None]);
     retime(&mut cluster, 9, [Some(10), None, None]);
     assert_eq!(cluster.scheduler.books(), before);
+}
+
+/// A class of fair-share work beside the class of gangs.
+fn with_fair() -> Cluster {
+    let mut cluster = cluster();
+    cluster.reconfigure(|topology| {
+        let gangs = GangRules { are_allowed: true, ..GangRules::default() };
+        topology.classes.push(ResourceClass { gangs, ..fair("fair", 100, UNPACED) });
+    });
+    cluster
+}
+
+/// A job whose owner wants it to start at `minute` or later.
+fn not_before(spec: JobSpec, minute: u64) -> JobSpec {
+    let shape = spec.shape.as_deref().cloned().unwrap_or_default();
+    let shape = Shape { not_before: Some(minute * MINUTE), ..shape };
+    JobSpec { shape: Some(Arc::new(shape)), ..spec }
+}
+
+/// Requests of all kinds: fair-share work singly, with sizes, and as a gang; fixed-share work as a gang,
+/// singly, and as a service.
+#[test]
+fn no_job_starts_before_its_earliest_start() {
+    let mut cluster = with_fair();
+    let plain = |id, class| {
+        let mut spec = job(id, "ann", class, 1);
+        spec.facts.limit = ProcessLimit::AtMost(1);
+        not_before(spec, 5)
+    };
+    let sized = |id| {
+        let mut spec = plain(id, "fair");
+        spec.facts.limit = ProcessLimit::AtMost(2);
+        let shape = spec.shape.as_deref().cloned().unwrap();
+        let shape = Shape { min_processes: 2, ..shape };
+        JobSpec { shape: Some(Arc::new(shape)), ..spec }
+    };
+    let whole = |id, class| {
+        let chunk = Chunk { count: 1, memory: Mebibytes::from_gib(1), tags: Tags::default() };
+        let mut spec = job(id, "bob", class, 1);
+        (spec.facts.remaining, spec.facts.limit) = (1, ProcessLimit::AtMost(1));
+        spec.shape = Some(Arc::new(Shape {
+            chunks: vec![chunk],
+            duration: Some(MINUTE),
+            ..Shape::default()
+        }));
+        not_before(spec, 5)
+    };
+    cluster.arrive(plain(1, "fair")).arrive(sized(2)).arrive(whole(3, "fair"));
+    cluster.arrive(plain(4, "fixed")).arrive(whole(5, "fixed"));
+    cluster.arrive(not_before(single(6, "ann", "fixed", 1, JobKind::Service), 5));
+    let all = [1, 2, 3, 4, 5, 6];
+    for minute in [1, 4] {
+        cycle_at(&mut cluster, minute);
+        assert_eq!(cluster.holdings(all), [0; 6], "minute {minute}");
+        assert_eq!(all.map(|id| cluster.reason(id)), ["too_early"; 6], "minute {minute}");
+        cluster.resume();
+    }
+    cycle_at(&mut cluster, 5);
+    assert_eq!(cluster.holdings(all), [1, 2, 1, 1, 1, 1]);
+    cluster.diary.take().unwrap().replay(0).unwrap();
+}
+
+/// A later start does not stop work that runs, and keeps it from growing.
+#[test]
+fn work_that_runs_is_not_touched_by_a_later_start() {
+    let mut cluster = with_fair();
+    let mut spec = job(1, "ann", "fair", 1);
+    spec.facts.limit = ProcessLimit::AtMost(2);
+    cluster.arrive(spec);
+    cycle_at(&mut cluster, 1);
+    retime(&mut cluster, 1, [None, Some(9), None]);
+    cluster.change(1, |facts| facts.limit = ProcessLimit::AtMost(4));
+    cycle_at(&mut cluster, 2);
+    assert_eq!((cluster.held(1), cluster.reason(1)), (2, "too_early"));
+    cycle_at(&mut cluster, 9);
+    assert_eq!(cluster.held(1), 4);
+    cluster.diary.take().unwrap().replay(0).unwrap();
+}
+
+/// Nothing else happens, so the moment alone is news.
+#[test]
+fn earliest_start_is_news() {
+    let mut cluster = with_fair();
+    cluster.arrive(not_before(job(1, "ann", "fair", 1), 60));
+    cycle_at(&mut cluster, 1);
+    cluster.cycles(40);
+    let news =
+        |cluster: &mut Cluster, now| cluster.scheduler.record(SchedulerEvent::TimeIs { now });
+    assert_eq!(news(&mut cluster, 60 * MINUTE - 1), EventEffect::Routine);
+    assert_eq!(news(&mut cluster, 60 * MINUTE), EventEffect::News);
+    cluster.cycle();
+    assert_eq!(cluster.held(1), 8);
+}
+
+/// A reservation that is named, or missing, and a deadline have no effect on fair-share work.
+#[test]
+fn reservation_and_deadline_do_not_concern_fair_share_work() {
+    let mut cluster = with_fair();
+    let mut spec = job(1, "ann", "fair", 1);
+    spec.shape = Some(Arc::new(Shape {
+        deadline: Some(2 * MINUTE),
+        duration: Some(5 * MINUTE),
+        reservation: Some("r1".into()),
+        ..Shape::default()
+    }));
+    cluster.arrive(spec);
+    cycle_at(&mut cluster, 1);
+    assert_eq!(cluster.held(1), 8);
+    cycle_at(&mut cluster, 10);
+    assert_eq!(cluster.held(1), 8);
 }

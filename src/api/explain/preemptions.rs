@@ -63,6 +63,9 @@ fn right(rule: wire::PreemptionRule) -> &'static str {
         wire::PreemptionRule::Window => "its node goes into maintenance",
         wire::PreemptionRule::ClassClosed => "its class closes",
         wire::PreemptionRule::Urgent => "an urgent job was accepted, and needs the memory",
+        wire::PreemptionRule::Overrun => {
+            "its job ran longer than it declared, and its class ends such jobs"
+        }
         wire::PreemptionRule::Priority => "a job of higher priority needs the memory",
         wire::PreemptionRule::FairShare => {
             "its job, user or class holds more than its target, and the other is worse off"
@@ -92,6 +95,7 @@ impl From<VictimRule> for wire::PreemptionRule {
             VictimRule::Window => wire::PreemptionRule::Window,
             VictimRule::ClassClosed => wire::PreemptionRule::ClassClosed,
             VictimRule::Urgent => wire::PreemptionRule::Urgent,
+            VictimRule::Overrun => wire::PreemptionRule::Overrun,
             VictimRule::Priority => wire::PreemptionRule::Priority,
             VictimRule::FairShare => wire::PreemptionRule::FairShare,
             VictimRule::Defragmentation => wire::PreemptionRule::Defragmentation,
@@ -128,6 +132,7 @@ mod tests {
             VictimRule::NoLongerAllowed,
             VictimRule::Window,
             VictimRule::ClassClosed,
+            VictimRule::Overrun,
             VictimRule::Priority,
             VictimRule::FairShare,
             VictimRule::Defragmentation,

@@ -244,7 +244,12 @@ fn capped(job: &JobView, bound: CapBound) -> Unblock {
             change("its owner lets it grow again, which stopped it after failures".to_owned())
         }
         CapBound::Completing => change("nothing: it is ending".to_owned()),
+        CapBound::TooEarly => by_itself("its earliest start comes".to_owned(), None),
         CapBound::Closed => by_itself("it starts when its class opens".to_owned(), None),
+        CapBound::Overrun => change(
+            "it is submitted anew with a longer time: this job is over, and is not started again"
+                .to_owned(),
+        ),
         CapBound::Spent => {
             change("it is submitted anew: its one process ended, and is not replaced".to_owned())
         }

@@ -187,6 +187,7 @@ fn eviction(removal: Removal) -> Option<&'static str> {
         Removal::Withdrawn => Some("withdrawn"),
         Removal::Window => Some("window"),
         Removal::ClassClosed => Some("class_closed"),
+        Removal::Overrun => Some("overrun"),
         Removal::GangBroken => Some("gang_broken"),
         Removal::Preempted | Removal::NodeDied => None,
     }

@@ -95,6 +95,7 @@ impl From<Removal> for wire::RemovalReason {
             Removal::Withdrawn => wire::RemovalReason::Withdrawn,
             Removal::Window => wire::RemovalReason::Window,
             Removal::ClassClosed => wire::RemovalReason::ClassClosed,
+            Removal::Overrun => wire::RemovalReason::Overrun,
             Removal::GangBroken => wire::RemovalReason::GangBroken,
         }
     }

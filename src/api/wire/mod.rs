@@ -49,7 +49,7 @@ pub use reason::Reason;
 pub use receipts::{Considered, HeldBack, HeldBackCode, PreemptionInfo, PreemptionRule, RunnerUp};
 pub use reservations::{
     NextWindow, ReservationAnswer, ReservationDeletion, ReservationInfo, ReservationKind,
-    ReservationList, ReservationRequest, TimeText, WorkInTheWay,
+    ReservationList, ReservationRequest, StartMove, TimeText, WorkInTheWay,
 };
 pub use schedule::{Assigned, RemovalReason, Removed, Resize, Schedule, ScheduledJob, StartBasis};
 pub use shape::{ChunkPlace, ChunkRequest, ElasticityWord, NamedSizes, SizeRule, SizeStep};

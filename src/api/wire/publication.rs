@@ -142,14 +142,15 @@ pub struct Work {
     /// The longest that the job runs, from its start. Absent: as configured for the class.
     #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "maybe_millis")]
     pub duration_ms: Option<i64>,
-    /// Earliest start, in milliseconds since the epoch. Absent: at once.
+    /// Earliest start, in milliseconds since the epoch, in every class. Absent: at once.
     #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "maybe_millis")]
     pub not_before_ms: Option<i64>,
     /// Latest end, in milliseconds since the epoch: the job is not started if it would not be over
-    /// by then. Absent: none.
+    /// by then. Without effect on fair-share work. Absent: none.
     #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "maybe_millis")]
     pub deadline_ms: Option<i64>,
-    /// Name of the advance reservation in which the job runs, and nowhere else. Absent: none.
+    /// Name of the advance reservation in which the job runs, and nowhere else. Without effect on
+    /// fair-share work, which may use reserved nodes. Absent: none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reservation: Option<String>,
     /// Processes of the job; for a reservation, its shares. Each is in a share of the schedule.

@@ -33,6 +33,8 @@ pub struct PreemptionInfo {
 /// - `window`: the share's node goes into maintenance; there is no beneficiary.
 /// - `class_closed`: the class of the share's job closes; there is no beneficiary.
 /// - `urgent`: urgent work was accepted and needs the space.
+/// - `overrun`: the job ran longer than it declared, and its class ends such jobs; there is no
+///   beneficiary.
 /// - `priority`: a job of higher priority needs the space.
 /// - `fair_share`: the share's job, user or class holds more than its target, and a job that is
 ///   worse off needs the space.
@@ -55,6 +57,8 @@ pub enum PreemptionRule {
     ClassClosed,
     /// Urgent work was accepted and needs the space.
     Urgent,
+    /// The job ran longer than it declared, and its class ends such jobs; there is no beneficiary.
+    Overrun,
     /// A job of higher priority needs the space.
     Priority,
     /// The share's job, user or class holds more than its target, and a job that is worse off needs
@@ -81,6 +85,7 @@ impl PreemptionRule {
             PreemptionRule::Window => "window",
             PreemptionRule::ClassClosed => "class_closed",
             PreemptionRule::Urgent => "urgent",
+            PreemptionRule::Overrun => "overrun",
             PreemptionRule::Priority => "priority",
             PreemptionRule::FairShare => "fair_share",
             PreemptionRule::Defragmentation => "defragmentation",

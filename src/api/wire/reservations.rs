@@ -4,7 +4,7 @@
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use super::{Impact, is_false};
+use super::{Impact, is_false, is_zero};
 
 /// Purpose of an advance reservation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, ToSchema)]
@@ -128,6 +128,29 @@ pub struct ReservationAnswer {
     pub in_the_way: Vec<WorkInTheWay>,
     /// Effect on jobs in the next cycle. Work that makes room later is not in it.
     pub impact: Impact,
+    /// Jobs whose expected start the reservation moves, oldest first. At most 20.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub starts_moved: Vec<StartMove>,
+    /// Number of further jobs whose expected start moves.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub more_starts_moved: u64,
+}
+
+/// A job that starts at another time because of a reservation.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct StartMove {
+    /// Number of the job.
+    pub job: u64,
+    /// User of the job.
+    pub user: String,
+    /// Expected start without the reservation, in milliseconds since the epoch. Absent if it is not
+    /// known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub before_ms: Option<u64>,
+    /// Expected start with the reservation, in milliseconds since the epoch. Absent if it is not
+    /// known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub after_ms: Option<u64>,
 }
 
 /// A share that is still on a node of a reservation when it opens.

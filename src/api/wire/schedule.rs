@@ -131,4 +131,6 @@ pub enum RemovalReason {
     Window,
     /// The class of the job closes.
     ClassClosed,
+    /// The job ran longer than it declared, and its class ends such jobs. It gets no share again.
+    Overrun,
 }

@@ -10,9 +10,10 @@ use super::crew::GangLine;
 use super::fit::{Fit, GangParts};
 use super::rooms::without;
 use super::sets::fit_in_sets;
-use crate::audit::cap::closed_classes;
+use crate::audit::cap::{closed_classes, is_early, is_overrun};
 use crate::audit::finding::{Finding, Rule};
 use crate::audit::ledger::Ledger;
+use crate::audit::lines::JobLine;
 use crate::audit::shapes::{is_chosen, wish};
 use crate::engine::{NodeWindow, VictimRule};
 use crate::model::{ClassIx, ClassPolicy, JobId, Millis, NodeIx, PoolIx, SharePhase, WindowKind};
@@ -144,6 +145,7 @@ pub(in crate::audit) fn check_notice(ledger: &Ledger<'_>, findings: &mut Vec<Fin
             VictimRule::ClassClosed => is_open,
             VictimRule::NoLongerAllowed
             | VictimRule::Urgent
+            | VictimRule::Overrun
             | VictimRule::Priority
             | VictimRule::FairShare
             | VictimRule::Defragmentation
@@ -156,6 +158,35 @@ pub(in crate::audit) fn check_notice(ledger: &Ledger<'_>, findings: &mut Vec<Fin
             let detail = format!("share {} leaves without maintenance or closing", victim.share.id);
             findings.push(Rule::LateNotice.finding(detail));
         }
+    }
+}
+
+/// Work that stays is ended at its declared end where its class says so, and nowhere else.
+pub(in crate::audit) fn check_overruns(ledger: &Ledger<'_>, findings: &mut Vec<Finding>) {
+    let now = ledger.snapshot.now;
+    for line in ledger.jobs.iter().filter(|line| is_overrun(now, line.job, line.class)) {
+        if 0 < line.has() {
+            let detail = format!("job {} goes on beyond its declared end", line.job.id);
+            findings.push(Rule::WrongEnd.finding(detail));
+        }
+    }
+    for victim in &ledger.victims {
+        let (job, line) = (victim.receipt.job, &ledger.jobs[victim.donor]);
+        let is_over = is_overrun(now, line.job, line.class);
+        if victim.receipt.rule == VictimRule::Overrun && !is_over {
+            let detail = format!("job {job} is ended, and its declared end is not reached");
+            findings.push(Rule::WrongEnd.finding(detail));
+        }
+    }
+}
+
+/// No job gets anything before the earliest start that its owner names.
+pub(in crate::audit) fn check_starts(ledger: &Ledger<'_>, findings: &mut Vec<Finding>) {
+    let now = ledger.snapshot.now;
+    let gains = |line: &&JobLine<'_>| 0 < line.expanded + line.promised;
+    for line in ledger.jobs.iter().filter(gains).filter(|line| is_early(now, line.job)) {
+        let detail = format!("job {} gets a share before its earliest start", line.job.id);
+        findings.push(Rule::EarlyStart.finding(detail));
     }
 }
 

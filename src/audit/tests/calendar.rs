@@ -140,3 +140,41 @@ fn younger_work_does_not_delay_the_first_single_request() {
     let (scene, younger) = single_head();
     scene.breaks(Rule::HeadDelayed, |scene| scene.shape(younger).duration = None);
 }
+
+#[test]
+fn no_job_starts_before_its_earliest_start() {
+    let (scene, gang) = starting();
+    scene.breaks(Rule::EarlyStart, |scene| scene.shape(gang).not_before = Some(NOW + 1));
+}
+
+/// A job that has declared an hour and began an hour ago, in a class that ends overruns, and that
+/// leaves.
+fn overrun() -> (Scene, JobId) {
+    let far = window(WindowKind::Reservation, &[], NOW + 9 * HOUR, NOW + 10 * HOUR);
+    let mut scene = timed(&[4, 4], far);
+    let gang = scene.gang((ANN, FIXED), &[(1, 4)], Place::Scatter);
+    scene.shape(gang).duration = Some(HOUR);
+    scene.hold(gang, 1, 0);
+    scene.edit(gang).shares[0].rank = Some(0);
+    scene.preempt(gang, 0, None, VictimRule::Overrun);
+    scene.edit(gang).gang.size = Some(1);
+    scene.snapshot.now = Some(NOW + HOUR);
+    scene.edit(gang).gang.started = Some(NOW);
+    Arc::make_mut(&mut scene.snapshot.topology).classes[FIXED.0].gangs.ends_overruns = true;
+    (scene, gang)
+}
+
+#[test]
+fn work_ends_at_its_declared_end_and_no_sooner() {
+    let (scene, gang) = overrun();
+    scene.breaks(Rule::WrongEnd, |scene| scene.shape(gang).duration = Some(HOUR + 1));
+    let (scene, gang) = overrun();
+    scene.breaks(Rule::WrongEnd, |scene| scene.shape(gang).duration = None);
+    let (scene, _) = overrun();
+    scene.breaks(Rule::WrongEnd, |scene| {
+        let topology = Arc::make_mut(&mut scene.snapshot.topology);
+        topology.classes[FIXED.0].gangs.ends_overruns = false;
+    });
+    let (scene, _) = overrun();
+    scene.breaks(Rule::WrongEnd, |scene| scene.schedule.preemptions.clear());
+}

@@ -229,6 +229,7 @@ fn why(why: RemovalReason) -> &'static str {
         RemovalReason::Withdrawn => "withdrawn",
         RemovalReason::Window => "maintenance of its node",
         RemovalReason::ClassClosed => "its class closes",
+        RemovalReason::Overrun => "ran longer than declared",
         RemovalReason::GangBroken => "gang broken",
     }
 }

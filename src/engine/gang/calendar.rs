@@ -187,7 +187,7 @@ impl Calendar {
         }
         for job in 0..draft.jobs.len() {
             let shares = &draft.job(job).shares;
-            if shares.is_empty() || taker.may_take_from(draft, job) {
+            if shares.is_empty() || draft.is_overrun(job) || taker.may_take_from(draft, job) {
                 continue;
             }
             let end = self.end_of(draft, job);

@@ -19,7 +19,7 @@ use super::timeline::NEVER;
 use super::windows::{Rights, StartTimes, Stay};
 use crate::engine::capacity::EmptyCluster;
 use crate::engine::draft::Draft;
-use crate::engine::report::{EstimateBasis, StartEstimate};
+use crate::engine::report::{CapBound, EstimateBasis, StartEstimate};
 use crate::engine::target::NodeListCapacity;
 use crate::engine::wait_reason::WaitReason;
 use crate::model::{Elasticity, JobId, Millis, Place, Window};
@@ -310,6 +310,11 @@ impl Draft<'_> {
         self.start_estimates.insert(job, StartEstimate { at, basis });
     }
 
+    /// True if the job at `job` runs or ran longer than it declared, and is over.
+    pub(in crate::engine) fn is_overrun(&self, job: usize) -> bool {
+        self.jobs[job].demand.cap.bound == CapBound::Overrun
+    }
+
     /// Notes the moments at which a job that waits, and would end at `until`, may start by what its
     /// owner says, and no longer may.
     pub(super) fn note_times(&mut self, job: usize, until: Millis) {
@@ -393,7 +398,8 @@ impl<'m> OpeningSearch<'m> {
     }
 }
 
-/// Notes the moments at which windows and classes open and close, and at which notices begin.
+/// Notes the moments at which windows and classes open and close, at which notices begin, at which
+/// work is ended that runs longer than it declared, and at which jobs may start by their owners' word.
 pub(in crate::engine) fn note_windows(draft: &mut Draft<'_>) {
     let Some(now) = draft.snapshot.now else { return };
     let notice = draft.snapshot.topology.settings.notice;
@@ -402,7 +408,10 @@ pub(in crate::engine) fn note_windows(draft: &mut Draft<'_>) {
     let hours = draft.snapshot.hours.values().flatten();
     let hours = hours.flat_map(|(open, close)| [*open, close.saturating_sub(notice), *close]);
     let edges: Vec<Millis> = windows.chain(hours).filter(|edge| now < *edge).collect();
-    for edge in edges {
+    let ends = draft.snapshot.jobs.iter().filter_map(|job| draft.snapshot.forced_end(job));
+    let starts = draft.snapshot.jobs.iter().filter_map(|job| draft.snapshot.later_start(job));
+    let turns: Vec<Millis> = ends.chain(starts).filter(|moment| now < *moment).collect();
+    for edge in edges.into_iter().chain(turns) {
         draft.change_expected_at(edge);
     }
 }

@@ -52,10 +52,11 @@ use relocate::relocate;
 use whole_steps::{make_room_for_steps, single_steps};
 
 /// Takes back what can be preempted on nodes that go into maintenance, and in classes that close.
-/// A gang goes as a whole.
+/// Work that stays and overran is ended, if its class says so. A gang goes as a whole.
 ///
 /// This preemption has no beneficiary.
 pub(super) fn clear_in_time(draft: &mut Draft<'_>) {
+    end_overruns(draft);
     if draft.snapshot.windows.is_empty() && draft.snapshot.hours.is_empty() {
         return;
     }
@@ -74,6 +75,19 @@ pub(super) fn clear_in_time(draft: &mut Draft<'_>) {
         for victim in victims {
             let rule = if is_closed { VictimRule::ClassClosed } else { VictimRule::Window };
             draft.preempt(victim, rule, None);
+        }
+    }
+}
+
+/// Takes back all shares of jobs that run longer than they declared.
+fn end_overruns(draft: &mut Draft<'_>) {
+    for ix in 0..draft.jobs.len() {
+        if draft.is_overrun(ix) {
+            let victims: Vec<ShareIx> =
+                draft.shares.held_by(ix).map(|(holding, _)| holding).collect();
+            for victim in victims {
+                draft.preempt(victim, VictimRule::Overrun, None);
+            }
         }
     }
 }

@@ -121,6 +121,10 @@ pub(super) fn count(
     (ledger, gangs): (&mut AllotmentLedger, Option<&mut GangPlanner>),
     ix: usize,
 ) {
+    if draft.is_overrun(ix) {
+        draft.jobs[ix].given = 0;
+        return;
+    }
     let mut timed = gangs.filter(|gangs| gangs.chooses_nodes());
     let promised = timed.as_ref().map(|gangs| gangs.promised_nodes(draft, ix));
     let mut promised = promised.into_iter().flatten();

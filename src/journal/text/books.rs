@@ -116,6 +116,7 @@ enum RemovalText {
     ClassClosed,
     Withdrawn,
     GangBroken,
+    Overrun,
 }
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -348,6 +349,7 @@ impl From<&checkpoint::ShareRecord> for ShareText {
                 Removal::Window => RemovalText::Window,
                 Removal::ClassClosed => RemovalText::ClassClosed,
                 Removal::GangBroken => RemovalText::GangBroken,
+                Removal::Overrun => RemovalText::Overrun,
             }),
             seen: share.is_seen,
             facts: (&share.facts).into(),
@@ -372,6 +374,7 @@ impl From<ShareText> for checkpoint::ShareRecord {
                 RemovalText::Window => Removal::Window,
                 RemovalText::ClassClosed => Removal::ClassClosed,
                 RemovalText::GangBroken => Removal::GangBroken,
+                RemovalText::Overrun => Removal::Overrun,
             }),
             is_seen: share.seen,
             facts: share.facts.into(),

@@ -87,6 +87,8 @@ pub struct GangText {
     turn: Option<(u64, u64, i64)>,
     #[serde(default, skip_serializing_if = "is_default")]
     started: Option<Millis>,
+    #[serde(default, skip_serializing_if = "is_default")]
+    overrun: bool,
 }
 
 /// True if an absent field gives the same value.
@@ -230,16 +232,16 @@ impl From<SizesText> for model::LegalSizes {
 
 impl From<engine::GangProgress> for GangText {
     fn from(gang: engine::GangProgress) -> GangText {
-        let engine::GangProgress { size, waits_since, turn, started } = gang;
+        let engine::GangProgress { size, waits_since, turn, started, is_overrun } = gang;
         let turn = turn.map(|turn| (turn.from, turn.until, turn.price));
-        GangText { size, waits_since, turn, started }
+        GangText { size, waits_since, turn, started, overrun: is_overrun }
     }
 }
 
 impl From<GangText> for engine::GangProgress {
     fn from(gang: GangText) -> engine::GangProgress {
-        let GangText { size, waits_since, turn, started } = gang;
+        let GangText { size, waits_since, turn, started, overrun: is_overrun } = gang;
         let turn = turn.map(|(from, until, price)| engine::PaidTurn { from, until, price });
-        engine::GangProgress { size, waits_since, turn, started }
+        engine::GangProgress { size, waits_since, turn, started, is_overrun }
     }
 }

@@ -96,6 +96,8 @@ struct ClassText {
     max_duration: Option<Millis>,
     #[serde(default, skip_serializing_if = "is_default")]
     urgent: bool,
+    #[serde(default, skip_serializing_if = "is_default")]
+    ends_overruns: bool,
 }
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -323,8 +325,14 @@ impl From<&model::ResourceClass> for ClassText {
             is_urgent,
             gangs,
         } = class;
-        let model::GangRules { are_allowed, patience, hold_limit, default_duration, max_duration } =
-            *gangs;
+        let model::GangRules {
+            are_allowed,
+            patience,
+            hold_limit,
+            default_duration,
+            max_duration,
+            ends_overruns,
+        } = *gangs;
         let model::CapRules {
             initialization_cap,
             expand_by_doubling,
@@ -354,6 +362,7 @@ impl From<&model::ResourceClass> for ClassText {
             hold_limit,
             default_duration,
             max_duration,
+            ends_overruns,
         }
     }
 }
@@ -385,6 +394,7 @@ impl From<ClassText> for model::ResourceClass {
                 hold_limit: class.hold_limit,
                 default_duration: class.default_duration,
                 max_duration: class.max_duration,
+                ends_overruns: class.ends_overruns,
             },
         }
     }

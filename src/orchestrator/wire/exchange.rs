@@ -465,6 +465,8 @@ pub enum StopReason {
     Cancelled,
     /// The campaign has no more tasks.
     Finished,
+    /// The work ran longer than it declared, and its class ends such work.
+    TimeLimit,
 }
 
 impl StopReason {
@@ -473,6 +475,7 @@ impl StopReason {
         match self {
             StopReason::VariedOff => Reason::VariedOff,
             StopReason::Cancelled => Reason::Cancelled,
+            StopReason::TimeLimit => Reason::TimeLimit,
             StopReason::Preempted | StopReason::Drained | StopReason::Finished => Reason::Preempted,
         }
     }

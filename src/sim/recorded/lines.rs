@@ -96,7 +96,11 @@ fn removal_code(removal: Removal) -> Option<&'static str> {
         Removal::Blacklisted => Some("blacklisted"),
         Removal::Withdrawn => Some("withdrawn"),
         Removal::GangBroken => Some(BROKEN),
-        Removal::Preempted | Removal::Window | Removal::ClassClosed | Removal::NodeDied => None,
+        Removal::Preempted
+        | Removal::Window
+        | Removal::ClassClosed
+        | Removal::Overrun
+        | Removal::NodeDied => None,
     }
 }
 

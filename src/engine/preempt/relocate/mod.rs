@@ -328,7 +328,14 @@ impl<'d, 'a> Search<'d, 'a> {
             && class.priority == own.priority
             && victim.order == draft.jobs[job].order
             && draft.has(job) <= cap.nshares.0
-            && !matches!(cap.bound, CapBound::Completing | CapBound::Spent | CapBound::Closed)
+            && !matches!(
+                cap.bound,
+                CapBound::Completing
+                    | CapBound::Spent
+                    | CapBound::Closed
+                    | CapBound::Overrun
+                    | CapBound::TooEarly
+            )
     }
 
     /// Returns the plans to clear these nodes. With `makes_room`, moved shares may also use space
