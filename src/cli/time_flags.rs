@@ -13,7 +13,7 @@ const HEADING: &str = "Time";
 /// Times that the planner knows of a job.
 #[derive(Clone, Debug, Default, Args)]
 pub struct TimeFlags {
-    /// How long the job runs at most, from its start: 2h, 90m, 2:00:00, 1-12:00:00, or a number of
+    /// The longest that the job runs, from its start: 2h, 90m, 2:00:00, 1-12:00:00, or a number of
     /// minutes. Other jobs are planned by it; a class may end the job after it, --time-limit ends a task
     #[arg(help_heading = HEADING, long, value_name = "LENGTH")]
     pub time: Option<String>,

@@ -22,7 +22,7 @@ use crate::model::{Mebibytes, count, counted, span};
 /// End of the help of `urgent`.
 pub const EXAMPLES: &str = "\
 Examples:
-  apportion urgent --id 4711 --class alarm --memory 8GB --time-limit 1h
+  apportion urgent --id 4711 --class alarm --memory 8GB --time 1h
   apportion urgent --id 4711 --class alarm --memory 2GB --nodes 4 --exclusive
   apportion urgent job.json --json
 
@@ -58,9 +58,9 @@ pub struct UrgentArgs {
     /// Tags that each node must have
     #[arg(long, value_name = "KEY=VALUE", value_delimiter = ',')]
     pub tags: Vec<String>,
-    /// The longest that the job runs
-    #[arg(long, value_name = "DURATION", value_parser = parse_span)]
-    pub time_limit: Option<std::time::Duration>,
+    /// The longest that the job runs: 2h, 90m
+    #[arg(long, value_name = "LENGTH", value_parser = parse_span)]
+    pub time: Option<std::time::Duration>,
     /// The daemon to ask.
     #[command(flatten)]
     pub remote: Remote,
@@ -105,7 +105,7 @@ fn put(args: &UrgentArgs, item: &mut Map<String, Value>) {
     set("id", args.id.map(Value::from));
     set("class", args.class.as_deref().map(Value::from));
     set("user", args.user.as_deref().map(Value::from));
-    let limit = args.time_limit.map(|limit| limit.as_millis());
+    let limit = args.time.map(|limit| limit.as_millis());
     set("duration_ms", limit.and_then(|limit| u64::try_from(limit).ok()).map(Value::from));
     let tags = (!args.tags.is_empty()).then(|| tags(&args.tags));
     match (args.nodes, args.memory) {
@@ -187,7 +187,7 @@ mod tests {
             nodes: None,
             exclusive: false,
             tags: vec!["gpu=a100".to_owned()],
-            time_limit: Some(std::time::Duration::from_mins(1)),
+            time: Some(std::time::Duration::from_mins(1)),
             remote: Remote {
                 url: "http://127.0.0.1:1".parse().unwrap(),
                 json: false,

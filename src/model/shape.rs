@@ -338,7 +338,9 @@ impl Shape {
                 String::new()
             },
             self.legal_sizes.words(),
-            self.duration.map(|most| format!("for at most {}", span(most))).unwrap_or_default(),
+            self.duration
+                .map(|most| format!("a run of at most {}", span(most)))
+                .unwrap_or_default(),
         ];
         parts.into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join("; ")
     }
@@ -544,7 +546,7 @@ mod tests {
             ..Shape::default()
         };
         let words = "1 × 2 GB; all on one node; the same rack on all nodes, if that could ever be; \
-                     for at most 1h";
+                     a run of at most 1h";
         assert_eq!(packed.words(), words);
         let sized = |legal_sizes| Shape {
             elasticity: Some(Elasticity::Malleable),

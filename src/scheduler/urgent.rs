@@ -70,7 +70,7 @@ pub enum UrgentDenial {
         /// Classes that take urgent work of the user.
         urgent: Vec<Name>,
     },
-    /// There is too little space, or another obstacle.
+    /// Too little space, or another obstacle.
     NoSpace(UrgentRefusal),
 }
 
@@ -102,12 +102,14 @@ impl UrgentDenial {
             UrgentDenial::NoSpace(UrgentRefusal::Waits(reason)) => reason.sentence(quantum),
             UrgentDenial::NoSpace(UrgentRefusal::NoRoom(lack)) => {
                 let GangLack { chunk, found, needed, .. } = lack;
-                let of = match chunk {
-                    Some(chunk) => format!("chunk {} needs {needed}", chunk + 1),
-                    None => format!("its processes need {needed}"),
+                let of = match (chunk, needed) {
+                    (_, 1) => "its process needs a node".to_owned(),
+                    (Some(chunk), _) => format!("chunk {} needs {needed}", chunk + 1),
+                    (None, _) => format!("its processes need {needed}"),
                 };
+                let had = if *found == 0 { "none".to_owned() } else { found.to_string() };
                 format!(
-                    "{of}, and {found} can be had; the other nodes are down, reserved, or hold work \
+                    "{of}, and {had} can be had; the other nodes are down, reserved, or hold work \
                      that is never preempted"
                 )
             }

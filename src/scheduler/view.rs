@@ -373,7 +373,7 @@ pub enum Removal {
     Window,
     /// The class of its job closes.
     ClassClosed,
-    /// Its job runs longer than it declared, and its class ends such work.
+    /// The job runs longer than it declared, and its class ends such work.
     Overrun,
     /// The node died. The process is gone already; any remains of it are to be purged.
     NodeDied,

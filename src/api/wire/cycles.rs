@@ -1,4 +1,4 @@
-//! Which past cycles are on record.
+//! Past cycles that are on record.
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;

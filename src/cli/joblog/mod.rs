@@ -20,7 +20,7 @@ use crate::sim::joblog::{
 };
 use args::JobLogArgs;
 
-/// Everything that a report says.
+/// All that a report says.
 #[derive(Debug, Serialize)]
 struct JobLogReport {
     /// Name of the log.

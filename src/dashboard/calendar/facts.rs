@@ -23,7 +23,7 @@ const MINUTE: Millis = 60_000;
 /// Part of the declared length by which the planner moves such an end.
 const OVERRUN_PART: NonZeroU64 = NonZeroU64::new(10).expect("not zero");
 
-/// Everything on the page, and work that it cannot place.
+/// All facts on the page, and work that it cannot place.
 pub(super) struct CalendarFacts {
     /// Facts by kind.
     pub facts: Vec<CalendarFact>,

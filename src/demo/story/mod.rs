@@ -250,7 +250,7 @@ impl Story {
         self.teller.tell(at, "summary", &text);
     }
 
-    /// How fair it was, and how much work was lost for it.
+    /// Fairness of the demo, and the work that was lost for it.
     pub fn conclusion(&mut self, at: Duration, report: &DemoReport) {
         let DemoReport { fairness_error, work_done_ms: done, work_lost_ms: lost, .. } = report;
         let fair = format!(

@@ -51,7 +51,7 @@ type LoadedSpot = (CalendarSpot, Vec<(usize, u64)>);
 /// Start and end of a stay.
 type StaySpan = (Millis, Millis);
 
-/// What a chunk, or a packed gang, needs to start somewhere.
+/// Space that a chunk, or a packed gang, needs to start somewhere.
 struct ChunkNeed<'r> {
     /// Qshares that count as a unit.
     amount: u64,
@@ -333,7 +333,7 @@ impl GangPlanner {
         moments
     }
 
-    /// What each chunk needs by itself; a packed gang needs a single node for all chunks.
+    /// Needs of each chunk by itself; a packed gang needs a single node for all chunks.
     fn needs<'r>(&'r self, request: &'r GangRequest<'_>) -> Vec<ChunkNeed<'r>> {
         let chunks = request.pieces.iter().zip(&request.shape.chunks);
         match request.shape.place {

@@ -11,10 +11,10 @@ use crate::model::{NodeIx, Order};
 /// For each list and size of a share, the place of the first node that may have space. It holds as
 /// long as no node gains space.
 #[derive(Clone, Debug, Default)]
-pub(in crate::engine) struct ListCursors(RefCell<BTreeMap<(usize, Order), Cursor>>);
+pub(in crate::engine) struct ListCursors(RefCell<BTreeMap<(usize, Order), ListPlace>>);
 
 #[derive(Clone, Copy, Debug, Default)]
-struct Cursor {
+struct ListPlace {
     /// Number of gains of space when the place was found.
     gains: u64,
     place: usize,
@@ -32,7 +32,7 @@ impl ListCursors {
         let cursor = cursors.entry(key).or_default();
         let gains = draft.spaces.gains();
         if cursor.gains != gains {
-            *cursor = Cursor { gains, place: 0 };
+            *cursor = ListPlace { gains, place: 0 };
         }
         let full = list[cursor.place..].iter().take_while(|node| !has_room(**node));
         cursor.place += full.count();

@@ -19,7 +19,7 @@ pub(super) struct JobActor {
     /// Shares that died with their node: gone, and not confirmed gone.
     pub purged: BTreeSet<ShareId>,
     pub shape: Option<Arc<Shape>>,
-    /// How long it runs before it ends by itself.
+    /// Time that it runs before it ends by itself.
     pub runs_for: Option<Millis>,
     /// Time of the cycle that started it; `None` while it holds nothing.
     pub started: Option<Millis>,
