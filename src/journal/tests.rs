@@ -251,6 +251,17 @@ fn grant() -> UrgentGrant {
     UrgentGrant { cycle: 30, promised: vec![(node(), 0)], preempted: vec![victim] }
 }
 
+fn calm() -> CalmRecord {
+    CalmRecord {
+        have_claims_changed: false,
+        has_news: true,
+        quiet_cycles: 9,
+        rest_cycles: 4,
+        takings: vec![(JobId(7), JobId(8))],
+        is_unfinished: true,
+    }
+}
+
 fn books() -> SchedulerState {
     let node = |name: &str| NodeRecord {
         report: NodeReport { name: name.into(), ..report() },
@@ -344,14 +355,7 @@ fn books() -> SchedulerState {
                 order: Order::new(2).unwrap(),
             })
             .to_vec(),
-        calm: CalmRecord {
-            have_claims_changed: false,
-            has_news: true,
-            quiet_cycles: 9,
-            rest_cycles: 4,
-            takings: vec![(JobId(7), JobId(8))],
-            is_unfinished: true,
-        },
+        calm: calm(),
     }
 }
 
