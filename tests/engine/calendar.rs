@@ -424,6 +424,40 @@ impl History {
     }
 }
 
+/// A gang that shares nodes starts beside the places of older requests, on empty nodes if it must.
+#[test]
+fn a_gang_that_shares_nodes_starts_on_nodes_that_are_left() {
+    let mut cluster = Cluster::new(world(None));
+    for (name, gib, _) in NODES {
+        cluster.nodes(&format!("{name}={gib}"));
+    }
+    let mut arrive = |id, gib, nodes: &[&str], minutes: u64, count| {
+        let chunk = Chunk { count, memory: Mebibytes::from_gib(gib), tags: Tags::default() };
+        let shape = Shape {
+            chunks: if 1 < count { vec![chunk] } else { Vec::new() },
+            place: Place::Scatter,
+            duration: Some(minutes * MINUTE),
+            ..Shape::default()
+        };
+        let mut spec = job(id, "ann", "fixed", gib);
+        spec.nodes = nodes.iter().map(|node| (*node).into()).collect();
+        spec.facts.remaining = count;
+        spec.facts.limit = ProcessLimit::AtMost(count);
+        spec.shape = Some(Arc::new(shape));
+        cluster.arrive(spec);
+    };
+    arrive(1, 4, &["c1"], 10, 1);
+    // Node c1 is kept for it from minute 10 on.
+    arrive(2, 8, &["c1"], 10, 1);
+    // The fullest node that it would fit on now is c1, and it would be there for too long.
+    arrive(3, 4, &[], 20, 2);
+    cluster.record(SchedulerEvent::TimeIs { now: MINUTE });
+    cluster.cycle();
+    assert_eq!(cluster.holdings([1, 2, 3]), [1, 0, 2], "{}", cluster.picture());
+    let on_c1 = cluster.job(3).shares.iter().any(|share| *share.node == *"c1");
+    assert!(!on_c1, "{}", cluster.picture());
+}
+
 fn config(cases: u32) -> ProptestConfig {
     let default = ProptestConfig { failure_persistence: None, ..ProptestConfig::default() };
     if std::env::var_os("PROPTEST_CASES").is_some() {

@@ -59,8 +59,8 @@ impl NodeTime {
         self.from <= moment && moment <= self.until
     }
 
-    /// The first moment from `from` on, and before `limit`, at which `amount` is free for `length`,
-    /// and at which `may_start` is true.
+    /// The first moment from `from` on, and before `limit`, at which `amount` is free for `length`.
+    /// `next_start` names the first moment from a moment on at which a start is allowed.
     pub(super) fn first_start(
         &self,
         (amount, length): (u64, Millis),

@@ -148,7 +148,7 @@ impl GangPlanner {
             };
             let mut shelves = self.nodes_in_use(request, set, (in_use, free, is_open));
             let empty =
-                |place: usize, node: &NodeTime| !node.is_shared_at(span.0) && may_use(place, node);
+                |place: usize, node: &NodeTime| node.until <= span.0 && may_use(place, node);
             let mut left: BTreeMap<CalendarGroup, u64> = BTreeMap::new();
             for (shelf, mut places) in self.nodes_in_use(request, set, (empty, free, is_open)) {
                 places.retain(|&place| {
