@@ -63,6 +63,12 @@ pub struct JobLogArgs {
     /// Run jobs to their end where they start, or preempt them for fairness and begin them anew
     #[arg(long = "as", value_enum, value_name = "POLICY", default_value_t = ReplayedAsArg::FixedShare, requires = "joblog")]
     pub replayed_as: ReplayedAsArg,
+    /// Fill what the jobs leave with endless fair-share work in processes of this size, and report how
+    /// much it gets
+    ///
+    /// Only this scheduler has such work. It has the lowest priority, so that each job may preempt it.
+    #[arg(long, value_name = "SIZE", value_parser = config::size, requires = "joblog")]
+    pub fill: Option<Mebibytes>,
     /// Class of the jobs. Default: of the configuration, the default class or another that takes gangs
     #[arg(long, value_name = "CLASS", requires = "joblog")]
     pub class: Option<String>,
@@ -167,6 +173,7 @@ impl JobLogArgs {
             },
             class: self.class.clone(),
             of_queue: self.class_of.clone(),
+            filler: self.fill,
         }
     }
 }

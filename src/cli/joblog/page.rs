@@ -4,7 +4,7 @@ use askama::Template;
 
 use super::JobLogReport;
 use super::chart::{self, AxisMark, PolicyPath, UserDotRow};
-use super::plain_report::{decimal, figures_of, note, reason, reasons};
+use super::plain_report::{decimal, figures_of, filled, note, reason, reasons};
 use crate::model::{counted, memory_text, span, thousands};
 use crate::sim::joblog::{PolicyFigures, ReplayFigures};
 
@@ -86,6 +86,7 @@ pub(super) fn render(report: &JobLogReport) -> askama::Result<String> {
     let shown = u64::try_from(rows.len()).unwrap_or(0);
     let mut lines: Vec<String> = report.readings.clone();
     lines.extend(report.notes.iter().map(note));
+    lines.extend(figures.policies.iter().filter_map(filled));
     let has_lost = figures.policies.iter().any(|policy| 0 < policy.preempted);
     let policies = figures.policies.iter().map(|policy| (policy.policy, cells(policy, has_lost)));
     let never = reasons(&figures.policies).into_iter();

@@ -25,6 +25,7 @@ pub(super) fn render(report: &JobLogReport) -> String {
     if figures.policies.iter().any(|policy| 0 < policy.preempted) {
         parts.push(preemptions(&figures.policies));
     }
+    parts.extend(figures.policies.iter().filter_map(filled));
     parts.push(users(&figures.policies));
     let never = never_ran(&figures.policies);
     if !never.is_empty() {
@@ -113,6 +114,19 @@ pub(super) fn figures_of(policy: &PolicyFigures) -> [String; 7] {
         span(policy.makespan_ms),
     ];
     if policy.jobs == 0 { figures.map(|_| "-".to_owned()) } else { figures }
+}
+
+/// A sentence on the fair-share work that filled what the jobs left.
+pub(super) fn filled(policy: &PolicyFigures) -> Option<String> {
+    let filled = policy.filled?;
+    let sentence = format!(
+        "Fair-share work filled {} of the memory that the jobs left; {} of it gave way to jobs, which \
+         cost {} of work.",
+        percents(filled.filled_milli),
+        counted_thousands(filled.preempted, "process"),
+        span(filled.lost_ms),
+    );
+    Some(wrapped(&sentence, WIDTH))
 }
 
 fn preemptions(policies: &[PolicyFigures]) -> String {

@@ -12,6 +12,9 @@ use crate::model::{
 /// Name of the class that a replay adds where no other takes its jobs.
 pub(super) const BUILT_IN_CLASS: &str = "replayed";
 
+/// Name of the class, and of the user, of the job that fills what the jobs of a log leave.
+pub(super) const FILLER: &str = "filler";
+
 /// Policy of the jobs of a replay under the scheduler of this project.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ReplayedAs {
@@ -31,6 +34,9 @@ pub struct ClassRules {
     pub class: Option<String>,
     /// Pairs of a queue and its class.
     pub of_queue: Vec<(String, String)>,
+    /// Memory of a process of an endless fair-share job that fills what the jobs leave; `None` if
+    /// there is no such job.
+    pub filler: Option<Mebibytes>,
 }
 
 /// A node of the replayed cluster.
@@ -82,6 +88,8 @@ pub struct ReplayCluster {
     of_queue: Vec<(String, usize)>,
     /// Index of the class of all other jobs.
     class: usize,
+    /// Memory of a process of the job that fills what the jobs leave, in whole quanta.
+    pub(super) filler: Option<Mebibytes>,
 }
 
 impl ReplayCluster {
@@ -118,7 +126,8 @@ impl ReplayCluster {
                 "check --node-memory, and `quantum` of the configuration",
             ));
         }
-        Ok(ReplayCluster { topology, nodes, classes, of_queue, class: 0 })
+        let filler = rules.filler.map(|memory| add_filler(&mut topology, &classes, memory));
+        Ok(ReplayCluster { topology, nodes, classes, of_queue, class: 0, filler })
     }
 
     /// Index of the class for jobs of `queue`.
@@ -264,6 +273,23 @@ fn added_class(policy: ClassPolicy) -> ResourceClass {
         is_default: false,
         is_urgent: false,
     }
+}
+
+/// Adds a fair-share class of the lowest priority, for all nodes of the pool tree of the first of
+/// `classes`. Returns the memory of a process in whole quanta.
+fn add_filler(topology: &mut Topology, classes: &[ReplayClass], memory: Mebibytes) -> Mebibytes {
+    let first = classes.first().and_then(|class| topology.class_named(&class.name));
+    let pool = first.map_or(PoolIx(0), |ix| topology.top_of(topology.classes[ix.0].pool));
+    let lowest = topology.classes.iter().map(|class| class.priority).max().unwrap_or(0);
+    let quantum = topology.pools[pool.0].quantum;
+    let mut class = added_class(ClassPolicy::FairShare { weight: 100 });
+    class.name = Name::from(FILLER);
+    class.priority = lowest.saturating_add(1);
+    class.pool = pool;
+    class.cap_rules.initialization_cap = 0;
+    class.cap_rules.expand_by_doubling = false;
+    topology.classes.push(class);
+    quantum.order_of_work(memory).map_or(memory, |order| quantum.memory_of(order.qshares()))
 }
 
 /// The configuration of a replay without a file: a single pool.

@@ -86,6 +86,17 @@ pub struct NeverRan {
     pub examples: Vec<Name>,
 }
 
+/// Figures of the fair-share work that fills what the jobs leave.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
+pub struct FillFigures {
+    /// Memory that it held, of all memory that the jobs left until the last end, in thousandths.
+    pub filled_milli: u64,
+    /// Processes that were preempted.
+    pub preempted: u64,
+    /// Time that they had run, in milliseconds.
+    pub lost_ms: Millis,
+}
+
 /// Figures of a policy.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
 pub struct PolicyFigures {
@@ -106,6 +117,9 @@ pub struct PolicyFigures {
     pub preempted: u64,
     /// Time that they had run, in milliseconds.
     pub lost_ms: Millis,
+    /// Fair-share work that filled what the jobs left; `None` if there was none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub filled: Option<FillFigures>,
     /// Jobs that never ran.
     pub never_ran: Vec<NeverRan>,
     /// Users by number of jobs, most first.
@@ -202,6 +216,11 @@ impl PolicyCounter<'_> {
             makespan_ms: makespan,
             preempted: lost().map(|run| self.jobs[run.job].processes).sum(),
             lost_ms: lost_ms.fold(0, Millis::saturating_add),
+            filled: self.outcome.filler.map(|usage| FillFigures {
+                filled_milli: milli(usage.held, offered.saturating_sub(held)),
+                preempted: usage.preempted,
+                lost_ms: usage.lost,
+            }),
             never_ran: self.never_ran(),
             users: user_figures(users),
             course_milli: self.course(),

@@ -7,6 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::cluster::ReplayCluster;
+use super::filler::Filler;
 use super::outcome::{JobRun, ReplayOutcome};
 use super::profile::Placement;
 use super::requests::ReplayJob;
@@ -62,6 +63,8 @@ struct LiveReplay<'a> {
     /// Shares whose exit the next cycle reports.
     exits: Vec<(JobId, ShareId)>,
     last: Option<View>,
+    /// The endless job that fills what the jobs leave.
+    filler: Option<Filler>,
     /// True if any class of the jobs may lose shares for fairness.
     is_preemptable: bool,
     /// True if the last cycle started or ended a share.
@@ -82,6 +85,10 @@ impl<'a> LiveReplay<'a> {
                 is_quiesced: false,
             }));
         }
+        let filler = Filler::new(cluster, job_id(jobs.len())).map(|(filler, spec)| {
+            scheduler.record(SchedulerEvent::JobArrived(spec));
+            filler
+        });
         let nodes = cluster.nodes.iter().enumerate();
         LiveReplay {
             cluster,
@@ -95,6 +102,7 @@ impl<'a> LiveReplay<'a> {
             ends: BTreeSet::new(),
             exits: Vec::new(),
             last: None,
+            filler,
             is_preemptable: cluster.classes.iter().any(|class| class.is_preemptable),
             was_busy: false,
             last_busy: 0,
@@ -105,6 +113,9 @@ impl<'a> LiveReplay<'a> {
     /// Reports what happened until this cycle, lets the scheduler decide, and applies it.
     fn cycle(&mut self, cycle: u64, steps: &Steps) -> View {
         self.now = cycle.saturating_mul(self.period);
+        if let Some(filler) = &mut self.filler {
+            filler.pass(self.now);
+        }
         for (job, share) in std::mem::take(&mut self.exits) {
             self.scheduler.record(SchedulerEvent::ShareExited { job, share });
         }
@@ -178,6 +189,11 @@ impl<'a> LiveReplay<'a> {
 
     /// Takes over the shares of a job; returns true if any began or is to leave.
     fn apply_job(&mut self, view: &JobView) -> bool {
+        if let Some(filler) = self.filler.as_mut().filter(|filler| filler.job == view.id) {
+            let told = filler.apply(view, self.now);
+            self.exits.extend(told.iter().map(|share| (view.id, *share)));
+            return !told.is_empty();
+        }
         let Some(ix) = job_ix(view.id) else { return false };
         let Some(known) = self.known.get_mut(&ix) else { return false };
         let mut is_busy = false;
@@ -288,6 +304,7 @@ impl<'a> LiveReplay<'a> {
             };
             self.outcome.waiting.push((ix, reason));
         }
+        self.outcome.filler = self.filler.map(|filler| filler.usage());
         self.outcome
     }
 }

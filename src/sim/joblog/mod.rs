@@ -11,6 +11,7 @@
 mod batch;
 mod cluster;
 mod figures;
+mod filler;
 mod live;
 mod log;
 mod nodes;
@@ -24,9 +25,10 @@ mod tests;
 
 pub use cluster::{ClassRules, ReplayClass, ReplayCluster, ReplayNode, ReplayedAs};
 pub use figures::{
-    NeverRan, PolicyFigures, ReplayFigures, ReplaySpread, SLOWDOWN_BOUND, UserFigures,
+    FillFigures, NeverRan, PolicyFigures, ReplayFigures, ReplaySpread, SLOWDOWN_BOUND, UserFigures,
     bounded_slowdown,
 };
+pub use filler::FillerUse;
 pub use log::{
     JobLog, JobLogError, LogHeader, LogMemory, LogNote, LogRow, MemoryBasis, MemoryUnit, NodeSplit,
 };

@@ -1,5 +1,6 @@
 //! Outcome of a policy: every run, and every job that never ran.
 
+use super::filler::FillerUse;
 use super::profile::Placement;
 use crate::model::Millis;
 
@@ -26,4 +27,6 @@ pub struct ReplayOutcome {
     /// Jobs that did not run for a reason of this policy: index and reason. Jobs that fit no empty
     /// cluster are not among them.
     pub waiting: Vec<(usize, String)>,
+    /// Use of memory by the endless job that fills what the jobs leave, if there is one.
+    pub filler: Option<FillerUse>,
 }

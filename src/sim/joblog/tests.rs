@@ -344,6 +344,36 @@ fn preempted_jobs_begin_anew_and_their_time_is_lost() {
     assert!(figures.users[1].mean_wait_ms < 60_000, "user 2 waits for a few cycles: {figures:?}");
 }
 
+/// Two nodes of 8 GB. A job has one of them for the first hour, another has both for the second. What
+/// is left is 8 GB for an hour.
+#[test]
+fn endless_work_fills_what_the_jobs_leave_and_delays_none() {
+    let nodes = nodes(&options(&["n[1-2]=8"], &["8"]), LogHeader::default(), true).unwrap();
+    let quantum = Quantum::new(Mebibytes::from_gib(1)).unwrap();
+    let log = "1 0 0 3600 8 -1 -1 8 3600 -1 1 1 1 1 1 1 -1 -1\n\
+               2 3600 0 3600 16 -1 -1 16 3600 -1 1 2 1 1 1 1 -1 -1\n";
+    let log = swf::parse("x", log).unwrap();
+    let figures = |filler: Option<u64>| {
+        let filler = filler.map(Mebibytes::from_gib);
+        let rules = ClassRules { filler, ..ClassRules::default() };
+        let cluster = ReplayCluster::new(None, quantum, &nodes, &rules).unwrap();
+        let jobs = requests(&log, &cluster, SizeRules::default()).unwrap().jobs;
+        let figures = replay(&cluster, &jobs, &[ReplayPolicy::Apportion], &Steps::default());
+        figures.policies[0].clone()
+    };
+    assert_eq!(figures(None).filled, None);
+    // Processes of 4 GB fill the node. Only one of 5 GB fits on it.
+    for (gib, processes, least, most) in [(4, 2, 950, 1000), (5, 1, 590, 625)] {
+        let full = figures(Some(gib));
+        let filled = full.filled.unwrap();
+        assert!((least..=most).contains(&filled.filled_milli), "{gib}: {filled:?}");
+        assert_eq!(filled.preempted, processes, "{gib}");
+        assert!((3_600_000 * processes..3_700_000 * processes).contains(&filled.lost_ms));
+        // A process has a cycle to leave.
+        assert!(full.wait_ms.max <= figures(None).wait_ms.max + 20_000, "{:?}", full.wait_ms);
+    }
+}
+
 #[test]
 fn jobs_that_fit_no_node_never_run_and_block_nothing() {
     let cluster = cluster(&options(&["n[1-2]=8"], &["8"]));
