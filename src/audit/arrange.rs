@@ -34,8 +34,7 @@ impl NodeSpaces {
         // Quanta of each node: in use for good, terminating, and promised.
         let mut taken = vec![(0_u64, 0_u64, 0_u64); ledger.nodes.len()];
         for line in &ledger.jobs {
-            let is_barred =
-                !line.is_fair_share() || line.class.priority < priority || line.is_gang();
+            let is_barred = !line.is_fair_share() || line.priority < priority || line.is_gang();
             for share in &line.job.shares {
                 let (barred, leaving, _) = &mut taken[share.node.0];
                 let order = share.order.qshares().0;
@@ -48,7 +47,7 @@ impl NodeSpaces {
         }
         let barred = |job: &JobId| {
             let line = ledger.line(*job);
-            !line.is_fair_share() || line.class.priority < priority || line.is_gang()
+            !line.is_fair_share() || line.priority < priority || line.is_gang()
         };
         for victim in &ledger.victims {
             if !barred(&victim.receipt.job) {
@@ -199,7 +198,7 @@ fn waiting_for_good<'l, 'a>(
     ledger.jobs.iter().filter(move |line| {
         !line.is_fair_share()
             && !line.is_gang()
-            && line.class.priority <= priority
+            && line.priority <= priority
             && ledger.snapshot.topology.top_of(line.class.pool) == tree
             && line.has() < line.report.given.0
     })

@@ -56,12 +56,19 @@ fn may_step(ledger: &Ledger<'_>, line: &JobLine<'_>, shape: &Shape) -> bool {
 /// No other job below its target waits beside free space that it fits in. A job at its target is
 /// held by its user's allotment, by its priority or by an older gang. Another rule covers gangs. A
 /// reservation of a user with an allotment is tried on nodes of exactly the requested size only. A
-/// larger node may exceed the allotment.
+/// larger node may exceed the allotment. Where time decides, a request has its node before fair-share
+/// work of better priority has its own: if such work takes the node, the request waits for a cycle.
 pub(super) fn check_requests(ledger: &Ledger<'_>, findings: &mut Vec<Finding>) {
     let holes = holes(ledger);
     let fixed = ledger.jobs.iter();
     let fixed = fixed.filter(|line| !line.is_fair_share() && !line.has_ended() && !line.is_gang());
-    for line in fixed.filter(|line| line.has() < line.report.given.0) {
+    let is_timed = ledger.snapshot.now.is_some();
+    let is_forestalled = |line: &JobLine<'_>| {
+        let mut others = ledger.jobs.iter().filter(|other| other.is_fair_share());
+        is_timed && others.any(|it| it.priority < line.priority && 0 < it.expanded + it.promised)
+    };
+    let waiting = fixed.filter(|line| line.has() < line.report.given.0);
+    for line in waiting.filter(|line| !is_forestalled(line)) {
         let is_limited = ledger.allotment_for(line).is_some();
         let asked = line.job.order.qshares().0;
         let is_allowed = |ix| {

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use super::finding::{Finding, Rule};
 use super::ledger::Ledger;
 use super::lines::{Entity, JobLine};
-use crate::model::{Order, PoolIx};
+use crate::model::{Order, PoolIx, Precedence};
 
 /// Entities that share an amount, and the jobs of each.
 type Peers = BTreeMap<Entity, Vec<usize>>;
@@ -136,12 +136,12 @@ fn sides_seen_by(ledger: &Ledger<'_>, speaker: &JobLine<'_>, peers: &Peers) -> V
 
 /// Fair-share classes of equal priority; the users of each class; the jobs of each user in it.
 fn peers(ledger: &Ledger<'_>) -> Vec<Peers> {
-    let mut classes: BTreeMap<u32, Peers> = BTreeMap::new();
+    let mut classes: BTreeMap<Precedence, Peers> = BTreeMap::new();
     let mut users: BTreeMap<Entity, Peers> = BTreeMap::new();
     let mut jobs: BTreeMap<Entity, Peers> = BTreeMap::new();
     for (place, line) in ledger.jobs.iter().enumerate().filter(|(_, line)| line.is_fair_share()) {
         let [class, user, job] = ledger.entities(place);
-        classes.entry(line.class.priority).or_default().entry(class).or_default().push(place);
+        classes.entry(line.priority).or_default().entry(class).or_default().push(place);
         users.entry(class).or_default().entry(user).or_default().push(place);
         jobs.entry(user).or_default().entry(job).or_default().push(place);
     }

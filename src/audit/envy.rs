@@ -16,7 +16,7 @@ use super::ledger::Ledger;
 use super::lines::{Entity, JobLine, Prey};
 use super::price::{is_first_free, most};
 use crate::engine::Declined;
-use crate::model::{Millis, NodeIx, count};
+use crate::model::{Millis, NodeIx, Precedence, count};
 
 /// Most steps of each of the two checks. Beyond that a check stops without findings: an opinion
 /// must not take longer than the decision.
@@ -81,8 +81,7 @@ pub(super) fn check_priorities(ledger: &Ledger<'_>, findings: &mut Vec<Finding>)
             let Some(size) = ledger.would_take(line, ix) else { continue };
             let Some(left) = steps.checked_sub(1 + count(&node.prey)) else { return };
             steps = left;
-            let is_worse =
-                |prey: &&Prey| line.class.priority < ledger.jobs[prey.job].class.priority;
+            let is_worse = |prey: &&Prey| line.priority < ledger.jobs[prey.job].priority;
             let worse: u64 = node.prey.iter().filter(is_worse).map(|prey| prey.order).sum();
             if 0 < worse && i128::from(size) <= node.usable() + i128::from(worse) {
                 let (id, name) = (line.job.id, ledger.name(ix));
@@ -129,7 +128,7 @@ fn limit(ledger: &Ledger<'_>, place: usize) -> Millis {
 /// a scan of nodes.
 struct Greatest {
     /// By priority.
-    classes: BTreeMap<u32, Entity>,
+    classes: BTreeMap<Precedence, Entity>,
     /// By class.
     users: BTreeMap<usize, Entity>,
     /// By user.
@@ -149,7 +148,7 @@ impl Greatest {
         for (place, line) in ledger.jobs.iter().enumerate().filter(|(_, line)| line.is_fair_share())
         {
             let [class, user, job] = ledger.entities(place);
-            enter(greatest.classes.entry(line.class.priority).or_insert(class), class);
+            enter(greatest.classes.entry(line.priority).or_insert(class), class);
             enter(greatest.users.entry(line.job.class.0).or_insert(user), user);
             enter(greatest.jobs.entry(line.user).or_insert(job), job);
         }
@@ -160,7 +159,7 @@ impl Greatest {
         let line = &envious.ledger.jobs[envious.place];
         let own = envious.ledger.entities(envious.place);
         let best = [
-            self.classes.get(&line.class.priority),
+            self.classes.get(&line.priority),
             self.users.get(&line.job.class.0),
             self.jobs.get(&line.user),
         ];
@@ -210,7 +209,7 @@ impl Envious<'_, '_> {
         for &prey in &node.prey {
             // A job with legal sizes gives up whole steps, so a single process tells nothing.
             let theirs = &ledger.jobs[prey.job];
-            let is_peer = theirs.class.priority == line.class.priority && theirs.is_plain();
+            let is_peer = theirs.priority == line.priority && theirs.is_plain();
             if let Some((side, _)) = ledger.dividing(prey.job, self.place).filter(|_| is_peer) {
                 sides.entry(side).or_default().push(prey);
             }

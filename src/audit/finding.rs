@@ -90,7 +90,8 @@ pub enum Rule {
     /// In an idle cluster: a side is so much better off that a job could have the place of its
     /// processes.
     Envy,
-    /// In an idle cluster: a job waits for space that a lower priority holds (I14).
+    /// In an idle cluster: a job waits for space that a lower priority holds (I14). Or a job waits in
+    /// its advance reservation for work that can be preempted.
     PriorityWaits,
     /// A gang gets or is promised some of its processes, and not all.
     BrokenGang,

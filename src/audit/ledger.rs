@@ -10,6 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::cap::Pacing;
 use super::finding::Finding;
+use super::gang::calendar::precedence;
 use super::gang::crew::{GangLine, gangs_of};
 use super::lines::{Entity, EntityAmounts, JobLine, NodeLedger, Prey, ReceiptedShare};
 use super::names::unknown_names;
@@ -94,6 +95,7 @@ impl<'a> Ledger<'a> {
             self.jobs.push(JobLine {
                 job,
                 class,
+                priority: precedence(self.snapshot, job),
                 report,
                 cap,
                 held: job.nshares_held().0,

@@ -3,13 +3,15 @@
 
 use super::shapes::{gang_shape, sized_shape};
 use crate::engine::{Job, JobReport, Preemption, Share};
-use crate::model::{Millis, ResourceClass};
+use crate::model::{Millis, Precedence, ResourceClass};
 
 /// A job. Numbers are nshares.
 #[derive(Debug)]
 pub(super) struct JobLine<'a> {
     pub(super) job: &'a Job,
     pub(super) class: &'a ResourceClass,
+    /// Precedence as computed by the audit.
+    pub(super) priority: Precedence,
     pub(super) report: &'a JobReport,
     /// Cap as computed by the audit, not as reported.
     pub(super) cap: u64,

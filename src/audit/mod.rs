@@ -105,6 +105,7 @@ const CHECKS: &[RuleCheck] = &[
     gang::waiting::check_idle,
     gang::waiting::check_never,
     gang::waiting::check_reasons,
+    gang::reserved::check_way,
     first::check_first,
     envy::check_priorities,
     envy::check_envy,

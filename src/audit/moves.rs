@@ -9,7 +9,7 @@ use super::ledger::Ledger;
 use super::preemption::takings;
 use super::shapes::{is_legal, sized_shape};
 use crate::engine::{Promise, VictimRule};
-use crate::model::{JobId, NodeIx, SharePhase, count};
+use crate::model::{JobId, NodeIx, Precedence, SharePhase, count};
 
 /// A job that loses a process to a peer is not promised space that was taken from a third job.
 pub(super) fn check_passes(ledger: &Ledger<'_>, findings: &mut Vec<Finding>) {
@@ -66,12 +66,12 @@ fn gains_elsewhere(ledger: &Ledger<'_>, id: JobId, ix: NodeIx) -> u64 {
 }
 
 /// Highest priority of the gangs that got something on each node.
-fn gangs_by_node(ledger: &Ledger<'_>) -> BTreeMap<NodeIx, u32> {
+fn gangs_by_node(ledger: &Ledger<'_>) -> BTreeMap<NodeIx, Precedence> {
     let shares = ledger.schedule.expansions.iter().map(|new| (new.job, new.node, new.rank));
     let promises = ledger.schedule.promises.iter().map(|new| (new.job, new.node, new.rank));
-    let mut gangs: BTreeMap<NodeIx, u32> = BTreeMap::new();
+    let mut gangs: BTreeMap<NodeIx, Precedence> = BTreeMap::new();
     for (job, node, _) in shares.chain(promises).filter(|(.., rank)| rank.is_some()) {
-        let priority = ledger.line(job).class.priority;
+        let priority = ledger.line(job).priority;
         let highest = gangs.entry(node).or_insert(priority);
         *highest = priority.min(*highest);
     }
@@ -100,8 +100,8 @@ pub(super) fn check_promises(ledger: &Ledger<'_>, findings: &mut Vec<Finding>) {
             && promise.order == line.job.order
             && ledger.would_take(line, ix).is_some();
         let has_room = used[ix.0] <= ledger.nodes[ix.0].order;
-        let is_lost = winners.get(&ix).is_some_and(|winner| *winner < Some(line.class.priority))
-            || gangs.get(&ix).is_some_and(|priority| *priority <= line.class.priority);
+        let is_lost = winners.get(&ix).is_some_and(|winner| *winner < Some(line.priority))
+            || gangs.get(&ix).is_some_and(|priority| *priority <= line.priority);
         if is_legal && has_room && !is_lost {
             *before.entry(place).or_default() += 1;
         }
@@ -143,13 +143,13 @@ fn used_before(ledger: &Ledger<'_>) -> Vec<u64> {
 
 /// Highest priority of the jobs that got something on each node; `None` if a job that cannot be
 /// preempted did.
-fn winners(ledger: &Ledger<'_>) -> BTreeMap<NodeIx, Option<u32>> {
+fn winners(ledger: &Ledger<'_>) -> BTreeMap<NodeIx, Option<Precedence>> {
     let shares = ledger.schedule.expansions.iter().map(|new| (new.job, new.node));
     let promises = ledger.schedule.promises.iter().map(|new| (new.job, new.node));
     let mut winners = BTreeMap::new();
     for (job, ix) in shares.chain(promises) {
         let line = ledger.line(job);
-        let priority = line.is_fair_share().then_some(line.class.priority);
+        let priority = line.is_fair_share().then_some(line.priority);
         let best = winners.entry(ix).or_insert(priority);
         *best = priority.min(*best);
     }

@@ -11,13 +11,13 @@ use super::fluid::{Amount, Sharer, shares};
 use super::ledger::Ledger;
 use super::lines::JobLine;
 use super::shapes::{is_legal, sized_shape};
-use crate::model::{ClassIx, PoolIx, Shape};
+use crate::model::{ClassIx, PoolIx, Precedence, Shape};
 
 /// Sizes among which the smallest legal size is looked for.
 const SIZES_MAX: u64 = 100_000;
 
 /// Classes of equal priority that share the nodes of a tree of pools.
-pub(super) type Group = (PoolIx, u32);
+pub(super) type Group = (PoolIx, Precedence);
 
 /// Jobs and users that are owed a process, at any holdings.
 #[derive(Debug, Default)]
@@ -102,7 +102,7 @@ impl Owed {
         let rooms = open.map(|(_, node)| node.order.saturating_sub(node.fixed));
         let better = ledger.jobs.iter().enumerate().filter(|(_, line)| {
             line.is_fair_share()
-                && line.class.priority < priority
+                && line.priority < priority
                 && topology.top_of(line.class.pool) == tree
         });
         let wanted = better.map(|(place, _)| self.demand(ledger, place));
@@ -145,7 +145,7 @@ impl Owed {
 
 /// The classes that `line`'s class shares with.
 pub(super) fn group_of(ledger: &Ledger<'_>, line: &JobLine<'_>) -> Group {
-    (ledger.snapshot.topology.top_of(line.class.pool), line.class.priority)
+    (ledger.snapshot.topology.top_of(line.class.pool), line.priority)
 }
 
 /// The places of fair-share jobs, by the classes they share with.

@@ -12,7 +12,7 @@ use super::ledger::Ledger;
 use super::lines::{Entity, JobLine, ReceiptedShare};
 use super::shapes::{gang_shape, is_evolving, is_legal, sized_shape};
 use crate::engine::VictimRule;
-use crate::model::{NodeIx, ProcessLimit, ceil_div};
+use crate::model::{NodeIx, Precedence, ProcessLimit, ceil_div};
 
 /// The shares preempted on a node for a beneficiary.
 pub(super) type PreemptionPlans<'v, 'a> = BTreeMap<(NodeIx, usize), Vec<&'v ReceiptedShare<'a>>>;
@@ -40,11 +40,13 @@ pub(super) fn check_victims(ledger: &Ledger<'_>, findings: &mut Vec<Finding>) {
 pub(super) fn check_receipts(ledger: &Ledger<'_>, findings: &mut Vec<Finding>) {
     for ReceiptedShare { share, receipt, .. } in &ledger.victims {
         let loss = share.facts.investment.saturating_add(share.facts.initialization);
-        let needs_none = is_without_beneficiary(receipt.rule);
+        // Nodes go into maintenance for no job, and a reservation is for some.
+        let agrees = receipt.rule == VictimRule::Window
+            || is_without_beneficiary(receipt.rule) == receipt.beneficiary.is_none();
         let lies = [
             (receipt.node != share.node, "the machine is another"),
             (receipt.loss != loss, "the loss is another"),
-            (needs_none == receipt.beneficiary.is_some(), "rule and beneficiary do not agree"),
+            (!agrees, "rule and beneficiary do not agree"),
         ];
         for (_, lie) in lies.into_iter().filter(|(holds, _)| *holds) {
             let detail = format!("share {} of job {}: {lie}", share.id, receipt.job);
@@ -55,13 +57,7 @@ pub(super) fn check_receipts(ledger: &Ledger<'_>, findings: &mut Vec<Finding>) {
 
 /// True if shares go under this rule for no other job.
 fn is_without_beneficiary(rule: VictimRule) -> bool {
-    matches!(
-        rule,
-        VictimRule::NoLongerAllowed
-            | VictimRule::Window
-            | VictimRule::ClassClosed
-            | VictimRule::Overrun
-    )
+    matches!(rule, VictimRule::NoLongerAllowed | VictimRule::ClassClosed | VictimRule::Overrun)
 }
 
 /// Only fair-share work is preempted (I05). The owner of an evolving gang may ask for fewer
@@ -135,12 +131,10 @@ pub(super) fn check_priorities(ledger: &Ledger<'_>, findings: &mut Vec<Finding>)
     for victim in &ledger.victims {
         let Some(beneficiary) = victim.beneficiary else { continue };
         let (donor, beneficiary) = (&ledger.jobs[victim.donor], &ledger.jobs[beneficiary]);
-        let (theirs, ours) = (donor.class.priority, beneficiary.class.priority);
+        let (theirs, ours) = (donor.priority, beneficiary.priority);
         let fits = match victim.receipt.rule {
-            VictimRule::NoLongerAllowed
-            | VictimRule::Window
-            | VictimRule::ClassClosed
-            | VictimRule::Overrun => true,
+            VictimRule::NoLongerAllowed | VictimRule::ClassClosed | VictimRule::Overrun => true,
+            VictimRule::Window => ours == Precedence::Reserved && donor.is_fair_share(),
             VictimRule::Urgent => beneficiary.class.is_urgent && ours <= theirs,
             VictimRule::Priority => ours < theirs,
             VictimRule::Turn
@@ -153,10 +147,8 @@ pub(super) fn check_priorities(ledger: &Ledger<'_>, findings: &mut Vec<Finding>)
         if !fits {
             let rule = victim.receipt.rule;
             let (taker, loser) = (beneficiary.job.id, donor.job.id);
-            let detail = format!(
-                "job {taker} of priority {ours} took from job {loser} of priority {theirs} as \
-                 {rule:?}"
-            );
+            let detail =
+                format!("job {taker} of {ours:?} took from job {loser} of {theirs:?} as {rule:?}");
             findings.push(Rule::WrongPriority.finding(detail));
         }
     }
@@ -331,7 +323,7 @@ fn tolls(ledger: &Ledger<'_>, findings: &mut Vec<Finding>) -> BTreeMap<(Entity, 
             findings.push(Rule::UnfairPreemption.finding(detail));
             continue;
         };
-        let is_equal = ledger.jobs[victim.donor].class.priority == line.class.priority;
+        let is_equal = ledger.jobs[victim.donor].priority == line.priority;
         // A turn has a rule of its own.
         if line.is_fair_share() && is_equal && victim.receipt.rule != VictimRule::Turn {
             let order = victim.share.order.qshares().0;

@@ -29,8 +29,8 @@ pub(super) fn check_prices(ledger: &Ledger<'_>, findings: &mut Vec<Finding>) {
         let is_first = line.floor() == 0 && is_first_free(ledger, taker);
         let mut has_free = is_first;
         for (ix, mut victims) in plans {
-            let priority = line.class.priority;
-            victims.retain(|victim| ledger.jobs[victim.donor].class.priority == priority);
+            let priority = line.priority;
+            victims.retain(|victim| ledger.jobs[victim.donor].priority == priority);
             let nshares = promises_of(ledger, taker, ix).max(1);
             if is_first && promises_of(ledger, taker, ix) == 0 {
                 // This is space for jobs that are moved out of the way of its first process.

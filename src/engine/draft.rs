@@ -22,7 +22,9 @@ use super::snapshot::{Job, Promise, Share, Snapshot};
 use super::target::orders_that_suit;
 use super::wait_reason::WaitReason;
 use super::water_filling::{Participant, Service, Turn, WaterFill};
-use crate::model::{ClassPolicy, JobId, Millis, NShares, NodeIx, Order, PoolIx, ResourceClass};
+use crate::model::{
+    ClassPolicy, JobId, Millis, NShares, NodeIx, Order, PoolIx, Precedence, ResourceClass,
+};
 
 /// Jobs fetched from memory at a time.
 const PREFETCH_JOBS: usize = 16;
@@ -52,6 +54,8 @@ pub(super) struct Draft<'a> {
     pub confined: Vec<usize>,
     /// The jobs for which space is to be searched in the next cycle first.
     pub put_off: Vec<JobId>,
+    /// Work in its advance reservation, by place: the opening of the reservation.
+    pub reserved: BTreeMap<usize, Millis>,
     /// The gangs, oldest first.
     pub gangs: Vec<usize>,
     /// The jobs that work with legal sizes only, oldest first.
@@ -90,6 +94,15 @@ fn held_amounts(entities: &FairnessTree, shares: &ShareTable, jobs: usize) -> Am
         entities.add(&mut held, ix, qshares);
     }
     held
+}
+
+/// Work in its advance reservation, by place: the opening of the reservation.
+fn reserved_work(snapshot: &Snapshot) -> BTreeMap<usize, Millis> {
+    if snapshot.windows.is_empty() {
+        return BTreeMap::new();
+    }
+    let jobs = snapshot.jobs.iter().enumerate();
+    jobs.filter_map(|(place, job)| Some((place, snapshot.reserved_from(job)?))).collect()
 }
 
 impl<'a> Draft<'a> {
@@ -152,6 +165,7 @@ impl<'a> Draft<'a> {
             services,
             confined,
             put_off: Vec::new(),
+            reserved: reserved_work(snapshot),
             gangs,
             elastic,
             gang_plans: Vec::new(),
@@ -174,11 +188,44 @@ impl<'a> Draft<'a> {
         place_in(&self.jobs, &self.by_number, job)
     }
 
-    /// The priorities of all jobs, highest first.
-    pub(super) fn priorities(&self) -> Vec<u32> {
+    /// Precedence of the job at `ix`.
+    pub(super) fn precedence(&self, ix: usize) -> Precedence {
+        if !self.reserved.is_empty() && self.reserved.contains_key(&ix) {
+            Precedence::Reserved
+        } else {
+            Precedence::Priority(self.class_of(ix).priority)
+        }
+    }
+
+    /// Opening of the reservation that the job at `ix` waits for, while room is made for the job: from
+    /// the notice on.
+    pub(super) fn opening_of(&self, ix: usize) -> Option<Millis> {
+        let (opens, now) = (self.reserved.get(&ix).copied()?, self.snapshot.now?);
+        let near = now.saturating_add(self.snapshot.topology.settings.notice);
+        (now < opens && opens <= near).then_some(opens)
+    }
+
+    /// The first moment from `now` on at which the job at `ix` may start: the opening of its
+    /// reservation, while room is made for the job.
+    pub(super) fn soonest(&self, ix: usize, now: Millis) -> Millis {
+        self.opening_of(ix).map_or(now, |opens| opens.max(now))
+    }
+
+    /// The rule under which a job of a lower priority gives way to the job at `ix`.
+    pub(super) fn rule_over_lower(&self, ix: usize) -> VictimRule {
+        match self.precedence(ix) {
+            Precedence::Reserved => VictimRule::Window,
+            Precedence::Priority(_) => VictimRule::Priority,
+        }
+    }
+
+    /// The precedences of all jobs, highest first.
+    pub(super) fn priorities(&self) -> Vec<Precedence> {
         let classes = &self.snapshot.topology.classes;
         let of_groups = self.entities.groups().iter().map(|(class, _)| classes[class.0].priority);
-        let mut priorities: Vec<u32> = of_groups.collect();
+        let reserved = (!self.reserved.is_empty()).then_some(Precedence::Reserved);
+        let mut priorities: Vec<Precedence> =
+            of_groups.map(Precedence::Priority).chain(reserved).collect();
         priorities.sort_unstable();
         priorities.dedup();
         priorities
@@ -187,17 +234,26 @@ impl<'a> Draft<'a> {
     /// The jobs of `priority` whose class has a policy that `matches`, oldest first.
     pub(super) fn jobs_of(
         &self,
-        priority: u32,
+        priority: Precedence,
         matches: impl Fn(&ClassPolicy) -> bool,
     ) -> Vec<usize> {
+        if priority == Precedence::Reserved {
+            let reserved = self.reserved.keys().copied();
+            return reserved.filter(|&job| matches(&self.class_of(job).policy)).collect();
+        }
         let classes = self.snapshot.topology.classes.iter();
+        let is_asked = |class: &ResourceClass| Precedence::Priority(class.priority) == priority;
         let is_asked: Vec<bool> =
-            classes.map(|class| class.priority == priority && matches(&class.policy)).collect();
+            classes.map(|class| is_asked(class) && matches(&class.policy)).collect();
         if !is_asked.contains(&true) {
             return Vec::new();
         }
         let jobs = 0..self.snapshot.jobs.len();
-        jobs.filter(|job| is_asked[self.entities.class_of(*job).0]).collect()
+        let jobs = jobs.filter(|job| is_asked[self.entities.class_of(*job).0]);
+        if self.reserved.is_empty() {
+            return jobs.collect();
+        }
+        jobs.filter(|job| !self.reserved.contains_key(job)).collect()
     }
 
     /// The job at place `ix` of the snapshot. Facts that loops over many jobs need are in

@@ -142,6 +142,11 @@ fn reason(draft: &Draft<'_>, verdicts: &mut Verdicts, ix: usize) -> WaitReason {
     {
         return WaitReason::TooEarly { opens };
     }
+    if 0 < promised
+        && let opens @ Some(_) = draft.opening_of(ix)
+    {
+        return WaitReason::ReservationAhead { opens };
+    }
     if draft.jobs[ix].is_gang {
         return gang_reason(draft, ix);
     }

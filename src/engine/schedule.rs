@@ -90,7 +90,7 @@ pub enum VictimRule {
     /// The job may no longer hold the share: its maximum fell, the node left its pool, or the node
     /// may not run the job any more.
     NoLongerAllowed,
-    /// The share's node goes into maintenance.
+    /// The share's node goes into maintenance. Or a job needs the space in its advance reservation.
     Window,
     /// The class of the share's job closes.
     ClassClosed,

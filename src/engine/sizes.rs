@@ -107,7 +107,7 @@ fn shrink(draft: &mut Draft<'_>, job: usize, shape: &Shape) {
 /// Gives free space to jobs with legal sizes, a whole step at a time, the user with the least first.
 pub(super) fn fill_steps(draft: &mut Draft<'_>) {
     for priority in draft.priorities() {
-        let is_meant = |&job: &usize| draft.class_of(job).priority == priority;
+        let is_meant = |&job: &usize| draft.precedence(job) == priority;
         let mut jobs: Vec<usize> = draft.elastic.iter().copied().filter(is_meant).collect();
         while !jobs.is_empty() {
             jobs.sort_by_key(|&job| draft.entities.at(&draft.held, Level::User, job));

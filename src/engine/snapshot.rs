@@ -258,6 +258,19 @@ impl Snapshot {
         self.now.filter(|now| *now < opens).map(|_| opens)
     }
 
+    /// Opening of the advance reservation of `job`, if it may use one that is not over. `None` for
+    /// work that can be preempted: it uses reserved nodes anyway.
+    pub fn reserved_from(&self, job: &Job) -> Option<Millis> {
+        let name = job.shape.as_deref()?.reservation.as_ref()?;
+        let class = self.class_of(job);
+        if class.policy.is_preemptable() {
+            return None;
+        }
+        let mut windows = self.windows.iter().map(|it| &it.window);
+        let own = windows.find(|window| window.name == *name)?;
+        own.admits(&self.users[job.user.0], &class.name).then_some(own.from)
+    }
+
     /// True if `job` is over, as it runs or ran longer than it declared.
     pub fn is_overrun(&self, job: &Job) -> bool {
         let is_past = |now| self.forced_end(job).is_some_and(|end| end <= now);

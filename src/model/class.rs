@@ -33,6 +33,18 @@ impl ClassPolicy {
     }
 }
 
+/// Order in which work is served: the first goes first, and may preempt what comes later.
+///
+/// Design: requests and time, section 3.6: work of others gives way to work that names the reservation
+/// whatever the priorities are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Precedence {
+    /// Work that stays, in its advance reservation.
+    Reserved,
+    /// All other work: the priority of its class. Zero is the highest.
+    Priority(u32),
+}
+
 /// Limits on the growth of a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CapRules {

@@ -51,7 +51,7 @@ mod units;
 
 pub use active_hours::{ActiveEntry, ActiveHours, ActiveProblem, state_of_hours};
 pub use calendar::{Window, WindowKind};
-pub use class::{CapRules, ClassPolicy, ResourceClass};
+pub use class::{CapRules, ClassPolicy, Precedence, ResourceClass};
 pub use hidden::is_hidden;
 pub use hostlist::{HostListError, MAX_HOSTS, expand_hostlist, fold_hostlist};
 pub use ids::{ClassIx, JobId, NodeIx, PoolIx, ShareId, UserIx};

@@ -27,6 +27,7 @@ mod quiet;
 mod recorded;
 mod recovery;
 mod regressions;
+mod reserved;
 mod scenarios;
 mod sharing;
 mod starts;

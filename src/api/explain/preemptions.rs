@@ -40,7 +40,7 @@ fn name_of(view: &View, node: NodeIx) -> String {
 }
 
 fn sentence(rule: wire::PreemptionRule, considered: Option<&wire::Considered>) -> String {
-    let right = right(rule);
+    let right = right(rule, considered);
     let Some(wire::Considered { nodes, plans, runner_up }) = considered else {
         return right.to_owned();
     };
@@ -57,10 +57,14 @@ fn sentence(rule: wire::PreemptionRule, considered: Option<&wire::Considered>) -
 }
 
 /// Describes the rule that gave the right to a share, seen from the job that lost it.
-fn right(rule: wire::PreemptionRule) -> &'static str {
+/// `considered` is for rules that have a beneficiary.
+fn right(rule: wire::PreemptionRule, considered: Option<&wire::Considered>) -> &'static str {
     match rule {
         wire::PreemptionRule::NoLongerAllowed => "its job may not hold it any more",
-        wire::PreemptionRule::Window => "its node goes into maintenance",
+        wire::PreemptionRule::Window => match considered {
+            Some(_) => "a job needs the memory in its advance reservation",
+            None => "its node goes into maintenance",
+        },
         wire::PreemptionRule::ClassClosed => "its class closes",
         wire::PreemptionRule::Urgent => "an urgent job was accepted, and needs the memory",
         wire::PreemptionRule::Overrun => {
@@ -176,5 +180,8 @@ mod tests {
             told(wire::PreemptionRule::NoLongerAllowed, None),
             "its job may not hold it any more"
         );
+        assert_eq!(told(wire::PreemptionRule::Window, None), "its node goes into maintenance");
+        let of_reservation = told(wire::PreemptionRule::Window, Some(considered(1, None)));
+        assert!(of_reservation.starts_with("a job needs the memory in its advance reservation;"));
     }
 }

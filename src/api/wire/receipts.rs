@@ -51,7 +51,8 @@ pub struct PreemptionInfo {
 pub enum PreemptionRule {
     /// The job may not hold the share any more; there is no beneficiary.
     NoLongerAllowed,
-    /// The share's node goes into maintenance; there is no beneficiary.
+    /// The share's node goes into maintenance, without a beneficiary. Or the beneficiary is in its
+    /// advance reservation of the node.
     Window,
     /// The class of the share's job closes; there is no beneficiary.
     ClassClosed,

@@ -15,8 +15,10 @@ use crate::audit::finding::{Finding, Rule};
 use crate::audit::ledger::Ledger;
 use crate::audit::lines::JobLine;
 use crate::audit::shapes::{is_chosen, wish};
-use crate::engine::{NodeWindow, VictimRule};
-use crate::model::{ClassIx, ClassPolicy, JobId, Millis, NodeIx, PoolIx, SharePhase, WindowKind};
+use crate::engine::{Job, NodeWindow, Snapshot, VictimRule};
+use crate::model::{
+    ClassIx, ClassPolicy, JobId, Millis, NodeIx, PoolIx, Precedence, SharePhase, WindowKind,
+};
 
 /// Most steps of the check. Beyond that the check stops without findings.
 const STEPS: u64 = 6_000_000;
@@ -33,7 +35,7 @@ impl Ledger<'_> {
     }
 
     /// End of the job at `place` if it starts at `from`.
-    fn end(&self, place: usize, from: Millis) -> Millis {
+    pub(super) fn end(&self, place: usize, from: Millis) -> Millis {
         self.length(place).map_or(NEVER, |length| from.saturating_add(length))
     }
 
@@ -91,6 +93,20 @@ impl Ledger<'_> {
     }
 }
 
+/// Precedence of `job`: work that stays and may use an advance reservation comes before all other
+/// work.
+pub(in crate::audit) fn precedence(snapshot: &Snapshot, job: &Job) -> Precedence {
+    let class = snapshot.class_of(job);
+    let named = job.shape.as_deref().and_then(|shape| shape.reservation.as_ref());
+    let is_own = |it: &NodeWindow| {
+        named == Some(&it.window.name) && it.window.admits(&snapshot.users[job.user.0], &class.name)
+    };
+    if !class.policy.is_preemptable() && snapshot.windows.iter().any(is_own) {
+        return Precedence::Reserved;
+    }
+    Precedence::Priority(class.priority)
+}
+
 /// Work that stays starts on a node only if it ends before the next window there, and in a window
 /// only if it is its own.
 pub(in crate::audit) fn check_windows(ledger: &Ledger<'_>, findings: &mut Vec<Finding>) {
@@ -121,6 +137,12 @@ pub(in crate::audit) fn check_notice(ledger: &Ledger<'_>, findings: &mut Vec<Fin
             closed.extend(&window.nodes);
         }
     }
+    // The reservation of a job, from its notice on.
+    let is_near = |line: &JobLine<'_>| {
+        let named = line.job.shape.as_deref().and_then(|shape| shape.reservation.as_ref());
+        let mut windows = ledger.snapshot.windows.iter().map(|it| &it.window);
+        windows.any(|it| named == Some(&it.name) && it.from <= now.saturating_add(notice))
+    };
     let closed_classes = closed_classes(ledger);
     let told: BTreeSet<_> = ledger.victims.iter().map(|victim| victim.share.id).collect();
     for line in ledger.jobs.iter().filter(|line| line.is_fair_share()) {
@@ -141,7 +163,10 @@ pub(in crate::audit) fn check_notice(ledger: &Ledger<'_>, findings: &mut Vec<Fin
         let is_early = !closed.contains(&victim.share.node) && !is_gang;
         let is_open = !closed_classes.contains(&ledger.jobs[victim.donor].job.class);
         let is_early = match victim.receipt.rule {
-            VictimRule::Window => is_early,
+            VictimRule::Window => match victim.beneficiary {
+                Some(taker) => !is_near(&ledger.jobs[taker]),
+                None => is_early,
+            },
             VictimRule::ClassClosed => is_open,
             VictimRule::NoLongerAllowed
             | VictimRule::Urgent
@@ -329,7 +354,7 @@ impl FirstRequest<'_, '_> {
         let told: BTreeSet<_> = ledger.victims.iter().map(|victim| victim.share.id).collect();
         let mut stays = Vec::new();
         for (place, line) in ledger.jobs.iter().enumerate() {
-            let is_given = line.is_fair_share() && own.class.priority < line.class.priority;
+            let is_given = line.is_fair_share() && own.priority < line.priority;
             if is_given {
                 continue;
             }
@@ -353,7 +378,7 @@ impl FirstRequest<'_, '_> {
         for (job, node, order) in new.chain(promised).filter(|(job, ..)| !not.contains(job)) {
             let Some(place) = ledger.place(job) else { continue };
             let line = &ledger.jobs[place];
-            let is_given = line.is_fair_share() && own.class.priority < line.class.priority;
+            let is_given = line.is_fair_share() && own.priority < line.priority;
             if !is_given {
                 let stay = ledger.end(place, self.now);
                 let end = if line.is_fair_share() { NEVER } else { stay };

@@ -23,7 +23,7 @@ pub(in crate::audit) fn precedes(ledger: &Ledger<'_>, one: usize, other: usize) 
     let rank = |place: usize| {
         let line = &ledger.jobs[place];
         let is_usual = !line.class.is_urgent;
-        (line.class.priority, is_usual, line.class.policy != ClassPolicy::Reserve, place)
+        (line.priority, is_usual, line.class.policy != ClassPolicy::Reserve, place)
     };
     rank(one) < rank(other)
 }
@@ -132,7 +132,7 @@ fn new_work(ledger: &Ledger<'_>) -> Vec<NewSpace> {
 fn may_wait_for_fair_share(ledger: &Ledger<'_>, gang: &GangLine) -> bool {
     let line = &ledger.jobs[gang.place];
     let safe = ledger.jobs.iter().filter(|other| {
-        let is_worse = line.class.priority < other.class.priority;
+        let is_worse = line.priority < other.priority;
         other.is_fair_share() && (!is_worse || other.is_gang())
     });
     let mut nodes = safe.flat_map(|other| other.job.shares.iter().map(|share| share.node));

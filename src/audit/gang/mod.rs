@@ -10,6 +10,7 @@
 //! - [`sizes`]: numbers of processes that a job can work with;
 //! - [`waiting`]: gangs that wait though they fit, or for a false reason;
 //! - [`calendar`]: windows, notices, and the earliest start of the first gang;
+//! - [`reserved`]: work that waits in its advance reservation;
 //! - [`urgent`]: work that goes for urgent jobs;
 //! - [`claims`]: room that older gangs keep from younger work that stays.
 
@@ -19,6 +20,7 @@ pub(super) mod crew;
 mod fit;
 mod matching;
 pub(super) mod places;
+pub(super) mod reserved;
 mod rooms;
 mod sets;
 pub(super) mod sizes;

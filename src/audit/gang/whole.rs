@@ -152,6 +152,6 @@ fn is_lost(ledger: &Ledger<'_>, gang: &GangLine, ix: NodeIx) -> bool {
         || ledger.would_take(line, ix).is_none()
         || gains.any(|(job, _)| {
             let other = ledger.line(job);
-            !other.is_fair_share() || other.class.priority < line.class.priority
+            !other.is_fair_share() || other.priority < line.priority
         })
 }

@@ -178,3 +178,50 @@ fn work_ends_at_its_declared_end_and_no_sooner() {
     let (scene, _) = overrun();
     scene.breaks(Rule::WrongEnd, |scene| scene.schedule.preemptions.clear());
 }
+
+/// Node 0 is reserved from now on. Fair-share work of a better priority leaves it for a gang that
+/// names the reservation.
+fn giving_way() -> (Scene, JobId) {
+    let kept = window(WindowKind::Reservation, &[0], NOW, NOW + 2 * HOUR);
+    let mut scene = timed(&[4], kept);
+    Arc::make_mut(&mut scene.snapshot.topology).classes[FIXED.0].priority = 20;
+    let running = scene.running((BOB, FAIR), 2, 2, 0);
+    let gang = scene.gang((ANN, FIXED), &[(1, 4)], Place::Scatter);
+    scene.shape(gang).duration = Some(HOUR);
+    scene.shape(gang).reservation = Some("w1".into());
+    for place in 0..2 {
+        scene.preempt(running, place, Some(gang), VictimRule::Window);
+    }
+    scene.promise(gang, 0);
+    scene.schedule.promises[0].rank = Some(0);
+    (scene, gang)
+}
+
+#[test]
+fn work_gives_way_in_a_reservation_for_its_work_alone() {
+    let set_rule = |scene: &mut Scene, rule| {
+        for gone in &mut scene.schedule.preemptions {
+            gone.rule = rule;
+        }
+    };
+    let (mut scene, _) = giving_way();
+    assert_eq!(scene.broken(), []);
+    // The reservation is not near yet.
+    let (mut scene, _) = giving_way();
+    let notice = Settings::default().notice;
+    let ahead = window(WindowKind::Reservation, &[0], NOW + notice + 1, NOW + 9 * HOUR);
+    scene.snapshot.windows = Arc::new(vec![ahead]);
+    assert!(scene.broken().contains(&Rule::LateNotice));
+    // The gang names no reservation.
+    let (mut scene, gang) = giving_way();
+    scene.shape(gang).reservation = None;
+    assert!(scene.broken().contains(&Rule::WrongPriority));
+    // Fair-share work keeps the node.
+    let (mut scene, _) = giving_way();
+    scene.schedule.preemptions.clear();
+    scene.schedule.promises.clear();
+    assert!(scene.broken().contains(&Rule::PriorityWaits));
+    let (mut scene, _) = giving_way();
+    set_rule(&mut scene, VictimRule::Turn);
+    assert!(scene.broken().contains(&Rule::WrongPriority));
+}

@@ -3,6 +3,7 @@
 use super::*;
 use crate::audit::arrange::{MayMove, TRIES, is_arrangeable};
 use crate::audit::ledger::Ledger;
+use crate::model::Precedence;
 
 const CID: UserIx = UserIx(2);
 
@@ -254,7 +255,13 @@ fn an_arrangement_is_searched_for() {
         }
         scene.report();
         let ledger = Ledger::open(&scene.snapshot, &scene.schedule).unwrap();
-        is_arrangeable(&ledger, (TOP, 10), 0..processes.len(), TRIES, MayMove::All)
+        is_arrangeable(
+            &ledger,
+            (TOP, Precedence::Priority(10)),
+            0..processes.len(),
+            TRIES,
+            MayMove::All,
+        )
     };
     assert!(could(&[6, 5], &[4, 3, 2, 2]));
     assert!(!could(&[6, 5], &[4, 3, 3, 2]));

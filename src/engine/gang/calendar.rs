@@ -167,8 +167,7 @@ impl Calendar {
 
     /// Finds out when nodes are free for work with the rights of `taker`.
     pub(super) fn find_ends(&mut self, draft: &Draft<'_>, kinds: &Kinds, taker: Taker) {
-        let snapshot = draft.snapshot;
-        let now = self.now;
+        let (snapshot, now) = (draft.snapshot, self.now);
         self.free_from = vec![now; snapshot.nodes.len()];
         if self.group_of.is_empty() {
             let group = |(ix, node): (NodeIx, &Node)| {
@@ -251,9 +250,10 @@ impl Calendar {
         self.now.saturating_add(LEAST_OVERRUN.max(floor_div(length, TEN)))
     }
 
-    /// End of the job at `job` if it starts now.
+    /// End of the job at `job` if it gets nodes now.
     pub(super) fn stay_of(&self, draft: &Draft<'_>, job: usize) -> Millis {
-        length_of(draft, job).map_or(NEVER, |length| self.now.saturating_add(length))
+        let from = draft.soonest(job, self.now);
+        length_of(draft, job).map_or(NEVER, |length| from.saturating_add(length))
     }
 
     /// Moment from which on a node is free of work that stays.

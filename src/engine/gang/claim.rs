@@ -155,7 +155,7 @@ fn holds_now(draft: &mut Draft<'_>, job: usize) -> bool {
 pub(in crate::engine) fn leaves_claims(draft: &Draft<'_>, ix: usize, node: NodeIx) -> bool {
     let Some(claims) = draft.claims.get(&node) else { return true };
     let class = draft.class_of(ix);
-    let age = |job: usize| (draft.class_of(job).priority, job);
+    let age = |job: usize| (draft.precedence(job), job);
     let older = claims.iter().filter(|(claimant, _)| age(*claimant) < age(ix));
     let claimed: u64 = older.map(|(_, amount)| amount).sum();
     class.policy.is_preemptable() || claimed == 0 || leaves(draft, ix, node, claimed)

@@ -28,10 +28,11 @@ pub(in crate::engine) fn cheapest_gang_for(draft: &Draft<'_>, job: usize) -> Opt
     let mut cheapest: Option<(Millis, WholeGang)> = None;
     for &gang in draft.gangs.iter().filter(|&&gang| 0 < draft.jobs[gang].held) {
         let class = draft.class_of(gang);
-        let is_lower = class.policy.is_preemptable() && taker.priority < class.priority;
+        let priority = draft.precedence(gang);
+        let is_lower = class.policy.is_preemptable() && taker.priority < priority;
         let is_peer = class.policy.is_preemptable()
             && taker.is_among_peers
-            && taker.priority == class.priority
+            && taker.priority == priority
             && 0 < draft.shortfall(job)
             && !is_paid(draft.snapshot, &draft.job(gang).gang);
         if !is_lower && !is_peer {
@@ -44,7 +45,7 @@ pub(in crate::engine) fn cheapest_gang_for(draft: &Draft<'_>, job: usize) -> Opt
         }
         let Some((node, order)) = room_after(draft, job, gang) else { continue };
         let victims = draft.shares.held_by(gang).map(|(victim, _)| victim).collect();
-        let rule = if is_lower { VictimRule::Priority } else { VictimRule::Turn };
+        let rule = if is_lower { draft.rule_over_lower(job) } else { VictimRule::Turn };
         cheapest = Some((loss, WholeGang { node, order, victims, rule }));
     }
     cheapest.map(|(_, gang)| gang)

@@ -45,7 +45,7 @@ pub(super) use wait::note_windows;
 
 use super::draft::Draft;
 use super::snapshot::Job;
-use crate::model::{Elasticity, GangRules, NodeIx, Order, ProcessLimit, Shape};
+use crate::model::{Elasticity, GangRules, NodeIx, Order, Precedence, ProcessLimit, Shape};
 
 /// A process of a gang and its node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -72,8 +72,8 @@ pub(super) struct GangPlan {
 /// A gang that takes back space, as far as its rights are concerned.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Taker {
-    /// Priority of its class.
-    pub priority: u32,
+    /// Precedence of the gang.
+    pub priority: Precedence,
     /// True if it is fair-share work, and takes its turn among its peers.
     pub is_among_peers: bool,
 }
@@ -82,17 +82,16 @@ impl Taker {
     /// The rights of the gang at `job`.
     pub(super) fn of(draft: &Draft<'_>, job: usize) -> Taker {
         let class = draft.class_of(job);
-        Taker { priority: class.priority, is_among_peers: class.policy.is_preemptable() }
+        Taker { priority: draft.precedence(job), is_among_peers: class.policy.is_preemptable() }
     }
 
     /// True if the gang may take from `job`: from lower priorities, and in its turn from peers. A
     /// gang that paid for its own turn keeps its nodes.
     pub(super) fn may_take_from(self, draft: &Draft<'_>, job: usize) -> bool {
-        let class = draft.class_of(job);
-        let is_peer = self.is_among_peers && self.priority == class.priority;
+        let (class, theirs) = (draft.class_of(job), draft.precedence(job));
+        let is_peer = self.is_among_peers && self.priority == theirs;
         let is_unpaid = || !is_paid(draft.snapshot, &draft.job(job).gang);
-        class.policy.is_preemptable()
-            && (self.priority < class.priority || (is_peer && is_unpaid()))
+        class.policy.is_preemptable() && (self.priority < theirs || (is_peer && is_unpaid()))
     }
 }
 

@@ -33,7 +33,7 @@ struct Clearance {
 pub(in crate::engine) fn place_gangs(draft: &mut Draft<'_>) {
     for plan in std::mem::take(&mut draft.gang_plans) {
         let amounts = amounts_by_node(&plan.slots);
-        if is_free(draft, &plan.slots) {
+        if is_free(draft, &plan.slots) && draft.opening_of(plan.job).is_none() {
             for Slot { rank, node, order } in plan.slots {
                 draft.expand_rank(plan.job, node, order, Some(rank));
             }
@@ -89,8 +89,8 @@ fn promise_all(draft: &mut Draft<'_>, plan: GangPlan, clearance: Clearance) {
         draft.withdraw(job, promise);
     }
     for victim in clearance.victims {
-        let is_peer = draft.class_of(victim.job).priority == taker.priority;
-        let rule = if is_peer { VictimRule::Turn } else { VictimRule::Priority };
+        let is_peer = draft.precedence(victim.job) == taker.priority;
+        let rule = if is_peer { VictimRule::Turn } else { draft.rule_over_lower(plan.job) };
         draft.preempt(victim, rule, Some((plan.job, Alternatives::default())));
     }
     for Slot { rank, node, order } in plan.slots {

@@ -15,7 +15,7 @@ use crate::engine::draft::{CountRefusal, Draft, JobDraft};
 use crate::engine::snapshot::Promise;
 use crate::engine::target::NodeListCapacity;
 use crate::engine::wait_reason::WaitReason;
-use crate::model::{ClassPolicy, JobId, Millis, NodeIx, PoolIx};
+use crate::model::{ClassPolicy, JobId, Millis, NodeIx, PoolIx, Precedence};
 
 /// Decisions on the gangs of a cycle.
 #[derive(Debug)]
@@ -120,7 +120,7 @@ impl GangPlanner {
         draft: &Draft<'_>,
         space: &mut EmptyCluster,
         listed: &mut NodeListCapacity,
-        priority: u32,
+        priority: Precedence,
     ) {
         let taker = Taker { priority, is_among_peers: false };
         self.find_supply(draft, taker);

@@ -31,7 +31,9 @@ pub(super) struct GangRequest<'d> {
     pub(super) without: BTreeSet<NodeIx>,
     /// Placement sets of which any would do; empty if all nodes of the pool would do.
     pub(super) sets: Vec<PlacementSet>,
-    /// End of its stay if it starts now; [`NEVER`] if it is not known.
+    /// Start of its stay if it gets nodes now: now, or the opening of its reservation.
+    pub(super) soonest: Millis,
+    /// End of that stay; [`NEVER`] if it is not known.
     pub(super) until: Millis,
     /// Rights on reserved nodes.
     pub(super) rights: Rights<'d>,
@@ -49,6 +51,14 @@ impl GangRequest<'_> {
 
     pub(super) fn bounds<'b>(&'b self, set: Option<&'b PlacementSet>) -> Bounds<'b> {
         Bounds { set, list: self.list, without: &self.without, limits: self.limits.as_ref() }
+    }
+
+    /// End of its stay if it starts at `from`.
+    pub(super) fn end_from(&self, from: Millis) -> Millis {
+        if self.until == NEVER {
+            return NEVER;
+        }
+        from.saturating_add(self.until - self.soonest)
     }
 
     /// True if the calendar decides about the request.
@@ -115,6 +125,7 @@ pub(super) fn gang_request<'d>(
         list: draft.job(job).nodes.as_deref(),
         without,
         sets: Vec::new(),
+        soonest: 0,
         until: NEVER,
         rights: Rights::of(draft, job),
         hours: draft.snapshot.hours.get(&draft.job(job).class).map(Vec::as_slice),

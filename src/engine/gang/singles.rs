@@ -85,7 +85,7 @@ impl GangPlanner {
         let nodes = promises.map(|promise| promise.node).filter(|node| {
             // Time goes by: a window may be too near by now.
             let (_, _, list) = calendar.group_of(*node);
-            draft.spaces.is_schedulable(*node) && times.allow(list, calendar.now)
+            draft.spaces.is_schedulable(*node) && times.allow_now(list)
         });
         let nodes: Vec<NodeIx> = nodes.collect();
         if let Some(leaves) = &mut draft.leaves {
@@ -192,13 +192,10 @@ impl GangPlanner {
             let amount = if whole.is_some() { size } else { amount };
             let leaves_bookings = || {
                 let amounts = BTreeMap::from([(node, amount)]);
-                let until = times.end(calendar.now);
+                let until = times.end_now();
                 !calendar.has_bookings() || calendar.leaves_bookings(&amounts, until)
             };
-            is_whole
-                && draft.is_in_reach(job, node)
-                && times.allow(list, calendar.now)
-                && leaves_bookings()
+            is_whole && draft.is_in_reach(job, node) && times.allow_now(list) && leaves_bookings()
         }
     }
 
@@ -266,7 +263,7 @@ impl GangPlanner {
         let times = StartTimes::new(draft, &self.kinds.windows, job, calendar.now);
         let is_open = |node: NodeIx| {
             let (_, _, list) = calendar.group_of(node);
-            draft.is_in_reach(job, node) && times.allow(list, calendar.now)
+            draft.is_in_reach(job, node) && times.allow_now(list)
         };
         let booked = calendar.first_booked(class.pool).map(|place| draft.jobs[place].id);
         if let Some(job) = booked.filter(|_| supply.best_fit(amount, is_open).is_some()) {

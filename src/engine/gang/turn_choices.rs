@@ -136,7 +136,7 @@ pub(super) fn surplus(
     let mut gives = BTreeSet::new();
     for job in (0..draft.jobs.len()).filter(|&job| taker.may_take_from(draft, job)) {
         let JobDraft { held, given, is_gang, is_adapting, .. } = draft.jobs[job];
-        let is_peer = draft.class_of(job).priority == taker.priority && !is_gang;
+        let is_peer = draft.precedence(job) == taker.priority && !is_gang;
         let most = match (is_peer, is_adapting) {
             (false, _) => held,
             (true, false) => held.saturating_sub(given),

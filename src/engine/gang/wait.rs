@@ -43,13 +43,14 @@ impl GangPlanner {
     /// Finds out how long a request would stay, and what windows and the calendar leave for it.
     pub(super) fn set_stay(&self, draft: &Draft<'_>, request: &mut GangRequest<'_>) {
         let Some(calendar) = &self.calendar else { return };
+        request.soonest = draft.soonest(request.job, calendar.now);
         request.until = calendar.stay_of(draft, request.job);
         let has_limits = calendar.has_bookings()
             || !draft.snapshot.windows.is_empty()
             || request.hours.is_some()
             || request.rights.reservation.is_some();
         request.limits = Some(if has_limits {
-            self.limits(request, calendar.now, CalendarPart::Left, true)
+            self.limits(request, request.soonest, CalendarPart::Left, true)
         } else {
             // All nodes that are free now stay free.
             calendar.no_limits(request.pool)
@@ -65,7 +66,7 @@ impl GangPlanner {
         has_windows: bool,
     ) -> GroupLimits {
         let Some(calendar) = &self.calendar else { return GroupLimits::new() };
-        let stay = Stay { from, to: self.end_from(request, from), rights: request.rights };
+        let stay = Stay { from, to: request.end_from(from), rights: request.rights };
         let is_closed = request.hours.is_some_and(|hours| {
             !hours.iter().any(|(open, close)| *open <= from && stay.to <= *close)
         });
@@ -73,12 +74,6 @@ impl GangPlanner {
             return GroupLimits::new();
         }
         calendar.limits(&self.kinds, request.pool, stay, part, has_windows)
-    }
-
-    /// End of a request that starts at `from`.
-    fn end_from(&self, request: &GangRequest<'_>, from: Millis) -> Millis {
-        let now = self.calendar.as_ref().map_or(0, |calendar| calendar.now);
-        if request.until == NEVER { NEVER } else { (request.until - now).saturating_add(from) }
     }
 
     /// Succeeds if the job at `job` may start now and stay until `until`, by what its owner says of
@@ -131,7 +126,7 @@ impl GangPlanner {
             }
             return reason;
         };
-        let to = self.end_from(request, opening.at);
+        let to = request.end_from(opening.at);
         let deadline = draft.job(request.job).shape.as_deref().and_then(|shape| shape.deadline);
         if let Some(deadline) = deadline.filter(|deadline| *deadline < to) {
             return WaitReason::DeadlineUnreachable { starts: opening.at, deadline };
@@ -191,7 +186,7 @@ impl GangPlanner {
             return WaitReason::ClassClosed { opens };
         }
         let would_start = |part, has_windows| {
-            let limits = self.limits(request, calendar.now, part, has_windows);
+            let limits = self.limits(request, request.soonest, part, has_windows);
             let supply = (&self.unclaimed[&request.pool], Some(&limits));
             request.domains().any(|set| self.test(supply, request, set, false).is_ok())
         };
@@ -310,6 +305,17 @@ impl Draft<'_> {
         self.start_estimates.insert(job, StartEstimate { at, basis });
     }
 
+    /// Notes the expected starts of work for which room is made before its reservation opens.
+    pub(in crate::engine) fn tell_openings(&mut self) {
+        let reserved: Vec<usize> = self.reserved.keys().copied().collect();
+        for job in reserved {
+            let is_counted = self.jobs[job].held < self.jobs[job].given;
+            if let Some(opens) = self.opening_of(job).filter(|_| is_counted) {
+                self.tell_start(job, opens, &[opens]);
+            }
+        }
+    }
+
     /// True if the job at `job` runs or ran longer than it declared, and is over.
     pub(in crate::engine) fn is_overrun(&self, job: usize) -> bool {
         self.jobs[job].demand.cap.bound == CapBound::Overrun
@@ -371,8 +377,7 @@ impl<'m> OpeningSearch<'m> {
             let needed = i64::try_from(piece.count.div_ceil(each)).unwrap_or(i64::MAX);
             Some((needed, calendar?.left_at(moments, request.pool, suits)))
         });
-        let now = calendar.map_or(0, |calendar| calendar.now);
-        let length = (request.until < NEVER).then(|| request.until - now);
+        let length = (request.until < NEVER).then(|| request.until - request.soonest);
         OpeningSearch { moments, chunks: chunks.collect(), length }
     }
 

@@ -61,6 +61,8 @@ pub(super) struct StartTimes<'r> {
     hours: Option<&'r [(Millis, Millis)]>,
     /// Earliest start that the owner names, or now.
     not_before: Millis,
+    /// Start of work that gets its nodes now: now, or the opening of its reservation.
+    soonest: Millis,
     /// Length of its stay; [`NEVER`] if it is not known.
     length: Millis,
     /// Moments at which a window opens or closes, or the class opens.
@@ -88,6 +90,7 @@ impl<'r> StartTimes<'r> {
             rights: Rights::of(draft, job),
             hours,
             not_before: not_before.map_or(now, |moment| moment.max(now)),
+            soonest: draft.soonest(job, now),
             length: length_of(draft, job).unwrap_or(NEVER),
             edges,
         }
@@ -111,6 +114,16 @@ impl<'r> StartTimes<'r> {
     /// End of a stay that starts at `from`.
     pub(super) fn end(&self, from: Millis) -> Millis {
         from.saturating_add(self.length)
+    }
+
+    /// True if the request may get nodes with the windows of `list` now.
+    pub(super) fn allow_now(&self, list: usize) -> bool {
+        self.allow(list, self.soonest)
+    }
+
+    /// End of a stay on nodes that the request gets now.
+    pub(super) fn end_now(&self) -> Millis {
+        self.end(self.soonest)
     }
 
     /// True if the request may start at `from` on nodes with the windows of `list`.

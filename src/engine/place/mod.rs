@@ -14,7 +14,7 @@ use super::draft::Draft;
 use super::gang::place_gangs;
 use super::snapshot::Promise;
 use super::water_filling::{Service, Turn};
-use crate::model::{ClassPolicy, NodeIx, PoolIx, QShares};
+use crate::model::{ClassPolicy, NodeIx, PoolIx, Precedence, QShares};
 pub(super) use list_cursors::ListCursors;
 use placement::find_room;
 
@@ -91,9 +91,19 @@ fn serve(draft: &mut Draft<'_>, job: usize, wanted: &DemandByOrder) -> Service {
 
 /// Places jobs that cannot be preempted, in order of their arrival: no such job has a claim against
 /// another.
-fn place_fixed(draft: &mut Draft<'_>, priority: u32) {
+///
+/// Work whose reservation has not opened yet does not start: free space is promised to it.
+fn place_fixed(draft: &mut Draft<'_>, priority: Precedence) {
     let no_other = DemandByOrder::default();
     for job in draft.jobs_of(priority, |policy| !policy.is_preemptable()) {
+        if draft.opening_of(job).is_some() {
+            while draft.shortfall(job) > 0
+                && let Some((node, order)) = find_room(draft, job, &no_other)
+            {
+                draft.promise(job, node, order);
+            }
+            continue;
+        }
         while draft.shortfall(job) > 0 && place_one(draft, job, &no_other).is_some() {}
     }
 }
@@ -125,7 +135,8 @@ fn redeem_promises(draft: &mut Draft<'_>, mut open: Vec<(usize, Promise)>) {
     // is free.
     open.retain(|&(job, promise)| {
         draft.withdraw(job, promise);
-        let is_free = promise.order.qshares() <= draft.spaces.usable(promise.node);
+        let is_free = promise.order.qshares() <= draft.spaces.usable(promise.node)
+            && draft.opening_of(job).is_none();
         if is_free {
             draft.expand(job, promise.node, promise.order);
         } else {
@@ -134,6 +145,7 @@ fn redeem_promises(draft: &mut Draft<'_>, mut open: Vec<(usize, Promise)>) {
         !is_free
     });
     let no_other = DemandByOrder::default();
+    open.retain(|(job, _)| draft.opening_of(*job).is_none());
     for (job, promise) in open {
         if let Some((node, order)) = find_room(draft, job, &no_other) {
             draft.withdraw(job, promise);

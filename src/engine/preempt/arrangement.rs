@@ -4,13 +4,13 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::engine::draft::Draft;
-use crate::model::{NodeIx, PoolIx, QShares};
+use crate::model::{NodeIx, PoolIx, Precedence, QShares};
 
 /// True if all fair-share jobs of a priority in a tree could have a process at the same time.
-pub(super) fn is_possible(draft: &Draft<'_>, priority: u32, tree: PoolIx) -> bool {
+pub(super) fn is_possible(draft: &Draft<'_>, priority: Precedence, tree: PoolIx) -> bool {
     let is_meant = |job: &usize| {
         let class = draft.class_of(*job);
-        class.priority == priority
+        draft.precedence(*job) == priority
             && class.policy.is_preemptable()
             && draft.pools.top(class.pool) == tree
             && 0 < draft.jobs[*job].demand.cap.nshares.0
@@ -53,10 +53,10 @@ struct FreeSpaces {
 
 impl FreeSpaces {
     fn new(draft: &Draft<'_>, jobs: &[usize]) -> FreeSpaces {
-        let priority = jobs.first().map_or(0, |&job| draft.class_of(job).priority);
+        let priority = jobs.first().map(|&job| draft.precedence(job));
         let stays = |job: usize| {
             let class = draft.class_of(job);
-            !class.policy.is_preemptable() || class.priority < priority
+            !class.policy.is_preemptable() || Some(draft.precedence(job)) < priority
         };
         let mut of_nodes = vec![0; draft.snapshot.nodes.len()];
         let mut of_pools: BTreeMap<PoolIx, BTreeSet<(u64, NodeIx)>> = BTreeMap::new();

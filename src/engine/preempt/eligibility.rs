@@ -13,7 +13,7 @@ use crate::engine::draft::Draft;
 use crate::engine::fairness_tree::Level;
 use crate::engine::schedule::VictimRule;
 use crate::engine::sizes::least_size;
-use crate::model::{Millis, NodeIx, count};
+use crate::model::{Millis, NodeIx, Precedence, count};
 
 /// Most processes of a job that may soon have only its last process left.
 const FEW: u64 = 8;
@@ -127,17 +127,19 @@ impl<'d, 'a> Entitlement<'d, 'a> {
     /// limit.
     pub(super) fn reaches_worse_priorities(&self) -> bool {
         let draft = self.draft;
-        let priority = draft.class_of(self.requester).priority;
+        let priority = draft.precedence(self.requester);
         let mut classes = draft.snapshot.topology.classes.iter().zip(&draft.held.classes);
         classes.any(|(class, held)| {
-            priority < class.priority && class.policy.is_preemptable() && 0 < *held
+            priority < Precedence::Priority(class.priority)
+                && class.policy.is_preemptable()
+                && 0 < *held
         })
     }
 
     /// True if a victim may lose the last process that is owed to it: at lower priority, or if
     /// evenness goes before first processes.
     pub(super) fn reaches_last_processes(&self, victim: usize) -> bool {
-        let [own, theirs] = [self.requester, victim].map(|job| self.draft.class_of(job).priority);
+        let [own, theirs] = [self.requester, victim].map(|job| self.draft.precedence(job));
         own < theirs || !self.gives_first_processes()
     }
 
@@ -180,11 +182,11 @@ impl<'d, 'a> Entitlement<'d, 'a> {
     /// True if a job of the same user and class as `victim` might lose a process.
     pub(super) fn reaches(&self, victim: usize) -> bool {
         let draft = self.draft;
-        let [own, theirs] = [self.requester, victim].map(|job| draft.class_of(job));
-        if !theirs.policy.is_preemptable() || theirs.priority < own.priority {
+        let [own, theirs] = [self.requester, victim].map(|job| draft.precedence(job));
+        if !draft.class_of(victim).policy.is_preemptable() || theirs < own {
             return false;
         }
-        if own.priority < theirs.priority {
+        if own < theirs {
             return true;
         }
         let level = draft.entities.lowest_common_level(victim, self.requester);
@@ -214,15 +216,16 @@ impl<'d, 'a> Entitlement<'d, 'a> {
     /// The rule under which a process of so many quanta of `victim` may go now, if any.
     pub(super) fn rule(&self, victim: usize, quanta: u64) -> Option<VictimRule> {
         let draft = self.draft;
-        let [own, theirs] = [self.requester, victim].map(|job| draft.class_of(job));
+        let [own, theirs] = [self.requester, victim].map(|job| draft.precedence(job));
         let is_whole = draft.jobs[victim].is_gang;
-        if victim == self.requester || !theirs.policy.is_preemptable() || is_whole {
+        let stays = !draft.class_of(victim).policy.is_preemptable();
+        if victim == self.requester || stays || is_whole {
             return None;
         }
-        if own.priority < theirs.priority {
-            return Some(VictimRule::Priority);
+        if own < theirs {
+            return Some(draft.rule_over_lower(self.requester));
         }
-        let are_peers = self.is_among_peers && own.priority == theirs.priority;
+        let are_peers = self.is_among_peers && own == theirs;
         let is_passing = || self.keeps.has_taken(victim) || self.keeps.has_given(self.requester);
         if !are_peers || draft.jobs[victim].is_adapting || is_passing() {
             return None;

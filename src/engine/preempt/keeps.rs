@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use super::arrangement;
 use crate::engine::draft::Draft;
 use crate::engine::fairness_tree::Amounts;
-use crate::model::PoolIx;
+use crate::model::{PoolIx, Precedence};
 
 /// Remaining holdings of each side, out of its holdings when the search began. A gain of this cycle
 /// does not count before the next, so the cost of a plan only rises within a cycle.
@@ -20,7 +20,7 @@ pub(super) struct Keeps {
     deals: Vec<Deal>,
     /// For a priority and a tree: true if all jobs there could have a process at once. Filled on
     /// use.
-    one_for_all: RefCell<BTreeMap<(u32, PoolIx), bool>>,
+    one_for_all: RefCell<BTreeMap<(Precedence, PoolIx), bool>>,
 }
 
 /// Role of a job among its peers in a cycle: it does not both lose and take. So no process is
@@ -68,7 +68,7 @@ impl Keeps {
     /// True if all fair-share jobs of the priority and tree of `job` could have a process at once.
     pub(super) fn is_there_one_for_all(&self, draft: &Draft<'_>, job: usize) -> bool {
         let class = draft.class_of(job);
-        let (priority, tree) = (class.priority, draft.pools.top(class.pool));
+        let (priority, tree) = (draft.precedence(job), draft.pools.top(class.pool));
         let mut known = self.one_for_all.borrow_mut();
         *known
             .entry((priority, tree))

@@ -20,7 +20,9 @@ use crate::engine::place::place_one;
 use crate::engine::report::{CapBound, Declined};
 use crate::engine::share_table::ShareIx;
 use crate::engine::{Alternatives, Snapshot, Taking, VictimRule, place, target};
-use crate::model::{CapRules, ClassIx, JobId, Millis, NodeIx, Order, QShares, ShareFacts, UserIx};
+use crate::model::{
+    CapRules, ClassIx, JobId, Millis, NodeIx, Order, Precedence, QShares, ShareFacts, UserIx,
+};
 
 const CID: UserIx = UserIx(2);
 /// A class like `FAIR`, in the pool `SUB`.
@@ -259,7 +261,7 @@ fn an_arrangement_is_found_by_first_fit_or_not() {
         let jobs: Vec<_> = jobs.iter().map(|&order| (ANN, order, 0)).collect();
         let mut scene = scene(orders, &jobs);
         doctor(&mut scene);
-        arrangement::is_possible(&Draft::new(&scene.snapshot), 10, TOP)
+        arrangement::is_possible(&Draft::new(&scene.snapshot), Precedence::Priority(10), TOP)
     };
     assert!(is_possible(&[6, 5], &[2, 4, 3], |_| {}));
     assert!(!is_possible(&[6, 5], &[4, 4, 4], |_| {}));

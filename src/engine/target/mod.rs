@@ -16,13 +16,13 @@ mod turns;
 use super::capacity::EmptyCluster;
 use super::draft::Draft;
 use super::gang::{CalendarLeaves, GangPlanner, note_windows};
-use crate::model::ClassPolicy;
+use crate::model::{ClassPolicy, Precedence};
 
 pub(super) use fixed::{AllotmentLedger, orders_that_suit};
 pub(super) use node_lists::NodeListCapacity;
 
 /// Jobs of `priority` that cannot be preempted, in the order in which they are counted.
-fn staying_jobs(draft: &Draft<'_>, priority: u32) -> Vec<usize> {
+fn staying_jobs(draft: &Draft<'_>, priority: Precedence) -> Vec<usize> {
     // Whole nodes before parts of them: a part taken would spoil the node. Urgent work has the first
     // claim; where it was promised space, even before urgent work that lost its nodes.
     let mut jobs = draft.jobs_of(priority, |policy| *policy == ClassPolicy::Reserve);
@@ -85,5 +85,6 @@ pub(super) fn set_targets(draft: &mut Draft<'_>) {
     }
     if let Some(gangs) = &gangs {
         gangs.note_moments(draft);
+        draft.tell_openings();
     }
 }

@@ -15,7 +15,7 @@ use crate::engine::csr::Csr;
 use crate::engine::draft::Draft;
 use crate::engine::share_table::{PackedShare, ShareIx};
 use crate::engine::water_filling::Participant;
-use crate::model::{ClassIx, ClassPolicy, NShares, NodeIx, Order, QShares};
+use crate::model::{ClassIx, ClassPolicy, NShares, NodeIx, Order, Precedence, QShares};
 
 /// The node lists of all jobs that have a list, and the free space of every node.
 #[derive(Clone)]
@@ -241,7 +241,7 @@ impl NodeListCapacity {
 
     /// Marks the space of the fair-share jobs of `priority`, whose targets are final, as taken for
     /// lower priorities. Shares on nodes that are on no list do not matter.
-    pub(super) fn keep_for(&mut self, draft: &Draft<'_>, priority: u32) {
+    pub(super) fn keep_for(&mut self, draft: &Draft<'_>, priority: Precedence) {
         for (job, counted) in std::mem::take(&mut self.counted) {
             let Some(list) = self.list_of[job] else { continue };
             let nodes = self.nodes.row(list);
@@ -253,7 +253,9 @@ impl NodeListCapacity {
         self.find_least_room();
         let classes = draft.snapshot.topology.classes.iter();
         let is_asked: Vec<bool> = classes
-            .map(|class| class.priority == priority && class.policy.is_preemptable())
+            .map(|class| {
+                Precedence::Priority(class.priority) == priority && class.policy.is_preemptable()
+            })
             .collect();
         // If a job has to shrink, its remaining shares follow only from the list of all its shares.
         let is_shrinking = |job: usize| draft.jobs[job].may_keep < draft.jobs[job].held;

@@ -116,8 +116,7 @@ fn find_plan(draft: &Draft<'_>, id: JobId) -> Result<UrgentPlan, UrgentRefusal> 
     let single = single_shape(draft, job, new);
     let gang = gang_shape(draft.job(job));
     let mut planner = GangPlanner::for_request(draft, job);
-    planner
-        .look_from(draft, Taker { priority: draft.class_of(job).priority, is_among_peers: false });
+    planner.look_from(draft, Taker { priority: draft.precedence(job), is_among_peers: false });
     let mut request = gang_request(draft, job, gang.unwrap_or(&single), new);
     planner.set_stay(draft, &mut request);
     planner.ignore_bookings(&mut request);
