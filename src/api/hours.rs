@@ -42,16 +42,20 @@ impl CivilTime {
     /// Sentence on a job that waits for its class. The class may be open, but close before the job
     /// ends.
     pub(super) fn closed(&self, closes: Option<Millis>, opens: Millis) -> String {
-        let until = |time: Millis| span(time.saturating_sub(self.now));
-        let clock = self.clock(opens).map(|clock| format!(" ({clock})")).unwrap_or_default();
         match closes {
-            None => format!("class closed: opens in {}{clock}", until(opens)),
+            None => format!("class closed: opens {}", self.until(opens)),
             Some(closes) => format!(
-                "class closed: it closes in {}, too early for this job, and opens again in {}{clock}",
-                until(closes),
-                until(opens)
+                "class closed: it closes in {}, too early for this job, and opens again {}",
+                span(closes.saturating_sub(self.now)),
+                self.until(opens)
             ),
         }
+    }
+
+    /// The time until a moment, and the moment as a clock shows it: "in 3h (2026-11-26 20:00 CET)".
+    pub(super) fn until(&self, time: Millis) -> String {
+        let clock = self.clock(time).map(|clock| format!(" ({clock})")).unwrap_or_default();
+        format!("in {}{clock}", span(time.saturating_sub(self.now)))
     }
 
     /// A moment as a clock shows it: "2026-11-26 20:00 CET".

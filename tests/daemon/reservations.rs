@@ -392,3 +392,54 @@ async fn impact_shows_the_starts_that_move() {
     let (status, far) = post(&daemon, &far).await;
     assert_eq!((status, &far["starts_moved"]), (200, &Value::Null), "{far}");
 }
+
+/// The processes on its node make room for a job that waits for its reservation, and the job starts
+/// when the reservation opens.
+#[tokio::test]
+async fn a_reservation_gets_its_node_for_its_job() {
+    let folder = TempDir::new().unwrap();
+    let daemon = occupied(&folder).await;
+    let start = now_ms() + 2_500;
+    let reservation = json!({
+        "name": "r1", "kind": "reservation", "nodes": ["n1"], "start": start,
+        "end": start + HOUR, "users": ["cyd"], "reason": "course",
+    });
+    assert_eq!(post(&daemon, &reservation).await.0, 200);
+    let held = shares(&daemon.schedule().await, 1, "shares");
+    let on = daemon.get("/v1/nodes/n1").await["shares"].clone();
+    let on: Vec<u64> =
+        on.as_array().unwrap().iter().filter_map(|it| it["share"].as_u64()).collect();
+    let place = |share: &u64| (*share, if on.contains(share) { "n1" } else { "n2" });
+    let anns = |gone: &[u64]| {
+        let stay = held.iter().filter(|share| !gone.contains(share));
+        let mut anns = job(1, "ann", &stay.map(place).collect::<Vec<_>>());
+        anns["nodes"] = json!(["n1", "n2"]);
+        let ended = gone.iter().map(|share| json!({"share": share, "node": "n1", "state": "gone"}));
+        anns["processes"].as_array_mut().unwrap().extend(ended);
+        anns
+    };
+    let fixed = |id: u64, user: &str, node: &str| {
+        json!({
+            "id": id, "kind": "job", "user": user, "class": "fixed", "state": "schedulable",
+            "memory_mb": 1024, "max_processes": 1, "submitted_ms": id, "nodes": [node],
+        })
+    };
+    let more = json!({"memory_mb": 4096, "reservation": "r1", "duration_ms": 60_000});
+    let cyds = with(fixed(10, "cyd", "n1"), &more);
+    daemon.publish(2, &[anns(&[]), fixed(9, "bob", "n3"), cyds.clone()]).await;
+    let why = daemon.get_until("/v1/jobs/10/why", |why| why["reason"].is_object()).await;
+    let sentence = why["sentence"].as_str().unwrap();
+    assert!(sentence.contains("its advance reservation, which opens in "), "{sentence}");
+
+    let told = daemon.schedule_when(|told| shares(told, 1, "removed").len() == 4).await;
+    assert!(start <= now_ms() + 500 + 1_000, "no earlier than the notice");
+    let events = daemon.get("/v1/events?since=0").await;
+    let removed =
+        events["events"].as_array().unwrap().iter().filter_map(|it| it["shares"].as_array());
+    let taken: Vec<&Value> = removed.flatten().filter(|share| share["rule"] == "window").collect();
+    assert!(taken.len() == 4 && taken.iter().all(|it| it["beneficiary"] == 10), "{events}");
+    let gone = shares(&told, 1, "removed");
+    daemon.publish(3, &[anns(&gone), fixed(9, "bob", "n3"), cyds]).await;
+    daemon.schedule_when(|told| shares(told, 10, "shares").len() == 1).await;
+    assert!(start <= now_ms(), "not before the reservation opens");
+}

@@ -62,12 +62,19 @@ pub fn why(view: &View, job: &JobView, time: &CivilTime) -> Why {
     }
 }
 
-/// Reason of a job; if its class is closed, with the time until it opens.
+/// Reason of a job, with the time until the moment that it names.
 fn reason_at(view: &View, job: &JobView, time: &CivilTime) -> Option<Reason> {
     let mut reason = reason_of(job)?;
-    if let Some(Waiting::Engine(Cause::ClassClosed { opens: Some(opens) })) = &job.reason {
+    let Some(Waiting::Engine(cause)) = &job.reason else { return Some(reason) };
+    if let Cause::ClassClosed { opens: Some(opens) } = cause {
         let closes = HoursNow::of(view, &job.class, time.now).closes();
         reason.sentence = time.closed(closes, *opens);
+    } else if let Cause::TooEarly { opens } = cause {
+        reason.sentence = format!("{}, {}", reason.sentence, time.until(*opens));
+    } else if let Cause::ReservationAhead { opens: Some(opens) } = cause {
+        reason.sentence = format!("{}, which opens {}", reason.sentence, time.until(*opens));
+    } else if let Cause::WindowAhead { opens, .. } = cause {
+        reason.sentence = format!("{}, the first {}", reason.sentence, time.until(*opens));
     }
     Some(reason)
 }
