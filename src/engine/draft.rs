@@ -218,10 +218,16 @@ impl<'a> Draft<'a> {
             && (self.claims.is_empty() || leaves_claims(self, ix, node))
     }
 
+    /// True if the job at `ix` may use `node` now, its node list aside.
+    pub(super) fn is_open_to(&self, ix: usize, node: NodeIx) -> bool {
+        (self.claims.is_empty() || leaves_claims(self, ix, node))
+            && self.leaves.as_ref().is_none_or(|it| it.leave(ix, node))
+    }
+
     /// True if the job at `ix` may use `node` now: the node is in its reach, and among the nodes that
     /// the calendar leaves for it.
     pub(super) fn may_use(&self, ix: usize, node: NodeIx) -> bool {
-        self.is_in_reach(ix, node) && self.leaves.as_ref().is_none_or(|it| it.leave(ix, node))
+        (!self.jobs[ix].is_restricted || self.job(ix).may_use(node)) && self.is_open_to(ix, node)
     }
 
     /// Lowers the target of `job` to `given` nshares.
