@@ -11,11 +11,13 @@
 //! - [`waiting`]: gangs that wait though they fit, or for a false reason;
 //! - [`calendar`]: windows, notices, and the earliest start of the first gang;
 //! - [`urgent`]: work that goes for urgent jobs;
+//! - [`earned`]: turns of gangs of fair-share work, and the time that they paid for;
 //! - [`claims`]: room that older gangs keep from younger work that stays.
 
 pub(super) mod calendar;
 pub(super) mod claims;
 pub(super) mod crew;
+pub(super) mod earned;
 mod fit;
 mod matching;
 pub(super) mod places;
