@@ -299,7 +299,7 @@ fn nodes(verdicts: &[NodeVerdict], look: TextStyle) -> String {
     headed(columns, rows, look)
 }
 
-/// The names of nodes, folded; of names that make a long list, the first and the number of others.
+/// The names of nodes, folded; of a long list, the first name and the number of the rest.
 fn short_hostlist(names: &[&str]) -> String {
     let folded = fold_hostlist(names.iter().copied());
     match names {

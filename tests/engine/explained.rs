@@ -354,9 +354,12 @@ fn nodes_that_are_kept_for_an_older_gang_say_so() {
     let words = ["8 GB of 8 GB free", "4 GB kept for gang 2, which is older"];
     of_node(&cluster, 3, "a2", Verdict::KeptForGang, &words);
     of_node(&cluster, 2, "a2", Verdict::HasRoom, &["1 of its 6 processes"]);
-    // Work that can be preempted may use the nodes meanwhile.
-    cluster.arrive(job(4, "cid", "normal", 8)).cycle();
-    assert_eq!(cluster.held(4), 5, "{}", cluster.picture());
+    // The gang starts once all its nodes are free, with one process a node.
+    cluster.complete(1).cycle();
+    of_node(&cluster, 2, "a2", Verdict::Full, &["has a process of it, one a node"]);
+    // Work that can be preempted may use the rest.
+    cluster.arrive(job(4, "cid", "normal", 4)).cycle();
+    assert_eq!(cluster.held(4), 6, "{}", cluster.picture());
 }
 
 /// Checks an explanation of any job in any cluster: each node is in exactly a single count. A job

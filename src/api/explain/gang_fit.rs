@@ -122,7 +122,7 @@ impl<'a> GangFit<'a> {
         self.chunks_for(tags).map(|chunk| self.orders[chunk]).min()
     }
 
-    /// True if nobody else may be on its nodes.
+    /// True if no other job may be on its nodes.
     pub(super) fn is_exclusive(&self) -> bool {
         self.shape.is_exclusive
     }
@@ -132,6 +132,12 @@ impl<'a> GangFit<'a> {
         self.sets
             .as_ref()
             .is_some_and(|sets| !sets.iter().any(|(key, value)| node.tags.get(key) == Some(value)))
+    }
+
+    /// True if the gang has its only process of the node already.
+    pub(super) fn is_done_on(&self, job: &JobView, node: &NodeView) -> bool {
+        let mut shares = node.shares.iter();
+        self.shape.place == Place::Scatter && shares.any(|(of, ..)| *of == job.id)
     }
 
     /// The tags that the node lacks for each chunk.
@@ -158,7 +164,7 @@ impl<'a> GangFit<'a> {
         }
     }
 
-    /// The part of the gang for which `free` suffices, in words.
+    /// The number of processes for which `free` suffices, as the end of a sentence.
     pub(super) fn room(&self, tags: &Tags, free: QShares) -> String {
         let all = self.shape.processes();
         let fits = match self.shape.place {
@@ -169,7 +175,7 @@ impl<'a> GangFit<'a> {
                 each.max().unwrap_or(0)
             }
         };
-        format!("room for {fits} of its {}", counted(all, "process"))
+        format!(": room for {fits} of its {}", counted(all, "process"))
     }
 
     /// Words for the least space that the gang could use on a node.

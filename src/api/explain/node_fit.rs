@@ -122,6 +122,11 @@ impl<'a> NodeFit<'a> {
         }
     }
 
+    /// True if the job is a gang with a single process a node, and has it on `node`.
+    fn is_done_on(&self, node: &NodeView) -> bool {
+        self.gang.as_ref().is_some_and(|gang| gang.is_done_on(self.job, node))
+    }
+
     /// Space that older gangs keep on `node`.
     fn claimed_on(&self, node: &NodeView) -> QShares {
         self.claimed.get(node.name.as_str()).map_or(QShares(0), |(amount, _)| *amount)
@@ -162,6 +167,7 @@ impl<'a> NodeFit<'a> {
             () if self.window_of(node).is_some() => Verdict::Window,
             () if QShares(0) < promised.to_it => Verdict::BeingCleared,
             () if self.is_for_whole_node() && QShares(0) < node.used => Verdict::Full,
+            () if self.is_done_on(node) => Verdict::Full,
             () if free < needs => Verdict::Full,
             () if free.saturating_sub(self.claimed_on(node)) < needs => Verdict::KeptForGang,
             () if (free + leaving(node)).saturating_sub(promised.to_others) < needs => {
@@ -328,10 +334,10 @@ impl<'a> NodeFit<'a> {
                 format!("has {all}, {unit} {needs}")
             }
             Verdict::Dead => format!("silent for {} heartbeats", node.missed),
-            Verdict::VariedOff => match &node.vary_off_reason {
-                Some(reason) => format!("taken out by an administrator: {reason}"),
-                None => "taken out by an administrator".to_owned(),
-            },
+            Verdict::VariedOff => {
+                let reason = node.vary_off_reason.iter().map(|reason| format!(": {reason}"));
+                format!("taken out by an administrator{}", reason.collect::<String>())
+            }
             Verdict::Quiesced => "wants no new work".to_owned(),
             Verdict::Maintenance => "in maintenance, or soon".to_owned(),
             Verdict::Window => self.window_of(node).map(|it| self.window(it)).unwrap_or_default(),
@@ -342,6 +348,7 @@ impl<'a> NodeFit<'a> {
             Verdict::BeingCleared => {
                 format!("{} is kept for it; {free} of {all} is free{leaving}", text(promised.to_it))
             }
+            Verdict::Full if self.is_done_on(node) => "has a process of it, one a node".to_owned(),
             Verdict::Full if self.is_for_whole_node() => {
                 format!("{free} of {all} free{leaving}, all of it is asked for")
             }
@@ -357,12 +364,10 @@ impl<'a> NodeFit<'a> {
             Verdict::Promised => {
                 format!("{free} of {all} free, {} kept for others", text(promised.to_others))
             }
-            Verdict::HasRoom => match &self.gang {
-                Some(gang) => {
-                    format!("{free} of {all} free: {}", gang.room(&node.tags, now_free))
-                }
-                None => format!("{free} of {all} free"),
-            },
+            Verdict::HasRoom => {
+                let room = self.gang.iter().map(|gang| gang.room(&node.tags, now_free));
+                format!("{free} of {all} free{}", room.collect::<String>())
+            }
         }
     }
 

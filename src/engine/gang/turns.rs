@@ -103,7 +103,7 @@ impl Price {
 /// Turns of a cycle that begin beyond the share of the gang.
 #[derive(Default)]
 struct TurnsBegun {
-    /// Classes with such a turn. Turns are kept apart: a class has a single one at a time.
+    /// Classes with such a turn. Turns are kept apart: a class begins a single turn at a time.
     classes: BTreeSet<ClassIx>,
     /// Users, each in a class, for whose oldest gang savings are kept. The oldest spends first.
     saving: BTreeSet<(ClassIx, UserIx)>,
