@@ -110,6 +110,9 @@ pub enum Rule {
     PartialVictim,
     /// Shares were preempted for a gang that is not whole even with what it is promised.
     VainVictims,
+    /// A gang takes a turn that it has not earned or not paid for, or the time that a gang paid for
+    /// is cut short by a peer.
+    TurnNotEarned,
     /// Younger work that stays was placed on nodes that an older gang needs.
     ClaimPassed,
     /// Work that stays was placed where a window keeps it out.
@@ -190,6 +193,7 @@ impl Rule {
             Rule::Spanned => "spanned",
             Rule::PartialVictim => "partial_victim",
             Rule::VainVictims => "vain_victims",
+            Rule::TurnNotEarned => "turn_not_earned",
             Rule::ClaimPassed => "claim_passed",
             Rule::InWindow => "in_window",
             Rule::LateNotice => "late_notice",

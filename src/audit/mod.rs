@@ -71,6 +71,8 @@ const CHECKS: &[RuleCheck] = &[
     gang::whole::check_whole,
     gang::sizes::check_sizes,
     gang::claims::check_claims,
+    gang::earned::check_earned,
+    gang::earned::check_paid,
     gang::calendar::check_windows,
     gang::calendar::check_notice,
     gang::calendar::check_heads,

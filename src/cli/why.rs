@@ -21,6 +21,9 @@ use crate::api::wire::{
 };
 use crate::model::{counted, fold_hostlist, span};
 
+/// Widest list of nodes beside its reason.
+const NODE_WIDTH: usize = 24;
+
 /// Preemptions in the text; the text counts the rest.
 const PREEMPTIONS_SHOWN: usize = 10;
 
@@ -234,8 +237,11 @@ fn tally(nodes: &NodeTally) -> String {
         (nodes.has_room, Verdict::HasRoom),
         (nodes.being_cleared, Verdict::BeingCleared),
         (nodes.promised, Verdict::Promised),
+        (nodes.kept_for_gang, Verdict::KeptForGang),
         (nodes.full, Verdict::Full),
         (nodes.too_small, Verdict::TooSmall),
+        (nodes.other_set, Verdict::OtherSet),
+        (nodes.lacks_tags, Verdict::LacksTags),
         (nodes.other_pool, Verdict::OtherPool),
         (nodes.not_asked_for, Verdict::NotAskedFor),
         (nodes.awaited, Verdict::Awaited),
@@ -244,6 +250,7 @@ fn tally(nodes: &NodeTally) -> String {
         (nodes.quiesced, Verdict::Quiesced),
         (nodes.blacklisted, Verdict::Blacklisted),
         (nodes.maintenance, Verdict::Maintenance),
+        (nodes.window, Verdict::Window),
     ];
     let counts = counts.into_iter().filter(|(count, _)| 0 < *count);
     let words: Vec<String> =
@@ -259,14 +266,18 @@ fn verdict_word(verdict: Verdict) -> &'static str {
         Verdict::OtherPool => "in other pools",
         Verdict::NotAskedFor => "not asked for",
         Verdict::Awaited => "awaited",
+        Verdict::LacksTags => "without its tags",
         Verdict::TooSmall => "too small",
+        Verdict::OtherSet => "in a small set",
         Verdict::Dead => "dead",
         Verdict::VariedOff => "varied off",
         Verdict::Quiesced => "quiesced",
         Verdict::Blacklisted => "blacklisted",
         Verdict::Maintenance => "in maintenance",
+        Verdict::Window => "with a window",
         Verdict::BeingCleared => "being cleared for it",
         Verdict::Full => "full",
+        Verdict::KeptForGang => "kept for a gang",
         Verdict::Promised => "kept for others",
         Verdict::HasRoom => "with room",
     }
@@ -283,9 +294,20 @@ fn nodes(verdicts: &[NodeVerdict], look: TextStyle) -> String {
     let columns = [Left("NODE"), Left("VERDICT"), Left("BECAUSE")];
     // Nodes that would do come first.
     let rows = groups.into_iter().rev().map(|((verdict, sentence, _), names)| {
-        [fold_hostlist(names), verdict_word(verdict).to_owned(), sentence.to_owned()]
+        [short_hostlist(&names), verdict_word(verdict).to_owned(), sentence.to_owned()]
     });
     headed(columns, rows, look)
+}
+
+/// The names of nodes, folded; of a long list, the first name and the number of the rest.
+fn short_hostlist(names: &[&str]) -> String {
+    let folded = fold_hostlist(names.iter().copied());
+    match names {
+        [first, others @ ..] if NODE_WIDTH < folded.len() && !others.is_empty() => {
+            format!("{first} and {} more", others.len())
+        }
+        _ => folded,
+    }
 }
 
 fn preemptions(taken: &[PreemptionInfo], look: TextStyle) -> String {

@@ -12,7 +12,7 @@ use super::listed;
 use super::listing::Listing;
 use super::problem::Problems;
 use super::setting::{Located, Setting};
-use super::{DaemonSettings, classes, pools};
+use super::{DaemonSettings, classes, pools, tags};
 use crate::model::{Mebibytes, Name, NodeTagging, TagRule, Tags, Topology, UserAllotment};
 
 /// Checks that everything in `file` fits together, and completes the `listing` of its settings.
@@ -30,6 +30,9 @@ pub(super) fn check(
         rules: file.tags.iter().map(tag_rule).collect(),
         reported: names(&file.tag_keys.reported),
     };
+    tags::check_keys("placement_sets", &file.tag_keys.sets, problems);
+    tags::check_keys("reported_tags", &file.tag_keys.reported, problems);
+    tags::check_nodes(&file.tags, &file.pools, problems);
     hours::check(file.classes.iter().map(hours_of), problems);
     listed::extend(listing, &file, &pools, &classes);
     let hours = classes.iter().map(|resolved| (&resolved.class.name, &resolved.entry.active));

@@ -32,6 +32,7 @@ mod section;
 mod setting;
 mod shape;
 mod syntax;
+mod tags;
 #[cfg(test)]
 mod tests;
 mod urgent;

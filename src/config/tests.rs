@@ -448,6 +448,21 @@ fn wrong_hours_name_their_remedy() {
     }
 }
 
+/// Tags of a node that no nodepool lists are a slip, unless a nodepool takes any node.
+#[test]
+fn tags_are_for_nodes_that_a_nodepool_lists() {
+    let tags = "[[tags]]\nnodes = ['n[1-3]']\n[[tags]]\nnodes = ['n2', 'n[3-5]', 'm1']\n";
+    let file = |pool: &str| format!("{}{tags}", SMALL.replacen("\"p\"\n", pool, 1));
+    assert!(parse("test.toml", &file("\"p\"\n")).is_ok());
+    assert!(parse("test.toml", &file("\"p\"\nnodes = ['n[1-9]', 'm1']\n")).is_ok());
+    let listed = file("\"p\"\nnodes = ['n[1-3]']\n");
+    assert_eq!(places(&listed), ["C018 11:16 tags[1].nodes", "C018 11:26 tags[1].nodes"]);
+    let problems = parse("test.toml", &listed).unwrap_err();
+    let first = problems.iter().next().unwrap();
+    assert_eq!(first.message, "`n[4-5]` are in no nodepool");
+    assert!(first.remedy.contains("list the nodes in a nodepool"), "{}", first.remedy);
+}
+
 #[test]
 fn later_tags_replace_the_preference() {
     let tags = "[[tags]]\nnodes = ['n[1-3]']\npreference = -5\n[[tags]]\nnodes = ['n2']\n\
@@ -623,6 +638,11 @@ const MISTAKES: &[(&str, &[&str])] = &[
     ("[[tags]]\npreference = 1001", &["C019 8:14 tags[0].preference"]),
     ("[[tags]]\npreference = -1001", &["C019 8:14 tags[0].preference"]),
     ("[scheduler]\nplacement_sets = ['Rack']", &["C019 8:19 scheduler.placement_sets"]),
+    (
+        "[scheduler]\nplacement_sets = ['rack', 'switch', 'rack']",
+        &["C006 8:37 scheduler.placement_sets"],
+    ),
+    ("[scheduler]\nreported_tags = ['gpu', 'gpu']", &["C006 8:25 scheduler.reported_tags"]),
     ("[scheduler]\nspan_sets = 'no'", &["C022 8:13 scheduler.span_sets"]),
     ("[scheduler]\nbackfill_depth = 0", &["C019 8:18 scheduler.backfill_depth"]),
     ("[scheduler]\nbackfill_depth = 10001", &["C019 8:18 scheduler.backfill_depth"]),

@@ -247,14 +247,22 @@ fn accounts(why: &Why, job: &JobView) -> Vec<AccountLine> {
 fn tally(nodes: &wire::NodeTally) -> Vec<(u64, u64, &'static str)> {
     let lines = [
         (nodes.has_room, "have room for a process"),
+        (nodes.being_cleared, "being cleared for it"),
+        (nodes.promised, "kept for others"),
+        (nodes.kept_for_gang, "kept for an older gang"),
         (nodes.full, "too little room left"),
         (nodes.too_small, "smaller than one process"),
+        (nodes.other_set, "in a placement set too small for it"),
+        (nodes.lacks_tags, "lack tags that it asks for"),
+        (nodes.not_asked_for, "not asked for"),
         (nodes.other_pool, "in a pool its class may not use"),
         (nodes.varied_off, "taken out by an administrator"),
         (nodes.dead, "silent"),
         (nodes.quiesced, "want no new work"),
         (nodes.blacklisted, "hold what configuration forbids"),
         (nodes.awaited, "not heard of since the start"),
+        (nodes.maintenance, "in maintenance, or soon"),
+        (nodes.window, "kept by a window"),
     ];
     let lines = lines.into_iter().filter(|(count, _)| *count != 0);
     lines.map(|(count, words)| (count, words::percent(count, nodes.total), words)).collect()

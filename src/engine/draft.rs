@@ -267,17 +267,21 @@ impl<'a> Draft<'a> {
         &self.snapshot.topology.classes[self.entities.class_of(ix).0]
     }
 
-    /// True if the node list of the job at `ix`, if any, contains `node`, and no older gang keeps
-    /// the job off it.
+    /// True if the node list of the job at `ix`, if any, and older gangs leave `node` to the job.
     pub(super) fn is_in_reach(&self, ix: usize, node: NodeIx) -> bool {
         (!self.jobs[ix].is_restricted || self.job(ix).may_use(node))
             && (self.claims.is_empty() || leaves_claims(self, ix, node))
     }
 
-    /// True if the job at `ix` may use `node` now: the node is in its reach, and among the nodes that
-    /// the calendar leaves for it.
+    /// True if gangs and the calendar leave `node` to the job at `ix`, its node list aside.
+    pub(super) fn is_open_to(&self, ix: usize, node: NodeIx) -> bool {
+        (self.claims.is_empty() || leaves_claims(self, ix, node))
+            && self.leaves.as_ref().is_none_or(|it| it.leave(ix, node))
+    }
+
+    /// True if the job at `ix` may use `node` now.
     pub(super) fn may_use(&self, ix: usize, node: NodeIx) -> bool {
-        self.is_in_reach(ix, node) && self.leaves.as_ref().is_none_or(|it| it.leave(ix, node))
+        (!self.jobs[ix].is_restricted || self.job(ix).may_use(node)) && self.is_open_to(ix, node)
     }
 
     /// Lowers the target of `job` to `given` nshares.

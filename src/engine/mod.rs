@@ -31,8 +31,8 @@ pub use gang::{TurnBill, TurnIncome, UrgentRefusal, plan_urgent};
 pub use phases::{IdealCluster, Planning};
 pub use preempt::{MEMORY_AFTER, is_steady};
 pub use report::{
-    Cap, CapBound, Declined, EstimateBasis, JobAccount, JobReport, Report, StartEstimate,
-    UserAccount,
+    Cap, CapBound, ClaimedSpace, Declined, EstimateBasis, JobAccount, JobReport, Report,
+    StartEstimate, UserAccount,
 };
 pub use schedule::{Alternatives, CycleSchedule, Expansion, NextBest, Preemption, VictimRule};
 pub use snapshot::{

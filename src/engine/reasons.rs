@@ -12,7 +12,9 @@ use std::collections::BTreeMap;
 use super::draft::{CountRefusal, Draft, JobDraft};
 use super::fairness_tree::Amounts;
 use super::gang::qshares_of_gang;
-use super::report::{Cap, CapBound, Declined, JobAccount, JobReport, Report, UserAccount};
+use super::report::{
+    Cap, CapBound, ClaimedSpace, Declined, JobAccount, JobReport, Report, UserAccount,
+};
 use super::sizes::{legal_at_least, sizes_of};
 use super::snapshot::Node;
 use super::target::orders_that_suit;
@@ -55,7 +57,20 @@ pub(super) fn report(draft: &Draft<'_>) -> Report {
         net_strikes: count(
             draft.jobs.iter().filter(|job| matches!(job.held_back, Some(Declined::Quiet { .. }))),
         ),
+        claims: claimed_space(draft),
     }
+}
+
+/// Space that waiting gangs claim.
+fn claimed_space(draft: &Draft<'_>) -> Vec<ClaimedSpace> {
+    let claims = draft.claims.iter();
+    let all = claims.flat_map(|(node, claims)| claims.iter().map(|claim| (*node, *claim)));
+    let claim = |(node, (gang, amount)): (NodeIx, (usize, u64))| ClaimedSpace {
+        node,
+        job: draft.jobs[gang].id,
+        amount: QShares(amount),
+    };
+    all.map(claim).collect()
 }
 
 /// Promised qshares of each entity.

@@ -4,7 +4,7 @@ use std::fmt;
 use std::num::NonZeroU64;
 
 use super::wait_reason::WaitReason;
-use crate::model::{JobId, Millis, NShares, QShares, counted, floor_div};
+use crate::model::{JobId, Millis, NShares, NodeIx, QShares, counted, floor_div};
 
 /// Milliseconds in a second.
 const SECOND: NonZeroU64 = NonZeroU64::new(1000).expect("not zero");
@@ -20,6 +20,19 @@ pub struct Report {
     pub users: Vec<UserAccount>,
     /// Number of jobs that the safety net held back.
     pub net_strikes: u64,
+    /// Space that waiting gangs keep from younger work that stays, by node.
+    pub claims: Vec<ClaimedSpace>,
+}
+
+/// Space of a node that is kept for a waiting gang.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ClaimedSpace {
+    /// The node.
+    pub node: NodeIx,
+    /// The gang.
+    pub job: JobId,
+    /// Amount of space.
+    pub amount: QShares,
 }
 
 /// Demand, fair share, target and holdings of a class or user, in qshares.

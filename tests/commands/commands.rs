@@ -11,7 +11,7 @@ use std::process::{Child, Command, Output, Stdio};
 use crate::support::daemon::{CONFIG, Daemon, apportion, job};
 use apportion::cli::args::Cli;
 use clap::CommandFactory;
-use serde_json::Value;
+use serde_json::{Value, json};
 use tempfile::TempDir;
 
 /// Exit status, standard output, standard error.
@@ -180,6 +180,49 @@ async fn why_has_three_depths() {
     assert!(nodes.starts_with(reasons.trim()), "{reasons}{nodes}");
     assert!(nodes.contains("n[1-2]  full"), "{nodes}");
     assert_eq!(ask(&daemon, "why 1"), reasons);
+}
+
+/// A gang of three GPU nodes in a rack that has two: like nodes share a line, within 80 columns.
+#[tokio::test]
+async fn why_tells_of_each_node_what_a_gang_lacks_there() {
+    let folder = TempDir::new().unwrap();
+    let tags =
+        |nodes: &str, tag: &str| format!("[[tags]]\nnodes = [\"{nodes}\"]\nset = [\"{tag}\"]\n");
+    let config = format!(
+        "{CONFIG}\n[[class]]\nname = \"wide\"\npolicy = \"fixed-share\"\nnodepool = \"main\"\ngangs = true\n{}{}{}",
+        tags("a[1-6]", "rack=a"),
+        tags("b[1-6]", "rack=b"),
+        tags("a[1-2],b1", "gpu=a100"),
+    );
+    let daemon = Daemon::start(folder.path(), &config);
+    let nodes: Vec<String> = (1..7).map(|it| format!("a{it}=8 b{it}=8")).collect();
+    daemon.nodes(&nodes.join(" ")).await;
+    let gang = json!({
+        "id": 1, "kind": "job", "user": "ann", "class": "wide", "state": "schedulable",
+        "chunks": [{"count": 3, "memory_mb": 4096, "tags": {"gpu": "a100"}}], "place": "scatter",
+        "group_by": "rack", "span": false, "submitted_ms": 5,
+    });
+    daemon.publish(1, &[gang]).await;
+    let is_told = |why: &Value| why["reason"]["code"] == "cannot_span";
+    let why = daemon.get_until("/v1/jobs/1/why?depth=nodes", is_told).await;
+    let verdict = |node: &str| {
+        let mut verdicts = why["verdicts"].as_array().unwrap().iter();
+        verdicts.find(|verdict| verdict["node"] == node).unwrap()["verdict"].clone()
+    };
+    assert_eq!((verdict("a1"), verdict("b4")), ("other_set".into(), "lacks_tags".into()));
+    assert_eq!([&why["nodes"]["other_set"], &why["nodes"]["lacks_tags"]], [3, 9]);
+    let shown = ask(&daemon, "why 1 --nodes");
+    let table = shown.split_once("NODE").unwrap().1;
+    for line in [
+        "a[3-6],b[2-6]  without its tags  has no gpu=a100",
+        "a[1-2]         in a small set    rack=a could never hold all 3 processes",
+        "b1             in a small set    rack=b could never hold all 3 processes",
+    ] {
+        assert!(table.contains(line), "{line}\n{shown}");
+    }
+    assert!(table.lines().all(|line| line.chars().count() <= 80), "{shown}");
+    let told = ask(&daemon, "why 1 --nodes -o json");
+    assert_eq!(serde_json::from_str::<Value>(&told).unwrap()["verdicts"], why["verdicts"]);
 }
 
 #[tokio::test]

@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "a test's panic is its failure")]
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use crate::support::cluster::{Cluster, UNPACED, class, fair, job, single};
 use crate::support::history::History;
@@ -10,7 +11,10 @@ use crate::support::step::steps;
 use crate::support::world::{SMALL, world};
 use apportion::api::wire::{BoundBy, NodeTally, Verdict, Why};
 use apportion::api::{CivilTime, why, why_by_node};
-use apportion::model::{CapRules, ClassPolicy, JobKind, Mebibytes, ProcessLimit};
+use apportion::model::{
+    CapRules, Chunk, ClassPolicy, JobKind, JobSpec, Mebibytes, Place, ProcessLimit, Shape, TagRule,
+    Tags,
+};
 use apportion::scheduler::View;
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
@@ -258,6 +262,106 @@ fn what_is_deserved_adds_up_to_the_cluster() {
     assert_eq!(classes, BTreeMap::from([("heavy", (16, 16)), ("normal", (8, 8))]));
 }
 
+/// A rack of four nodes of 8 GB, two of them with a GPU, a rack of two, and a node of 2 GB without.
+fn racks() -> Cluster {
+    let mut cluster = cluster();
+    cluster.reconfigure(|topology| {
+        let rule = |nodes: &str, key: &str, value: &str| TagRule {
+            nodes: nodes.split_whitespace().map(Into::into).collect(),
+            set: Tags::of([(key, value)]),
+            preference: None,
+        };
+        topology.tagging.rules = vec![
+            rule("a1 a2 a3 a4", "rack", "a"),
+            rule("b1 b2", "rack", "b"),
+            rule("a1 a2", "gpu", "yes"),
+        ];
+        for class in &mut topology.classes {
+            class.gangs.are_allowed = true;
+        }
+    });
+    cluster.nodes("a1=8 a2=8 a3=8 a4=8 b1=8 b2=8 x=2");
+    cluster
+}
+
+/// A gang of `count` processes of 4 GB, one a node.
+fn gang(id: u64, user: &str, count: u64, tags: Tags) -> JobSpec {
+    let chunks = vec![Chunk { count, memory: Mebibytes::from_gib(4), tags }];
+    let mut spec = job(id, user, "fixed", 4);
+    spec.facts.limit = ProcessLimit::AtMost(count);
+    spec.shape = Some(Arc::new(Shape { chunks, place: Place::Scatter, ..Shape::default() }));
+    spec
+}
+
+fn edited(mut spec: JobSpec, edit: impl FnOnce(&mut Shape)) -> JobSpec {
+    let mut shape = Shape::clone(spec.shape.as_ref().unwrap());
+    edit(&mut shape);
+    spec.shape = Some(Arc::new(shape));
+    spec
+}
+
+/// The verdict and the sentence of a node.
+#[track_caller]
+fn of_node(cluster: &Cluster, id: u64, node: &str, verdict: Verdict, words: &[&str]) {
+    let why = explained(cluster, id);
+    let verdicts = why.verdicts.as_ref().unwrap();
+    let told = verdicts.iter().find(|verdict| verdict.node == node).unwrap();
+    assert_eq!(told.verdict, verdict, "{node}: {}", told.sentence);
+    says(&told.sentence, words);
+}
+
+/// Each node says what keeps the processes of a gang away: its tags, its size, its set, its state,
+/// its work.
+#[test]
+fn every_node_says_why_it_does_not_do_for_a_gang() {
+    let mut cluster = racks();
+    cluster.arrive(single(1, "bob", "fixed", 6, JobKind::Service)).cycle();
+    let taken = cluster.nodes_of(1)[0].to_owned();
+    assert_eq!(taken, "a1");
+    let gpus = gang(2, "ann", 3, Tags::of([("gpu", "yes")]));
+    let rack = edited(gang(3, "ann", 3, Tags::default()), |shape| {
+        shape.group_by = Some("rack".into());
+        shape.may_span = Some(false);
+    });
+    let alone = edited(gang(4, "ann", 7, Tags::default()), |shape| shape.is_exclusive = true);
+    let packed = edited(gang(5, "ann", 3, Tags::default()), |shape| shape.place = Place::Pack);
+    cluster.vary_off("a3").die("a4");
+    cluster.arrive(gpus).arrive(rack).arrive(alone).arrive(packed).cycle();
+    of_node(&cluster, 2, "a1", Verdict::Full, &["2 GB of 8 GB free", "a process needs 4 GB"]);
+    of_node(&cluster, 2, "a2", Verdict::HasRoom, &["8 GB of 8 GB free", "1 of its 3 processes"]);
+    of_node(&cluster, 2, "b1", Verdict::LacksTags, &["has no gpu=yes"]);
+    of_node(&cluster, 3, "a3", Verdict::VariedOff, &["a test"]);
+    of_node(&cluster, 3, "a4", Verdict::Dead, &["silent"]);
+    of_node(&cluster, 3, "b1", Verdict::OtherSet, &["rack=b", "never hold all 3 processes"]);
+    of_node(&cluster, 3, "x", Verdict::TooSmall, &["has 2 GB", "a process needs 4 GB"]);
+    of_node(&cluster, 4, "a1", Verdict::Full, &["2 GB of 8 GB free", "all of it is asked for"]);
+    of_node(&cluster, 5, "b1", Verdict::TooSmall, &["all its processes need 12 GB"]);
+    let why = explained(&cluster, 3);
+    let others = NodeTally { total: 7, varied_off: 1, dead: 1, ..NodeTally::default() };
+    let here = NodeTally { other_set: 2, too_small: 1, has_room: 1, full: 1, ..others };
+    assert_eq!(why.nodes, here, "{}", cluster.picture());
+}
+
+/// A gang waits for a service to end in time, and younger work that stays is kept off its nodes.
+#[test]
+fn nodes_that_are_kept_for_an_older_gang_say_so() {
+    let mut cluster = racks();
+    cluster.arrive(single(1, "bob", "fixed", 8, JobKind::Job)).cycle();
+    cluster.arrive(gang(2, "ann", 6, Tags::default())).cycle();
+    assert_eq!(cluster.reason(2), "gang_waits", "{}", cluster.picture());
+    cluster.arrive(single(3, "cid", "fixed", 6, JobKind::Service)).cycle();
+    assert_eq!(cluster.held(3), 0, "{}", cluster.picture());
+    let words = ["8 GB of 8 GB free", "4 GB kept for gang 2, which is older"];
+    of_node(&cluster, 3, "a2", Verdict::KeptForGang, &words);
+    of_node(&cluster, 2, "a2", Verdict::HasRoom, &["1 of its 6 processes"]);
+    // The gang starts once all its nodes are free, with one process a node.
+    cluster.complete(1).cycle();
+    of_node(&cluster, 2, "a2", Verdict::Full, &["has a process of it, one a node"]);
+    // Work that can be preempted may use the rest.
+    cluster.arrive(job(4, "cid", "normal", 4)).cycle();
+    assert_eq!(cluster.held(4), 6, "{}", cluster.picture());
+}
+
 /// Checks an explanation of any job in any cluster: each node is in exactly a single count. A job
 /// below its demand has a reason, the blocking fact and a remedy.
 fn adds_up(view: &View) {
@@ -268,20 +372,24 @@ fn adds_up(view: &View) {
             other_pool,
             not_asked_for,
             awaited,
+            lacks_tags,
             too_small,
+            other_set,
             dead,
             varied_off,
             quiesced,
             blacklisted,
             maintenance,
+            window,
             being_cleared,
             full,
+            kept_for_gang,
             promised,
             has_room,
         } = why.nodes.clone();
-        let out = other_pool + not_asked_for + awaited + too_small + dead;
-        let off = varied_off + quiesced + blacklisted + maintenance;
-        let in_use = being_cleared + full + promised + has_room;
+        let out = other_pool + not_asked_for + awaited + lacks_tags + too_small + other_set + dead;
+        let off = varied_off + quiesced + blacklisted + maintenance + window;
+        let in_use = being_cleared + full + kept_for_gang + promised + has_room;
         assert_eq!(total, u64::try_from(view.nodes.len()).unwrap());
         assert_eq!(total, out + off + in_use);
         let mut counted = NodeTally { total, ..NodeTally::default() };

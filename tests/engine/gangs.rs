@@ -9,10 +9,10 @@ use std::sync::Arc;
 use crate::support::cluster::{Cluster, UNPACED, class, job, single, topology};
 use crate::support::diary::Diary;
 use apportion::converter::update_from;
-use apportion::engine::plan;
+use apportion::engine::{VictimRule, plan};
 use apportion::model::{
-    Chunk, ClassPolicy, Elasticity, GangRules, JobFacts, JobId, JobKind, LegalSizes, Mebibytes,
-    Name, NodeTagging, Place, ProcessLimit, Shape, SharePhase, TagRule, Tags, Topology,
+    Chunk, ClassIx, ClassPolicy, Elasticity, GangRules, JobFacts, JobId, JobKind, LegalSizes,
+    Mebibytes, Name, NodeTagging, Place, ProcessLimit, Shape, SharePhase, TagRule, Tags, Topology,
 };
 use apportion::scheduler::{AdminCommand, SchedulerEvent};
 use proptest::prelude::*;
@@ -30,6 +30,9 @@ const NODES: [(&str, u64, &str, &str); 9] = [
     ("c2", 8, "c", "blue"),
     ("x1", 6, "", ""),
 ];
+
+/// Length of all gangs, in milliseconds.
+const LENGTH: u64 = 60_000;
 
 const USERS: [&str; 3] = ["ann", "bob", "cid"];
 const CLASSES: [&str; 4] = ["tight", "normal", "low", "plain"];
@@ -50,7 +53,7 @@ fn world(has_sets: bool) -> Topology {
     let gangs = GangRules {
         are_allowed: true,
         hold_limit: 80_000,
-        default_duration: Some(60_000),
+        default_duration: Some(LENGTH),
         ..GangRules::default()
     };
     let mut tight = class("tight", ClassPolicy::FixedShare, 5, UNPACED);
@@ -207,6 +210,8 @@ struct History {
     cluster: Cluster,
     jobs: Vec<JobId>,
     gangs: BTreeMap<JobId, Owned>,
+    /// Qshare-milliseconds that the gangs of each user in a class deserved up to now.
+    earned: BTreeMap<(ClassIx, Name), u64>,
     next: u64,
 }
 
@@ -217,7 +222,8 @@ impl History {
         for (name, gib, ..) in NODES {
             cluster.nodes(&format!("{name}={gib}"));
         }
-        History { cluster, jobs: Vec::new(), gangs: BTreeMap::new(), next: 1 }
+        let (jobs, gangs, earned) = (Vec::new(), BTreeMap::new(), BTreeMap::new());
+        History { cluster, jobs, gangs, earned, next: 1 }
     }
 
     fn play(has_sets: bool, steps: &[Step]) {
@@ -358,6 +364,38 @@ impl History {
         for (id, owned) in &self.gangs {
             self.check(*id, owned);
         }
+        self.check_turns();
+    }
+
+    /// A gang that takes from its peers has earned it: the fair shares of all cycles up to now, and
+    /// those of the time that it will run, cover what it will use. Nothing that was spent meanwhile
+    /// is taken off. A turn that was promised before has come, whatever it deserves by now.
+    fn check_turns(&mut self) {
+        let planned = self.cluster.view.planned.as_deref().unwrap();
+        let (snapshot, schedule) = (&planned.snapshot, &planned.schedule);
+        let period = snapshot.topology.settings.publication_period;
+        let takes = |id: JobId| {
+            let mut taken = schedule.preemptions.iter();
+            taken.any(|one| one.beneficiary == Some(id) && one.rule == VictimRule::Turn)
+        };
+        let mut earned = self.earned.clone();
+        for (job, report) in snapshot.jobs.iter().zip(&schedule.report.jobs) {
+            if !job.shape.as_ref().is_some_and(|shape| shape.is_gang()) {
+                continue;
+            }
+            let deserves = report.pure_fair_share.0;
+            let account = (job.class, snapshot.users[job.user.0].clone());
+            let saved = self.earned.get(&account).copied().unwrap_or(0);
+            *earned.entry(account).or_default() += deserves * period;
+            let rooms = schedule.promises.iter().filter(|promise| promise.job == job.id);
+            let asks: u64 = rooms.map(|promise| promise.order.qshares().0).sum();
+            let was_promised = snapshot.promises.iter().any(|promise| promise.job == job.id);
+            if takes(job.id) && !was_promised && deserves < asks {
+                let has = saved + deserves * LENGTH;
+                assert!(asks * LENGTH <= has, "gang {}: {}", job.id, self.cluster.picture());
+            }
+        }
+        self.earned = earned;
     }
 
     /// Checks a gang from what its owner sees: its processes, their nodes and ranks.

@@ -1,8 +1,9 @@
 //! Explanations of what a job has, and of what would change it.
 
 pub mod ahead;
+mod gang_fit;
 pub mod load;
-pub mod node_fit;
+mod node_fit;
 pub mod preemptions;
 pub mod silent;
 pub mod unblock;

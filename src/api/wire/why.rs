@@ -202,12 +202,18 @@ pub struct NodeTally {
     pub total: u64,
     /// In a pool this class may not use.
     pub other_pool: u64,
-    /// Not among the nodes that this job asks for.
+    /// Not among the nodes that this job asks for, or not in the advance reservation that it names.
     pub not_asked_for: u64,
     /// No heartbeat since the daemon started.
     pub awaited: u64,
+    /// Lacks tags that the job, or each chunk of it, asks for.
+    #[serde(default)]
+    pub lacks_tags: u64,
     /// Smaller than a process of the job; for a reservation, not of the size it asks for.
     pub too_small: u64,
+    /// In a placement set that could never hold the gang.
+    #[serde(default)]
+    pub other_set: u64,
     /// Dead: heartbeats stopped.
     pub dead: u64,
     /// Taken out by an administrator.
@@ -219,10 +225,16 @@ pub struct NodeTally {
     /// In maintenance, or soon.
     #[serde(default)]
     pub maintenance: u64,
+    /// Kept by a window, an advance reservation or maintenance, in which the job would still run.
+    #[serde(default)]
+    pub window: u64,
     /// Space is being made on it for this job, and is promised to it.
     pub being_cleared: u64,
     /// Too little free space.
     pub full: u64,
+    /// Has free space, which an older gang that waits keeps from work that stays.
+    #[serde(default)]
+    pub kept_for_gang: u64,
     /// Has free space, which is promised to other jobs.
     pub promised: u64,
     /// Has free space for at least a single process.
@@ -239,14 +251,18 @@ pub enum Verdict {
     OtherPool,
     NotAskedFor,
     Awaited,
+    LacksTags,
     TooSmall,
+    OtherSet,
     Dead,
     VariedOff,
     Quiesced,
     Blacklisted,
     Maintenance,
+    Window,
     BeingCleared,
     Full,
+    KeptForGang,
     Promised,
     HasRoom,
 }
@@ -291,14 +307,18 @@ impl NodeTally {
             Verdict::OtherPool => &mut self.other_pool,
             Verdict::NotAskedFor => &mut self.not_asked_for,
             Verdict::Awaited => &mut self.awaited,
+            Verdict::LacksTags => &mut self.lacks_tags,
             Verdict::TooSmall => &mut self.too_small,
+            Verdict::OtherSet => &mut self.other_set,
             Verdict::Dead => &mut self.dead,
             Verdict::VariedOff => &mut self.varied_off,
             Verdict::Quiesced => &mut self.quiesced,
             Verdict::Blacklisted => &mut self.blacklisted,
             Verdict::Maintenance => &mut self.maintenance,
+            Verdict::Window => &mut self.window,
             Verdict::BeingCleared => &mut self.being_cleared,
             Verdict::Full => &mut self.full,
+            Verdict::KeptForGang => &mut self.kept_for_gang,
             Verdict::Promised => &mut self.promised,
             Verdict::HasRoom => &mut self.has_room,
         }

@@ -12,11 +12,13 @@
 //! - [`calendar`]: windows, notices, and the earliest start of the first gang;
 //! - [`reserved`]: work that waits in its advance reservation;
 //! - [`urgent`]: work that goes for urgent jobs;
+//! - [`earned`]: turns of gangs of fair-share work, and the time that they paid for;
 //! - [`claims`]: room that older gangs keep from younger work that stays.
 
 pub(super) mod calendar;
 pub(super) mod claims;
 pub(super) mod crew;
+pub(super) mod earned;
 mod fit;
 mod matching;
 pub(super) mod places;

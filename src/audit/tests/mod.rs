@@ -6,6 +6,7 @@ mod calm;
 mod caps;
 mod conservation;
 mod counts;
+mod earned;
 mod envy;
 mod first;
 mod gangs;

@@ -50,6 +50,7 @@ fn codes_are_stable() {
         (Rule::Spanned, "spanned"),
         (Rule::PartialVictim, "partial_victim"),
         (Rule::VainVictims, "vain_victims"),
+        (Rule::TurnNotEarned, "turn_not_earned"),
         (Rule::ClaimPassed, "claim_passed"),
         (Rule::IdleGang, "idle_gang"),
         (Rule::FalseNever, "false_never"),

@@ -241,6 +241,15 @@ impl Alike<'_, u64> {
 }
 
 impl Alike<'_, NodeSet> {
+    /// The first node, by name, that is in `list` and that `may_take` allows.
+    pub(in crate::engine) fn first_in(
+        &self,
+        list: &NodeSet,
+        may_take: impl Fn(NodeIx) -> bool,
+    ) -> Option<NodeIx> {
+        self.cells.iter().filter_map(|(_, nodes)| nodes.first_in(list, &may_take)).min()
+    }
+
     /// The first node, by name, that `may_take` allows.
     pub(in crate::engine) fn first(&self, may_take: impl Fn(NodeIx) -> bool) -> Option<NodeIx> {
         let mut first: Option<NodeIx> = None;

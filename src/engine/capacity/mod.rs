@@ -13,6 +13,7 @@ mod node_space;
 
 pub(super) use empty_cluster::{EmptyCluster, Shortage};
 pub(super) use matrix::Cell;
+pub(super) use node_set::NodeSet;
 pub(super) use node_space::{SpaceIndex, Tenant};
 
 use crate::model::{PoolIx, Topology};

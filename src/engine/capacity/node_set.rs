@@ -26,6 +26,17 @@ struct WordBlock {
     words: [u64; WORD],
 }
 
+impl FromIterator<NodeIx> for NodeSet {
+    /// The nodes, of which none may come twice.
+    fn from_iter<I: IntoIterator<Item = NodeIx>>(nodes: I) -> NodeSet {
+        let mut set = NodeSet::default();
+        for node in nodes {
+            set.insert(node);
+        }
+        set
+    }
+}
+
 /// Position of a node's bit.
 struct BitPlace {
     chunk: usize,
@@ -82,6 +93,25 @@ impl NodeSet {
         self.len -= 1;
     }
 
+    /// The first node, by place, that is in both sets and that `may_take` allows.
+    ///
+    /// Words without common nodes are skipped as a whole, so a long list costs few steps.
+    pub(super) fn first_in(
+        &self,
+        others: &NodeSet,
+        may_take: impl Fn(NodeIx) -> bool,
+    ) -> Option<NodeIx> {
+        self.chunks.iter().find_map(|(place, chunk)| {
+            let other = others.chunks.binary_search_by_key(place, |(place, _)| *place).ok()?;
+            let other = &others.chunks[other].1;
+            let mut common = bits(chunk.summary & other.summary).flat_map(|word| {
+                bits(chunk.words[word] & other.words[word])
+                    .map(move |bit| NodeIx(place * CHUNK + word * WORD + bit))
+            });
+            common.find(|node| may_take(*node))
+        })
+    }
+
     /// All of them, by place.
     pub(super) fn iter(&self) -> impl Iterator<Item = NodeIx> {
         self.chunks.iter().flat_map(|&(place, ref chunk)| {
@@ -125,5 +155,24 @@ mod tests {
             assert_eq!(usize::try_from(set.len()), Ok(model.len()));
         }
         assert!(set.iter().eq(model.iter().copied()));
+    }
+
+    /// Compares with a search by node, over sets that share few chunks, words and nodes.
+    #[test]
+    fn the_first_common_node_is_what_a_search_finds() {
+        let spread = |step: usize, from: usize| -> BTreeSet<NodeIx> {
+            (from..20_000).step_by(step).map(NodeIx).collect()
+        };
+        let steps = [1, 7, 63, 64, 4096, 4097, 9000];
+        for (one, from) in steps.iter().flat_map(|&step| [0, 5, 8190].map(|from| (step, from))) {
+            for (other, start) in steps.iter().flat_map(|&step| [0, 5].map(|from| (step, from))) {
+                let (one, other) = (spread(one, from), spread(other, start));
+                let mut common = one.intersection(&other).copied();
+                let (set, others) = (one.iter().copied(), other.iter().copied());
+                let (set, others): (NodeSet, NodeSet) = (set.collect(), others.collect());
+                let is_allowed = |node: NodeIx| node.0 & 3 != 1;
+                assert_eq!(set.first_in(&others, is_allowed), common.find(|it| is_allowed(*it)));
+            }
+        }
     }
 }

@@ -100,6 +100,57 @@ impl Price {
     }
 }
 
+/// Turns of a cycle that begin beyond the share of the gang.
+#[derive(Default)]
+struct TurnsBegun {
+    /// Classes with such a turn. Turns are kept apart: a class begins a single turn at a time.
+    classes: BTreeSet<ClassIx>,
+    /// Users, each in a class, for whose oldest gang savings are kept. The oldest spends first.
+    saving: BTreeSet<(ClassIx, UserIx)>,
+    /// Qshares that each user earns in a millisecond: the fair shares of all the user's gangs.
+    incomes: BTreeMap<(ClassIx, UserIx), u64>,
+}
+
+impl TurnsBegun {
+    /// Turns that were promised, of which the gang has not started yet.
+    fn of_promises(draft: &Draft<'_>, gangs: &[usize]) -> TurnsBegun {
+        let promises = &draft.snapshot.promises;
+        let asks = |job: usize| -> u64 {
+            let own = promises.iter().filter(|promise| promise.job == draft.jobs[job].id);
+            own.map(|promise| promise.order.qshares().0).sum()
+        };
+        let is_beyond = |&&job: &&usize| draft.jobs[job].pure_fair_share < asks(job);
+        let promised = gangs.iter().filter(is_beyond);
+        let classes = promised.map(|&job| draft.entities.class_of(job)).collect();
+        let mut incomes: BTreeMap<(ClassIx, UserIx), u64> = BTreeMap::new();
+        for &job in gangs {
+            *incomes.entry(account_of(draft, job)).or_default() += draft.jobs[job].pure_fair_share;
+        }
+        TurnsBegun { classes, saving: BTreeSet::new(), incomes }
+    }
+
+    fn may_begin(&self, draft: &Draft<'_>, job: usize) -> bool {
+        let account = account_of(draft, job);
+        !self.classes.contains(&account.0) && !self.saving.contains(&account)
+    }
+
+    /// Notes that a gang saves up, and when it will be due. A gang that is never due keeps no
+    /// savings from younger ones.
+    fn save(&mut self, draft: &mut Draft<'_>, job: usize, price: &Price) {
+        let (deserves, asks) = (QShares(price.deserves), QShares(price.asks));
+        draft.gang_reasons.insert(job, WaitReason::Earning { deserves, asks });
+        let Some(missing) = price.missing() else { return };
+        let account = account_of(draft, job);
+        self.saving.insert(account);
+        let period = draft.snapshot.topology.settings.publication_period;
+        let income = self.incomes.get(&account).copied().unwrap_or(0).saturating_mul(period);
+        if let Some((missing, income)) = u64::try_from(missing).ok().zip(NonZeroU64::new(income)) {
+            let cycles = ceil_div(missing, income).max(1);
+            draft.change_expected_in(draft.snapshot.cycle.saturating_add(cycles));
+        }
+    }
+}
+
 impl GangPlanner {
     /// Decides on the fair-share gangs of a priority, before its other jobs are counted. Paid gangs
     /// keep what they have; gangs that are due are counted whole.
@@ -132,7 +183,7 @@ impl GangPlanner {
                 }
             }
         }
-        let mut with_turn: BTreeSet<ClassIx> = BTreeSet::new();
+        let mut begun = TurnsBegun::of_promises(draft, gangs);
         for &job in gangs {
             draft.effort.step();
             let is_over = draft.jobs[job].demand.cap.nshares.0 <= draft.jobs[job].held;
@@ -140,7 +191,7 @@ impl GangPlanner {
                 continue;
             }
             if let Some(shape) = gang_shape(draft.job(job)) {
-                self.decide_turn(draft, space, listed, (job, shape), (choices, &mut with_turn));
+                self.decide_turn(draft, space, listed, (job, shape), (choices, &mut begun));
             }
         }
     }
@@ -152,7 +203,7 @@ impl GangPlanner {
         space: &mut EmptyCluster,
         listed: &mut NodeListCapacity,
         (job, shape): (usize, &Shape),
-        (choices, with_turn): (&TurnChoices, &mut BTreeSet<ClassIx>),
+        (choices, begun): (&TurnChoices, &mut TurnsBegun),
     ) {
         let id = draft.jobs[job].id;
         let promised = self.promises.remove(&id).unwrap_or_default();
@@ -178,9 +229,10 @@ impl GangPlanner {
                 return;
             }
             // A turn that was promised has come, even if its user now deserves less.
-            Ok(plan) if !promised.is_empty() || price.missing() == Some(0) => plan,
+            Ok(plan) if !promised.is_empty() || is_within_share => plan,
+            Ok(plan) if price.missing() == Some(0) && begun.may_begin(draft, job) => plan,
             Ok(_) => {
-                GangPlanner::save(draft, job, &price);
+                begun.save(draft, job, &price);
                 return;
             }
             Err(reason) => {
@@ -188,30 +240,14 @@ impl GangPlanner {
                 return;
             }
         };
-        // Turns are kept apart: a single gang beyond its share at a time.
-        if !is_within_share && !with_turn.insert(class) {
-            GangPlanner::save(draft, job, &price);
-            return;
+        if !is_within_share {
+            begun.classes.insert(class);
         }
         let entities = Arc::clone(&draft.entities);
         draft.jobs[job].given = count(&slots);
         entities.add(&mut draft.given, job, asks);
         self.use_slots(draft, space, listed, request.pool, &slots);
         draft.gang_plans.push(GangPlan { job, slots, is_promised });
-    }
-
-    /// Notes that a gang saves up, and when it will be due.
-    fn save(draft: &mut Draft<'_>, job: usize, price: &Price) {
-        let (deserves, asks) = (QShares(price.deserves), QShares(price.asks));
-        draft.gang_reasons.insert(job, WaitReason::Earning { deserves, asks });
-        let period = draft.snapshot.topology.settings.publication_period;
-        let a_cycle = signed(price.deserves).saturating_mul(signed(period));
-        let missing = price.missing().and_then(|missing| u64::try_from(missing).ok());
-        let a_cycle = u64::try_from(a_cycle).ok().and_then(NonZeroU64::new);
-        if let Some((missing, a_cycle)) = missing.zip(a_cycle) {
-            let cycles = ceil_div(missing, a_cycle).max(1);
-            draft.change_expected_in(draft.snapshot.cycle.saturating_add(cycles));
-        }
     }
 
     /// Starts gangs that are not due, or that were counted nowhere, in space that no other job of
@@ -291,6 +327,11 @@ pub(in crate::engine) fn accounts(draft: &Draft<'_>) -> (Vec<TurnBill>, Vec<Turn
 /// True if the gang has paid for this cycle: its peers do not preempt it.
 pub(in crate::engine) fn is_paid(snapshot: &Snapshot, gang: &GangProgress) -> bool {
     gang.turn.is_some_and(|turn| snapshot.cycle < turn.until)
+}
+
+/// The class and the user whose account pays for the gang at `job`.
+fn account_of(draft: &Draft<'_>, job: usize) -> (ClassIx, UserIx) {
+    (draft.entities.class_of(job), draft.entities.user_of(job))
 }
 
 /// An amount as a number with a sign.

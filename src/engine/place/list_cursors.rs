@@ -1,17 +1,24 @@
-//! Memory of the nodes of lists that are full, so that a long list is not searched from its start
-//! for each share.
+//! Lists of nodes as sets, and memory of their nodes that are full, so that a long list is not
+//! searched from its start for each share.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use crate::engine::capacity::NodeSet;
 use crate::engine::draft::Draft;
 use crate::model::{NodeIx, Order};
 
-/// For each list and size of a share, the place of the first node that may have space. It holds as
-/// long as no node gains space.
+/// Lists of nodes, by their place in memory. Jobs with equal tags share a list, and the snapshot
+/// keeps all lists for the cycle.
 #[derive(Clone, Debug, Default)]
-pub(in crate::engine) struct ListCursors(RefCell<BTreeMap<(usize, Order), ListPlace>>);
+pub(in crate::engine) struct ListCursors {
+    /// For each list and size of a share, the place of the first node that may have space. It holds
+    /// as long as no node gains space.
+    places: RefCell<BTreeMap<(usize, Order), ListPlace>>,
+    /// The nodes of each list that was searched.
+    sets: RefCell<BTreeMap<usize, Arc<NodeSet>>>,
+}
 
 #[derive(Clone, Copy, Debug, Default)]
 struct ListPlace {
@@ -26,10 +33,8 @@ impl ListCursors {
         let has_room = |node: NodeIx| {
             draft.spaces.is_schedulable(node) && order.qshares() <= draft.spaces.usable(node)
         };
-        // Jobs with equal tags share a list in memory. The snapshot keeps all lists for the cycle.
-        let key = (Arc::as_ptr(list).cast::<NodeIx>().addr(), order);
-        let mut cursors = draft.list_cursors.0.borrow_mut();
-        let cursor = cursors.entry(key).or_default();
+        let mut cursors = draft.list_cursors.places.borrow_mut();
+        let cursor = cursors.entry((place_of(list), order)).or_default();
         let gains = draft.spaces.gains();
         if cursor.gains != gains {
             *cursor = ListPlace { gains, place: 0 };
@@ -38,4 +43,16 @@ impl ListCursors {
         cursor.place += full.count();
         cursor.place < list.len()
     }
+
+    /// The nodes of `list` as a set.
+    pub(super) fn set_of(draft: &Draft<'_>, list: &Arc<[NodeIx]>) -> Arc<NodeSet> {
+        let mut sets = draft.list_cursors.sets.borrow_mut();
+        let set = sets.entry(place_of(list));
+        Arc::clone(set.or_insert_with(|| Arc::new(list.iter().copied().collect())))
+    }
+}
+
+/// Place of the nodes of `list` in memory.
+fn place_of(list: &Arc<[NodeIx]>) -> usize {
+    Arc::as_ptr(list).cast::<NodeIx>().addr()
 }

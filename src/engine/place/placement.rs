@@ -72,8 +72,15 @@ fn best_fit(
     avoid: &BTreeSet<NodeIx>,
 ) -> Option<NodeIx> {
     let order = draft.jobs[job].order.qshares().0;
+    let matrix = draft.spaces.matrix(pool);
+    let list = draft.job(job).nodes.as_ref().filter(|_| draft.jobs[job].is_restricted);
+    if let Some(list) = list {
+        let listed = ListCursors::set_of(draft, list);
+        let may_take = |node: NodeIx| draft.is_open_to(job, node) && !avoid.contains(&node);
+        return matrix.cheapest(order, wanted, |alike| alike.first_in(&listed, may_take));
+    }
     let may_take = |node: NodeIx| draft.may_use(job, node) && !avoid.contains(&node);
-    draft.spaces.matrix(pool).cheapest(order, wanted, |alike| alike.first(may_take))
+    matrix.cheapest(order, wanted, |alike| alike.first(may_take))
 }
 
 /// The smallest empty node of a size that suits a reservation.
