@@ -237,6 +237,7 @@ fn tally(nodes: &NodeTally) -> String {
         (nodes.full, Verdict::Full),
         (nodes.too_small, Verdict::TooSmall),
         (nodes.other_pool, Verdict::OtherPool),
+        (nodes.excepted, Verdict::Excepted),
         (nodes.not_asked_for, Verdict::NotAskedFor),
         (nodes.awaited, Verdict::Awaited),
         (nodes.dead, Verdict::Dead),
@@ -257,6 +258,7 @@ fn tally(nodes: &NodeTally) -> String {
 fn verdict_word(verdict: Verdict) -> &'static str {
     match verdict {
         Verdict::OtherPool => "in other pools",
+        Verdict::Excepted => "excepted by its owner",
         Verdict::NotAskedFor => "not asked for",
         Verdict::Awaited => "awaited",
         Verdict::TooSmall => "too small",

@@ -266,6 +266,7 @@ fn adds_up(view: &View) {
         let NodeTally {
             total,
             other_pool,
+            excepted,
             not_asked_for,
             awaited,
             too_small,
@@ -279,7 +280,7 @@ fn adds_up(view: &View) {
             promised,
             has_room,
         } = why.nodes.clone();
-        let out = other_pool + not_asked_for + awaited + too_small + dead;
+        let out = other_pool + excepted + not_asked_for + awaited + too_small + dead;
         let off = varied_off + quiesced + blacklisted + maintenance;
         let in_use = being_cleared + full + promised + has_room;
         assert_eq!(total, u64::try_from(view.nodes.len()).unwrap());

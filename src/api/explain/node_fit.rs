@@ -69,6 +69,7 @@ impl<'a> NodeFit<'a> {
         let free = free(node);
         match () {
             () if !self.may_use_pool(&node.pool) => Verdict::OtherPool,
+            () if self.job.except_nodes.contains(&node.name) => Verdict::Excepted,
             () if !self.asks_for(&node.name) => Verdict::NotAskedFor,
             () if is_awaited => Verdict::Awaited,
             () if !self.has_size(node) => Verdict::TooSmall,
@@ -209,6 +210,7 @@ impl<'a> NodeFit<'a> {
             Verdict::OtherPool => {
                 format!("in pool {}, which class {} does not use", node.pool, self.job.class)
             }
+            Verdict::Excepted => "excepted by the owner of the job".to_owned(),
             Verdict::NotAskedFor => "not among the nodes that it asks for".to_owned(),
             Verdict::Awaited => "not heard of since the daemon started".to_owned(),
             Verdict::TooSmall if self.is_for_whole_node() => {

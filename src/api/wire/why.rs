@@ -202,6 +202,9 @@ pub struct NodeTally {
     pub total: u64,
     /// In a pool this class may not use.
     pub other_pool: u64,
+    /// Excepted by the job's owner.
+    #[serde(default)]
+    pub excepted: u64,
     /// Not among the nodes that this job asks for.
     pub not_asked_for: u64,
     /// No heartbeat since the daemon started.
@@ -237,6 +240,7 @@ pub struct NodeTally {
 #[expect(missing_docs, reason = "NodeTally says it")]
 pub enum Verdict {
     OtherPool,
+    Excepted,
     NotAskedFor,
     Awaited,
     TooSmall,
@@ -289,6 +293,7 @@ impl NodeTally {
     pub fn count_of(&mut self, verdict: Verdict) -> &mut u64 {
         match verdict {
             Verdict::OtherPool => &mut self.other_pool,
+            Verdict::Excepted => &mut self.excepted,
             Verdict::NotAskedFor => &mut self.not_asked_for,
             Verdict::Awaited => &mut self.awaited,
             Verdict::TooSmall => &mut self.too_small,
