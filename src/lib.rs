@@ -15,6 +15,7 @@
 //!  slot  ─► orchestrator::wire              (in every share: runs tasks, one process each)
 //!  rank  ─► orchestrator::wire, slot::wire (in a gang: starts programs of rank 0 at other ranks)
 //!  orchestrator ─► api::wire, access        (campaigns of tasks; a client of the public API)
+//!  grid  ─► model                           (campaigns over several clusters: predictors, router)
 //! ```
 //!
 //! # Invariants
@@ -50,6 +51,7 @@ pub mod daemon;
 pub mod dashboard;
 pub mod demo;
 pub mod engine;
+pub mod grid;
 pub mod journal;
 pub mod model;
 pub mod net;

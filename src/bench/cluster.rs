@@ -261,6 +261,7 @@ fn spec(id: u64, user: String, class: String, memory: Mebibytes, limit: ProcessL
         threads: 1,
         submitted: FIRST_SUBMISSION + 1_000 * id,
         nodes: Vec::new(),
+        except_nodes: Vec::new(),
         service: 0,
         facts: JobFacts {
             remaining: WORK_ITEMS,

@@ -301,6 +301,7 @@ fn job(number: u64, class: &str) -> JobSpec {
         threads: 1,
         submitted: number,
         nodes: Vec::new(),
+        except_nodes: Vec::new(),
         service: 0,
         facts: JobFacts {
             remaining: 1_000_000,

@@ -6,7 +6,7 @@ use axum::{Extension, Router};
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 
-use crate::config::OrchestratorSettings;
+use crate::config::{GridSettings, OrchestratorSettings};
 use crate::daemon::Beside;
 use crate::dashboard::Site;
 use crate::orchestrator::rm::Rm;
@@ -15,7 +15,11 @@ use crate::orchestrator::serve;
 
 /// Returns the routes to serve beside the daemon's own: none, unless the settings enable the
 /// orchestrator. The orchestrator runs until `stop`. If it ends earlier, the daemon continues.
-pub fn beside(settings: &OrchestratorSettings, stop: &CancellationToken) -> Beside {
+pub fn beside(
+    settings: &OrchestratorSettings,
+    grid: &GridSettings,
+    stop: &CancellationToken,
+) -> Beside {
     if !settings.enabled {
         return Beside::default();
     }
@@ -25,6 +29,7 @@ pub fn beside(settings: &OrchestratorSettings, stop: &CancellationToken) -> Besi
         lease: settings.lease,
         linger: settings.linger,
         retention: settings.retention,
+        grid: grid.clone(),
     };
     let prepared = Prepared::new(options, None);
     let pages = serve::pages(prepared.state()).layer(Extension(Site::WITH_CAMPAIGNS));

@@ -128,6 +128,7 @@ async fn serve(args: &RunArgs) -> Result<(), Failure> {
         lease: args.lease,
         linger: args.linger,
         retention: retention(args)?,
+        grid: crate::config::GridSettings::default(),
     };
     let rm = RmOptions {
         url: args.rm.clone(),

@@ -243,6 +243,7 @@ fn tally(nodes: &NodeTally) -> String {
         (nodes.other_set, Verdict::OtherSet),
         (nodes.lacks_tags, Verdict::LacksTags),
         (nodes.other_pool, Verdict::OtherPool),
+        (nodes.excepted, Verdict::Excepted),
         (nodes.not_asked_for, Verdict::NotAskedFor),
         (nodes.awaited, Verdict::Awaited),
         (nodes.dead, Verdict::Dead),
@@ -264,6 +265,7 @@ fn tally(nodes: &NodeTally) -> String {
 fn verdict_word(verdict: Verdict) -> &'static str {
     match verdict {
         Verdict::OtherPool => "in other pools",
+        Verdict::Excepted => "excepted by its owner",
         Verdict::NotAskedFor => "not asked for",
         Verdict::Awaited => "awaited",
         Verdict::LacksTags => "without its tags",

@@ -10,6 +10,7 @@ use toml::de::DeTable;
 
 use super::access::{check_listen, read_access};
 use super::gangs::GangEntry;
+use super::grid::{GridSettings, read_cluster, read_grid};
 use super::hours::{active, zone};
 use super::orchestrator::{OrchestratorSettings, read_orchestrator};
 use super::problem::{Code, ConfigProblem, ValuePlace};
@@ -37,6 +38,7 @@ const PREFERENCE: i64 = 1000;
 pub(super) struct File {
     pub daemon: DaemonSettings,
     pub orchestrator: OrchestratorSettings,
+    pub grid: GridSettings,
     pub settings: Settings,
     /// The time zone of the hours of classes.
     pub zone: TimeZone,
@@ -208,11 +210,13 @@ pub(super) fn read(document: &DeTable<'_>, reading: &mut Reading) -> File {
     let mut root = Section::root(document, reading);
     let daemon = read_daemon(root.section("daemon"));
     let orchestrator = read_orchestrator(root.section("orchestrator"));
+    let grid = read_grid(root.section("grid"));
     let (settings, quantum, growth, tag_keys, zone) = read_scheduler(root.section("scheduler"));
     let pools = root.entries("nodepool", read_pool);
     let classes = root.entries("class", read_class);
     let users = root.entries("user", read_user);
     let tags = root.entries("tags", read_tags);
+    let clusters = root.entries("cluster", read_cluster);
     root.finish();
     std::mem::take(&mut reading.overrides).finish(&mut reading.problems);
 
@@ -234,6 +238,7 @@ pub(super) fn read(document: &DeTable<'_>, reading: &mut Reading) -> File {
     File {
         daemon,
         orchestrator,
+        grid: GridSettings { clusters: clusters.unwrap_or_default(), ..grid },
         settings,
         zone,
         quantum,

@@ -21,6 +21,7 @@ pub mod ducc;
 mod environment;
 mod file;
 mod gangs;
+mod grid;
 mod hours;
 mod listed;
 mod listing;
@@ -51,6 +52,7 @@ pub use access::Access;
 use environment::Overrides;
 pub use environment::{Flag, NotText};
 use file::LARGEST;
+pub use grid::{ClusterSettings, GridSettings};
 pub use hours::ClassCalendar;
 pub use listing::{Change, Listing, Origin, Row};
 pub use orchestrator::{CampaignRetention, OrchestratorSettings};
@@ -66,6 +68,8 @@ pub struct Config {
     pub daemon: DaemonSettings,
     /// The orchestrator in the daemon's process.
     pub orchestrator: OrchestratorSettings,
+    /// The router, and the clusters beside the daemon's own.
+    pub grid: GridSettings,
     /// Nodepools, classes, allotments and the scheduler's settings.
     pub topology: Topology,
     /// Hours of the classes. Replays need no time zones, so the scheduler does not get these rules.
@@ -322,10 +326,11 @@ fn parse_over(name: &str, text: &str, overrides: Overrides) -> Result<Config, Pr
     let file = file::read(document.get_ref(), &mut reading);
     let Reading { mut listing, mut problems, .. } = reading;
     let orchestrator = file.orchestrator.clone();
+    let grid = file.grid.clone();
     let (daemon, topology, calendar) = check::check(file, &mut listing, &mut problems);
     if !problems.is_empty() {
         return Err(problems.sorted());
     }
     let file = WrittenFile { name: name.to_owned(), text: text.to_owned() };
-    Ok(Config { daemon, orchestrator, topology, calendar, listing, file })
+    Ok(Config { daemon, orchestrator, grid, topology, calendar, listing, file })
 }

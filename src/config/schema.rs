@@ -18,10 +18,10 @@ use super::section::{Asked, Reading};
 pub const SAMPLE: &str = include_str!("../../config/apportion.toml");
 
 /// An empty section of every list.
-const PROBE: &str = "[[nodepool]]\n[[class]]\n[[user]]\n[[tags]]\n";
+const PROBE: &str = "[[nodepool]]\n[[class]]\n[[user]]\n[[tags]]\n[[cluster]]\n";
 
 /// The lists of sections; all other sections are there once.
-const LISTS: [&str; 4] = ["nodepool", "class", "user", "tags"];
+const LISTS: [&str; 5] = ["nodepool", "class", "user", "tags", "cluster"];
 
 /// The JSON schema (draft 7, which the TOML editors know) of a configuration file.
 pub fn schema() -> Value {

@@ -33,6 +33,7 @@ pub fn events_between(
         let old = before.get(&job).filter(|old| is_ours(old) && is_continued(old, new));
         events.extend(news_of(old, new));
         events.extend(old.and_then(|old| change_of_times(old, new)));
+        events.extend(old.and_then(|old| change_of_exceptions(old, new)));
         events.extend(sightings(job, old, new));
     }
     let limbo_before = previous.map(|publication| &publication.limbo);
@@ -116,6 +117,13 @@ fn change_of_times(old: &PublishedJob, new: &PublishedJob) -> Option<SchedulerEv
     is_changed.then_some(SchedulerEvent::JobRetimed { job: new.spec.id, times })
 }
 
+/// Event for a known job whose owner excepts other nodes than before.
+fn change_of_exceptions(old: &PublishedJob, new: &PublishedJob) -> Option<SchedulerEvent> {
+    let nodes = &new.spec.except_nodes;
+    let is_changed = old.spec.except_nodes != *nodes;
+    is_changed.then(|| SchedulerEvent::JobExcepted { job: new.spec.id, nodes: nodes.clone() })
+}
+
 /// Facts of `new` as the scheduler should take them. Only a schedulable job may grow. A job that
 /// has run stays a job that has run.
 fn facts_after(old: Option<&PublishedJob>, new: &PublishedJob) -> JobFacts {
@@ -197,6 +205,7 @@ mod tests {
             threads: 1,
             submitted: 0,
             nodes: Vec::new(),
+            except_nodes: Vec::new(),
             service: 0,
             facts,
         };
@@ -226,6 +235,7 @@ mod tests {
                 let length = text("d", duration);
                 format!("@{job}{length}{}{}", text("b", not_before), text("e", deadline))
             }
+            SchedulerEvent::JobExcepted { job, nodes } => format!("!{job}{}", nodes.join("")),
             SchedulerEvent::JobCompleted { job } => format!("-{job}"),
             SchedulerEvent::ShareSeen { share, .. } => format!("see{share}"),
             SchedulerEvent::ShareExited { share, .. } => format!("exit{share}"),

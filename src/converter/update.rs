@@ -231,6 +231,7 @@ mod tests {
         JobView {
             urgent: None,
             shape: None,
+            except_nodes: Vec::new(),
             tags: Tags::default(),
             id: JobId(1),
             user: "ann".into(),

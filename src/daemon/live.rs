@@ -177,7 +177,9 @@ impl LiveConfig {
 
 /// True if a setting takes effect at once.
 fn is_live(path: &str) -> bool {
-    let is_of_a_start = path.starts_with("daemon.") || path.starts_with("orchestrator.");
+    let is_of_a_start = ["daemon.", "orchestrator.", "grid.", "cluster."]
+        .iter()
+        .any(|start| path.starts_with(start));
     !is_of_a_start || LIVE.contains(&path)
 }
 
@@ -243,6 +245,7 @@ mod tests {
             ("daemon.limits", &daemon["limits"]["properties"]),
             ("daemon.access", &daemon["access"]["properties"]),
             ("orchestrator", &schema["properties"]["orchestrator"]["properties"]),
+            ("grid", &schema["properties"]["grid"]["properties"]),
         ];
         for (section, settings) in sections {
             for (key, setting) in settings.as_object().unwrap() {

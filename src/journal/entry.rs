@@ -112,6 +112,12 @@ fn event_words(event: &SchedulerEvent, f: &mut fmt::Formatter<'_>) -> fmt::Resul
         SchedulerEvent::JobArrived(spec) => write!(f, "job {} of {} arrived", spec.id, spec.user),
         SchedulerEvent::JobChanged { job, .. } => write!(f, "job {job} changed"),
         SchedulerEvent::JobRetimed { job, .. } => write!(f, "job {job} has other times"),
+        SchedulerEvent::JobExcepted { job, nodes } if nodes.is_empty() => {
+            write!(f, "job {job} excepts no node")
+        }
+        SchedulerEvent::JobExcepted { job, nodes } => {
+            write!(f, "job {job} excepts {}", nodes.join(", "))
+        }
         SchedulerEvent::JobCompleted { job } => write!(f, "job {job} ended"),
         SchedulerEvent::ShareSeen { job, share, node, .. } => {
             write!(f, "share {share} of job {job} was published on {node}")

@@ -149,6 +149,7 @@ fn spec(id: u64, kind: JobKind) -> JobSpec {
         threads: 2,
         submitted: 1_700_000,
         nodes: vec!["main01".to_owned()],
+        except_nodes: vec!["main03".into()],
         service: 4,
         facts: facts(ProcessLimit::AtMost(5)),
     }
@@ -188,6 +189,8 @@ fn entries() -> Vec<JournalEntry> {
             times: JobTimes { duration: Some(60_000), not_before: Some(5), deadline: Some(9) },
         },
         SchedulerEvent::JobRetimed { job, times: JobTimes::default() },
+        SchedulerEvent::JobExcepted { job, nodes: vec!["main01".into(), "main02".into()] },
+        SchedulerEvent::JobExcepted { job, nodes: Vec::new() },
         SchedulerEvent::JobCompleted { job },
         SchedulerEvent::ShareSeen { job, share, node: "main01".into(), facts: process() },
         SchedulerEvent::LimboShareSeen { share, node: "main01".into(), memory: Some(Mebibytes(5)) },

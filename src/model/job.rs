@@ -38,6 +38,8 @@ pub struct JobSpec {
     pub submitted: Millis,
     /// Names of the only nodes it may use. Empty means any.
     pub nodes: Vec<String>,
+    /// Names of nodes that get no further process of it. Its owner may change them.
+    pub except_nodes: Vec<Name>,
     /// Number of the service of which the job is an instance; 0 for no service. Instances of a
     /// service go to different nodes while there are any.
     pub service: u64,

@@ -13,8 +13,9 @@ use tokio_util::sync::CancellationToken;
 
 use super::answers::Answers;
 use super::book::{
-    Book, CannotExtend, Effect, Event, ExchangeRefusal, Figures, GangState, JobShares, NewCampaign,
-    NodeFacts, Now, PublishedWork, Reopened, Settings, TaskState,
+    Book, CannotExtend, Effect, Event, ExchangeRefusal, Figures, Forwarding, ForwardingView,
+    GangState, JobShares, NewCampaign, NodeFacts, Now, PublishedWork, Reopened, Settings,
+    TaskState,
 };
 use super::extend::{Extend, ExtendReply};
 use super::meters::OrchestratorMeters;
@@ -74,6 +75,10 @@ pub enum BookRequest {
     Extend(Box<Extend>, By, ExtendReply),
     /// Record an act of an owner or operator. The answer is sent once the act is on record.
     Act(Event, By, &'static str, String, oneshot::Sender<()>),
+    /// Tell the router about campaigns and forwarded tasks.
+    Forwarding(oneshot::Sender<ForwardingView>),
+    /// Enter changes of forwarded tasks. The answer is sent once they are on record.
+    Forward(Vec<Forwarding>, oneshot::Sender<()>),
     /// Puts a refused act on record.
     Note(By, &'static str, String),
     /// Queue final tasks of a campaign again. The answer is their number.
@@ -333,6 +338,13 @@ impl Owner {
                 drop(reply.send(Adoption::default()));
             }
             BookRequest::Gang(id, reply) => drop(reply.send(self.book.gang(id))),
+            BookRequest::Forwarding(reply) => drop(reply.send(self.book.forwarding())),
+            BookRequest::Forward(changes, reply) => {
+                for change in changes {
+                    self.record(Event::Forwarded(change));
+                }
+                self.replies.push(Reply::Done(reply));
+            }
             BookRequest::Count(reply) => drop(reply.send(self.book.figures())),
             BookRequest::Publication(reply) => self.publication(reply),
             BookRequest::Published(sequence, gone) => self.record(Event::Published(sequence, gone)),

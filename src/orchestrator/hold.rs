@@ -109,6 +109,8 @@ impl PendingAdoption<'_> {
             | BookRequest::Refused(_)
             | BookRequest::Remove(..)
             | BookRequest::Extend(..)
+            | BookRequest::Forwarding(_)
+            | BookRequest::Forward(..)
             | BookRequest::Output(..)
             | BookRequest::OutputHeard(..) => {}
         }

@@ -14,10 +14,12 @@
 //! orchestrator's process in a share; it runs tasks. A **lease** is the time that a slot goes on
 //! without an exchange.
 //!
-//! Not in this version: finalising with copies, and several clusters.
+//! The `clusters` are other orchestrators: the router forwards tasks to them, by the rules of
+//! [`crate::grid`]. Not in this version: finalising with copies.
 
 mod answers;
 pub mod book;
+mod clusters;
 pub mod drive;
 pub mod extend;
 mod hold;

@@ -13,6 +13,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::book::Settings;
+use super::clusters::{GridError, GridRouter};
 use super::drive::{BookRequest, Owner, Signals, ToPublish};
 use super::hold;
 use super::meters::OrchestratorMeters;
@@ -21,7 +22,7 @@ use super::rm::{Rm, RmError, RmOptions, publication};
 use super::serve::{OrchestratorPhase, ServeState, Sight};
 use super::store::{CampaignStore, DbError};
 use crate::auth::{AccessError, Authenticator};
-use crate::config::{Access, CampaignRetention, Limits};
+use crate::config::{Access, CampaignRetention, GridSettings, Limits};
 use crate::net::{Delay, Listeners, LocalSocket, SocketError, serve};
 
 /// Most requests that wait for the owner.
@@ -48,6 +49,8 @@ pub struct OrchestratorOptions {
     pub linger: Duration,
     /// Retention of campaigns and their tasks.
     pub retention: CampaignRetention,
+    /// The router, and the other clusters.
+    pub grid: GridSettings,
 }
 
 /// Reason why an orchestrator cannot run.
@@ -74,6 +77,9 @@ pub enum OrchestratorError {
          127.0.0.1"
     )]
     Open(SocketAddr),
+    /// A cluster cannot be used as it is configured.
+    #[error(transparent)]
+    Grid(#[from] GridError),
     /// The owner panicked.
     #[error("internal error of the orchestrator; see its log")]
     Panicked,
@@ -150,6 +156,7 @@ impl Prepared {
         let mut store = CampaignStore::open(&options.state).await?;
         let publisher = format!("apportion-{}", store.identity());
         let epoch = store.epoch();
+        let router = GridRouter::new(&options.grid, store.identity(), &options.state, &rm)?;
         let millis = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
         let settings =
             Settings { lease_ms: millis(options.lease), linger_ms: millis(options.linger) };
@@ -173,6 +180,10 @@ impl Prepared {
         let done = spawn_owner(running)?;
         let sweeper = Sweeper::open(&options.state, options.retention, requests.clone()).await?;
         tokio::spawn(stop.clone().run_until_cancelled_owned(sweeper.run()));
+        if let Some(router) = router {
+            let routing = router.run(requests.clone());
+            tokio::spawn(stop.clone().run_until_cancelled_owned(routing));
+        }
         tracing::info!(publisher, epoch, "the orchestrator runs");
         let publish_every = options.publish_every;
         let link = Arc::new(Link { rm, publisher, epoch, requests, signals, publish_every });

@@ -179,6 +179,7 @@ impl Scheduler {
             class: spec.class.clone(),
             kind: spec.kind,
             memory: spec.memory,
+            except_nodes: spec.except_nodes.clone(),
             tags: spec.tags.clone(),
             order: admission.map(|admission| admission.order),
             quantum: admission.map(|admission| admission.quantum),

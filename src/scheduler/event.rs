@@ -41,6 +41,13 @@ pub enum SchedulerEvent {
         /// All its times.
         times: JobTimes,
     },
+    /// The owner of a known job excepts other nodes than before.
+    JobExcepted {
+        /// Number of the job.
+        job: JobId,
+        /// All nodes that get no further process of it.
+        nodes: Vec<Name>,
+    },
     /// Work that completed, or that the orchestrator no longer mentions. Its shares are gone.
     JobCompleted {
         /// The work that is over.

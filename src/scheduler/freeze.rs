@@ -188,8 +188,26 @@ impl SnapshotRows<'_> {
         }
     }
 
-    /// Rows of the only nodes that the job may use, by its list and its tags. `None` means any.
+    /// Rows of the only nodes that the job may use, by its list, its tags and its exceptions. `None`
+    /// means any.
     fn allowed(&self, spec: &JobSpec) -> Option<Arc<[NodeIx]>> {
+        let listed = self.listed(spec);
+        let places = self.nodes.places();
+        let excepted = spec.except_nodes.iter().filter_map(|name| self.nodes.find(name));
+        let excepted: BTreeSet<NodeIx> = excepted.map(|node| places.of(node)).collect();
+        // A name without a node excepts none. The list is built anew once the node is there.
+        if excepted.is_empty() {
+            return listed;
+        }
+        let is_left = |node: &NodeIx| !excepted.contains(node);
+        Some(match listed {
+            Some(listed) => listed.iter().copied().filter(is_left).collect(),
+            None => (0..self.nodes.by_name().len()).map(NodeIx).filter(is_left).collect(),
+        })
+    }
+
+    /// Rows of the only nodes that the job may use, by its list and its tags. `None` means any.
+    fn listed(&self, spec: &JobSpec) -> Option<Arc<[NodeIx]>> {
         let tagged = self.tag_lists.get(&spec.tags).filter(|_| !spec.tags.is_empty());
         if spec.nodes.is_empty() {
             return tagged.cloned();

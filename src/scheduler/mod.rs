@@ -194,6 +194,7 @@ impl Scheduler {
             | SchedulerEvent::JobArrived(_)
             | SchedulerEvent::JobChanged { .. }
             | SchedulerEvent::JobRetimed { .. }
+            | SchedulerEvent::JobExcepted { .. }
             | SchedulerEvent::JobCompleted { .. }
             | SchedulerEvent::ShareSeen { .. }
             | SchedulerEvent::LimboShareSeen { .. }
@@ -239,6 +240,11 @@ impl Scheduler {
                 }
             }
             SchedulerEvent::JobRetimed { job, times } => self.retime(job, times),
+            SchedulerEvent::JobExcepted { job, nodes } => {
+                if let Some(job) = self.jobs.get_mut(job) {
+                    job.spec.except_nodes = nodes;
+                }
+            }
             SchedulerEvent::JobCompleted { job } => {
                 if let Some(mut gone) = self.jobs.remove(job) {
                     let refund = gone.end_turn(self.cycle + 1, false);

@@ -122,6 +122,9 @@ impl Scheduler {
             SchedulerEvent::JobRetimed { job, times } => {
                 self.jobs.get(*job).is_some_and(|known| known.spec.times() != *times)
             }
+            SchedulerEvent::JobExcepted { job, nodes } => {
+                self.jobs.get(*job).is_some_and(|known| known.spec.except_nodes != *nodes)
+            }
             SchedulerEvent::ShareSeen { job, share, .. } => {
                 self.jobs.get(*job).is_some_and(|job| job.shares.get(*share).is_none())
             }

@@ -109,6 +109,8 @@ pub struct JobView {
     pub kind: JobKind,
     /// Memory of each process, as declared.
     pub memory: Mebibytes,
+    /// Nodes that get no further process of it.
+    pub except_nodes: Vec<Name>,
     /// Tags that a node must have.
     pub tags: Tags,
     /// Chunks, sizes and duration; `None` for independent processes.

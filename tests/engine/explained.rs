@@ -370,6 +370,7 @@ fn adds_up(view: &View) {
         let NodeTally {
             total,
             other_pool,
+            excepted,
             not_asked_for,
             awaited,
             lacks_tags,
@@ -387,7 +388,14 @@ fn adds_up(view: &View) {
             promised,
             has_room,
         } = why.nodes.clone();
-        let out = other_pool + not_asked_for + awaited + lacks_tags + too_small + other_set + dead;
+        let out = other_pool
+            + excepted
+            + not_asked_for
+            + awaited
+            + lacks_tags
+            + too_small
+            + other_set
+            + dead;
         let off = varied_off + quiesced + blacklisted + maintenance + window;
         let in_use = being_cleared + full + kept_for_gang + promised + has_room;
         assert_eq!(total, u64::try_from(view.nodes.len()).unwrap());

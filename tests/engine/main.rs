@@ -4,6 +4,7 @@
 mod book_and_scheduler;
 mod calendar;
 mod cases;
+mod excepted;
 mod explained;
 mod fairness;
 mod gangs;

@@ -26,6 +26,11 @@ const FORBIDDEN: &[(&str, &[&str])] = &[
     ("src/scheduler/", PURE),
     ("src/converter/", PURE),
     ("src/journal/", PURE),
+    ("src/grid/", PURE),
+    (
+        "src/grid/",
+        &["crate::engine", "crate::orchestrator", "crate::scheduler", "HashMap", "f32", "f64"],
+    ),
     ("src/journal/", &["crate::converter", "crate::sim", "HashMap", "HashSet"]),
     // Decisions must not iterate over collections with an accidental order.
     ("src/engine/", &["HashMap", "HashSet", "f32", "f64"]),

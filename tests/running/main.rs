@@ -12,6 +12,7 @@ mod gangs;
 mod hostile_slots;
 mod kill_matrix;
 mod orchestrator;
+mod several_clusters;
 mod slot;
 #[path = "../support/mod.rs"]
 mod support;

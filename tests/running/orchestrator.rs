@@ -49,6 +49,7 @@ impl Orchestrator {
             lease: Duration::from_secs(5),
             linger: Duration::from_secs(2),
             retention,
+            grid: apportion::config::GridSettings::default(),
         };
         let reach = Reach { listen: "127.0.0.1:0".parse().unwrap(), access };
         let (ready, address) = oneshot::channel();

@@ -92,6 +92,7 @@ pub fn job(id: u64, user: &str, class: &str, order: u64) -> JobSpec {
         threads: 1,
         submitted: id,
         nodes: Vec::new(),
+        except_nodes: Vec::new(),
         service: 0,
         facts: JobFacts {
             remaining: 1_000_000,
@@ -425,6 +426,7 @@ fn spec_of(job: &JobView) -> JobSpec {
         threads: job.threads,
         submitted: job.submitted,
         nodes: Vec::new(),
+        except_nodes: Vec::new(),
         service: 0,
         facts: job.facts,
     }

@@ -168,6 +168,7 @@ pub fn arrival() -> impl Strategy<Value = JobSpec> {
             threads,
             submitted,
             nodes: nodes.unwrap_or_default().iter().map(u16::to_string).collect(),
+            except_nodes: Vec::new(),
             service,
             facts,
         }

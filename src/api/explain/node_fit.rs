@@ -153,6 +153,7 @@ impl<'a> NodeFit<'a> {
             };
         };
         match () {
+            () if self.job.except_nodes.contains(&node.name) => Verdict::Excepted,
             () if !self.asks_for(&node.name) => Verdict::NotAskedFor,
             () if is_awaited => Verdict::Awaited,
             () if !self.has_size(node, needs) => Verdict::TooSmall,
@@ -315,6 +316,7 @@ impl<'a> NodeFit<'a> {
             Verdict::OtherPool => {
                 format!("in pool {}, which class {} does not use", node.pool, self.job.class)
             }
+            Verdict::Excepted => "excepted by the owner of the job".to_owned(),
             Verdict::NotAskedFor if !self.reserved_for(&node.name) => {
                 "not in the advance reservation that it names".to_owned()
             }

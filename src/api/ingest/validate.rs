@@ -138,6 +138,11 @@ fn check_names(work: &wire::Work, bytes_max: usize) -> Result<(), RequestFault> 
             return bad(Code::BadValue, format!("/nodes/{index}"), problem);
         }
     }
+    for (index, node) in work.except_nodes.iter().enumerate() {
+        if let Some(problem) = node_problem(node, bytes_max) {
+            return bad(Code::BadValue, format!("/except_nodes/{index}"), problem);
+        }
+    }
     if let Some(problem) = tags_problem(&work.tags) {
         return bad(Code::BadTags, "/tags".to_owned(), problem);
     }
@@ -274,6 +279,7 @@ fn spec_of(work: wire::Work, class: String, memory: Mebibytes, shape: Option<Sha
         threads: if processes.is_some() { 1 } else { work.threads },
         submitted: work.submitted_ms,
         nodes: work.nodes,
+        except_nodes: work.except_nodes.into_iter().map(Name::from).collect(),
         service: work.service_id.unwrap_or(0),
         facts,
     }

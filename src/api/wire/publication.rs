@@ -104,6 +104,10 @@ pub struct Work {
     /// The only nodes it may use. Empty or absent: any.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub nodes: Vec<String>,
+    /// Nodes that get no further process of it, each named once. The owner may change them at any
+    /// time; processes that are there stay. Empty or absent: none.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub except_nodes: Vec<String>,
     /// Tags that a node must have, all of them; a tag that a node lacks has the value `false`. Empty
     /// or absent: any node.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
@@ -176,6 +180,7 @@ impl Work {
             time_per_item_ms: None,
             submitted_ms,
             nodes: Vec::new(),
+            except_nodes: Vec::new(),
             tags: BTreeMap::new(),
             service_id: None,
             chunks: None,

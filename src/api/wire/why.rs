@@ -202,6 +202,9 @@ pub struct NodeTally {
     pub total: u64,
     /// In a pool this class may not use.
     pub other_pool: u64,
+    /// Excepted by the job's owner.
+    #[serde(default)]
+    pub excepted: u64,
     /// Not among the nodes that this job asks for, or not in the advance reservation that it names.
     pub not_asked_for: u64,
     /// No heartbeat since the daemon started.
@@ -249,6 +252,7 @@ pub struct NodeTally {
 #[expect(missing_docs, reason = "NodeTally says it")]
 pub enum Verdict {
     OtherPool,
+    Excepted,
     NotAskedFor,
     Awaited,
     LacksTags,
@@ -305,6 +309,7 @@ impl NodeTally {
     pub fn count_of(&mut self, verdict: Verdict) -> &mut u64 {
         match verdict {
             Verdict::OtherPool => &mut self.other_pool,
+            Verdict::Excepted => &mut self.excepted,
             Verdict::NotAskedFor => &mut self.not_asked_for,
             Verdict::Awaited => &mut self.awaited,
             Verdict::LacksTags => &mut self.lacks_tags,

@@ -43,6 +43,11 @@ pub enum Line {
         #[serde(default, skip_serializing_if = "is_default")]
         deadline: Option<Millis>,
     },
+    Excepted {
+        job: u64,
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        nodes: Vec<Name>,
+    },
     Completed {
         job: u64,
     },
@@ -157,6 +162,9 @@ impl From<&SchedulerEvent> for Line {
                 let JobTimes { duration, not_before, deadline } = *times;
                 Line::Retimed { job: job.0, duration, not_before, deadline }
             }
+            SchedulerEvent::JobExcepted { job, nodes } => {
+                Line::Excepted { job: job.0, nodes: nodes.clone() }
+            }
             SchedulerEvent::JobCompleted { job } => Line::Completed { job: job.0 },
             SchedulerEvent::ShareSeen { job, share, node, facts } => {
                 Line::Seen { job: job.0, share: share.0, node: node.clone(), facts: facts.into() }
@@ -220,6 +228,7 @@ impl From<Line> for JournalEntry {
                 job: JobId(job),
                 times: JobTimes { duration, not_before, deadline },
             },
+            Line::Excepted { job, nodes } => SchedulerEvent::JobExcepted { job: JobId(job), nodes },
             Line::Completed { job } => SchedulerEvent::JobCompleted { job: JobId(job) },
             Line::Seen { job, share, node, facts } => SchedulerEvent::ShareSeen {
                 job: JobId(job),

@@ -50,6 +50,8 @@ pub struct Spec {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[serde(rename = "machines")]
     nodes: Vec<String>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    except_nodes: Vec<Name>,
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     tags: TagsText,
     #[serde(default, skip_serializing_if = "is_zero")]
@@ -138,7 +140,7 @@ impl From<Facts> for model::JobFacts {
 impl From<&model::JobSpec> for Spec {
     fn from(spec: &model::JobSpec) -> Spec {
         let model::JobSpec { id, user, class, kind, memory, threads, submitted, .. } = spec;
-        let model::JobSpec { nodes, tags, service, shape, facts, .. } = spec;
+        let model::JobSpec { nodes, except_nodes, tags, service, shape, facts, .. } = spec;
         Spec {
             id: id.0,
             user: user.clone(),
@@ -148,6 +150,7 @@ impl From<&model::JobSpec> for Spec {
             threads: *threads,
             submitted: *submitted,
             nodes: nodes.clone(),
+            except_nodes: except_nodes.clone(),
             tags: tags_text(tags),
             service: *service,
             shape: shape.as_deref().map(Into::into),
@@ -169,6 +172,7 @@ impl From<Spec> for model::JobSpec {
             threads: spec.threads,
             submitted: spec.submitted,
             nodes: spec.nodes,
+            except_nodes: spec.except_nodes,
             service: spec.service,
             facts: spec.facts.into(),
         }

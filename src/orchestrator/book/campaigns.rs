@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::bag::{Cursor, TaskQueue, UNTOUCHED};
+use super::forward::is_batch;
 use super::measure::Measure;
 use super::rows::{CampaignRow, CampaignState, Ending, SlotRow, TaskRow, TaskState, WorkRow};
 use crate::orchestrator::spec::CampaignSpec;
@@ -47,10 +48,19 @@ pub struct Step {
     pub work: WorkRow,
     /// Tasks that are queued again.
     pub queue: TaskQueue,
-    /// Number of tasks that are assigned or running.
+    /// Number of tasks that are assigned or running in slots.
     pub in_slots: u64,
+    /// Number of tasks that another cluster has. The resource manager is not told of them.
+    pub away: u64,
     /// Number of slots that are not gone.
     pub slots: u64,
+}
+
+impl Step {
+    /// The count that a task in this share is in.
+    fn count_of(&mut self, share: Option<u64>) -> &mut u64 {
+        if share.is_some_and(is_batch) { &mut self.away } else { &mut self.in_slots }
+    }
 }
 
 impl Campaign {
@@ -92,7 +102,13 @@ impl Campaign {
             let base = self.spec.memory_mb;
             let memory_mb = self.spec.memory_retry.map_or(base, |retry| retry.memory(base, step));
             let work = WorkRow { campaign: self.facts.id, step, memory_mb, number: None };
-            self.steps.push(Step { work, queue: TaskQueue::default(), in_slots: 0, slots: 0 });
+            self.steps.push(Step {
+                work,
+                queue: TaskQueue::default(),
+                in_slots: 0,
+                away: 0,
+                slots: 0,
+            });
         }
         &mut self.steps[at]
     }
@@ -127,7 +143,7 @@ impl Campaign {
         row.memory_mb.unwrap_or_else(|| self.memory_of(row.step))
     }
 
-    /// Tasks of a step that are not final.
+    /// Tasks of a step that are not final and not on another cluster.
     pub fn remaining(&self, step: &Step) -> u64 {
         let untouched = if step.work.step == 0 { self.cursor.left() } else { 0 };
         untouched + step.queue.len() + step.in_slots
@@ -166,7 +182,10 @@ impl Campaign {
                 let (priority, task) = (row.priority, row.task);
                 self.step_mut(row.step).queue.put(priority, task);
             }
-            TaskState::Assigned | TaskState::Running => self.step_mut(row.step).in_slots += 1,
+            TaskState::Assigned | TaskState::Running => {
+                let step = self.step_mut(row.step);
+                *step.count_of(row.share) += 1;
+            }
             TaskState::Done => self.facts.done += 1,
             TaskState::Failed => self.facts.failed += 1,
             TaskState::Cancelled => self.facts.cancelled += 1,
@@ -183,7 +202,7 @@ impl Campaign {
         let step = self.step_mut(row.step);
         match row.state {
             TaskState::Queued => step.queue.remove(row.priority, row.task),
-            TaskState::Assigned | TaskState::Running => step.in_slots -= 1,
+            TaskState::Assigned | TaskState::Running => *step.count_of(row.share) -= 1,
             TaskState::Done | TaskState::Failed | TaskState::Cancelled | TaskState::Dropped => {}
         }
         Some(row)

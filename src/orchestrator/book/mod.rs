@@ -24,6 +24,7 @@ mod ends;
 mod exchange;
 mod extend;
 mod figures;
+mod forward;
 mod gangs;
 mod leases;
 mod measure;
@@ -50,6 +51,10 @@ pub use campaigns::{Campaign, INIT_FAILS, MAX_STEPS, Step};
 pub use exchange::{ExchangeRefusal, NodeAnswer};
 pub use extend::CannotExtend;
 pub use figures::Figures;
+pub use forward::{
+    FIRST_BATCH, ForwardableCampaign, ForwardedBatch, ForwardedTask, Forwarding, ForwardingView,
+    is_batch,
+};
 pub use gangs::{GangState, RankState};
 use nodes::Node;
 pub use nodes::NodeFacts;
@@ -127,6 +132,8 @@ pub enum Event {
     Resubmitted(Box<Reopened>),
     /// An operator declares a node lost: no process of a slot runs there any more.
     NodeLost(Name),
+    /// Tasks left for another cluster, or came back from it.
+    Forwarded(Forwarding),
     /// The resource manager accepted a publication that declares these shares gone.
     Published(u64, Vec<u64>),
     /// The resource manager refuses the named works, each with its sentence, and takes all other
@@ -303,6 +310,7 @@ impl Book {
             Event::TaskSignalled(campaign, task, signal) => self.signal(campaign, task, signal),
             Event::Resubmitted(reopened) => self.reopen(*reopened),
             Event::NodeLost(node) => self.lose_node(&node, now),
+            Event::Forwarded(change) => self.forward(change, now),
             Event::Published(sequence, gone) => self.published(sequence, &gone),
             Event::Refused(sentences) => self.refused(&sentences),
         }
@@ -414,6 +422,12 @@ impl Book {
             return;
         }
         slot.recall.remove(&id);
+        self.enter_end(share, result, now);
+    }
+
+    /// Enters the end of an attempt that its slot or its cluster had.
+    fn enter_end(&mut self, share: u64, result: TaskResult, now: Now) {
+        let id = result.task;
         let Some(campaign) = self.campaigns.get_mut(&id.campaign) else { return };
         if campaign.spec.gang.is_some() {
             return self.end_rank(share, result, now);

@@ -123,8 +123,10 @@ impl CampaignSpec {
             let message = "this version does not have it";
             problems.push(SpecProblem::new(key, message, "remove it"));
         }
-        let (tasks, params) = params::take(&mut document, &mut problems);
+        let (mut tasks, params) = params::take(&mut document, &mut problems);
         let mut fields = Fields::new("", document, &mut problems);
+        // Lines of a part of a campaign keep the numbers that they have in the whole.
+        tasks.first = fields.number("first_task", 0, 1 << 53).unwrap_or(tasks.first);
         let name = name(&mut fields);
         let command = fields.command("write it after `--`, or as `command`");
         let task = task_spec(&mut fields, name, command.unwrap_or(Command::Argv(Vec::new())));

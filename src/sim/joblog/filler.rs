@@ -53,6 +53,7 @@ impl Filler {
             threads: 1,
             submitted: 0,
             nodes: Vec::new(),
+            except_nodes: Vec::new(),
             service: 0,
             tags: Tags::default(),
             shape: None,

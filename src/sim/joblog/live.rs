@@ -279,6 +279,7 @@ impl<'a> LiveReplay<'a> {
             threads: 1,
             submitted: job.submitted,
             nodes: Vec::new(),
+            except_nodes: Vec::new(),
             service: 0,
             tags: Tags::default(),
             shape: Some(Arc::new(shape)),

@@ -43,6 +43,7 @@ pub(super) fn request(input: &JobInput, arrival: u64) -> Result<JobSpec, Flaw> {
         threads: input.threads,
         submitted: input.submit.unwrap_or(FIRST_SUBMISSION + 1_000 * arrival),
         nodes: input.nodes.clone(),
+        except_nodes: Vec::new(),
         service: input.service_id,
         facts: JobFacts {
             remaining: gang

@@ -388,6 +388,7 @@ fn spec(ix: WorkIx, work: &SimWork, facts: JobFacts) -> JobSpec {
         threads: work.threads.get(),
         submitted: work.submitted,
         nodes: Vec::new(),
+        except_nodes: Vec::new(),
         service: 0,
         facts,
     }

@@ -114,6 +114,7 @@ fn job(draw: &mut Draw, id: u64, size: ScaleSize, capacity: u64) -> DrawnJob {
         threads: 1,
         submitted: FIRST_SUBMISSION + 1_000 * id,
         nodes: Vec::new(),
+        except_nodes: Vec::new(),
         service: 0,
         facts: JobFacts {
             remaining: demand.div_ceil(order),

@@ -1,0 +1,87 @@
+//! Affinity of tasks to clusters: it falls with each failure and each long wait on a cluster.
+
+use std::collections::BTreeMap;
+
+use crate::model::Name;
+
+/// Time after which affinities begin anew, in milliseconds.
+pub const AFFINITY_PERIOD_MS: u64 = 3_600_000;
+
+/// Affinities of tasks to clusters, by campaign, task and cluster. An absent affinity is 0.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Affinities {
+    by_task: BTreeMap<(u64, u64, Name), i64>,
+    /// Time of the last reset, in milliseconds of the caller's clock.
+    reset_ms: u64,
+}
+
+impl Affinities {
+    /// Lowers the affinity of a task after a failure, a limit or a long wait on the cluster.
+    pub fn lower(&mut self, campaign: u64, task: u64, cluster: &Name) {
+        let affinity = self.by_task.entry((campaign, task, cluster.clone())).or_default();
+        *affinity = affinity.saturating_sub(1);
+    }
+
+    /// Returns the affinity of a task to a cluster: 0 or less.
+    pub fn of(&self, campaign: u64, task: u64, cluster: &Name) -> i64 {
+        self.by_task.get(&(campaign, task, cluster.clone())).copied().unwrap_or(0)
+    }
+
+    /// Enters a stored affinity.
+    pub fn put(&mut self, campaign: u64, task: u64, cluster: Name, affinity: i64) {
+        self.by_task.insert((campaign, task, cluster), affinity);
+    }
+
+    /// Forgets all affinities once their period is over. Returns true if it did.
+    pub fn reset(&mut self, now_ms: u64) -> bool {
+        let is_due = AFFINITY_PERIOD_MS <= now_ms.saturating_sub(self.reset_ms);
+        if is_due {
+            self.reset_ms = now_ms;
+            self.by_task.clear();
+        }
+        is_due
+    }
+
+    /// Forgets the affinities of a campaign that has ended.
+    pub fn forget(&mut self, campaign: u64) {
+        self.by_task.retain(|(of, _, _), _| *of != campaign);
+    }
+
+    /// Picks up to `count` tasks for a cluster out of `queued`, by priority, affinity to the
+    /// cluster, and number. `queued` has the priority and the number of each task.
+    pub fn pick(
+        &self,
+        campaign: u64,
+        cluster: &Name,
+        queued: &[(u8, u64)],
+        count: usize,
+    ) -> Vec<u64> {
+        let key = |(priority, task): &(u8, u64)| {
+            let affinity = self.of(campaign, *task, cluster);
+            (std::cmp::Reverse((*priority, affinity)), *task)
+        };
+        let mut keyed: Vec<_> = queued.iter().map(key).collect();
+        keyed.sort_unstable();
+        keyed.into_iter().take(count).map(|(_, task)| task).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_failure_makes_the_next_choice_differ_until_the_reset() {
+        let (here, there): (Name, Name) = ("lyon".into(), "grenoble".into());
+        let mut affinities = Affinities::default();
+        let queued = [(20, 4), (20, 7), (10, 1), (30, 9)];
+        assert_eq!(affinities.pick(1, &here, &queued, 3), [9, 4, 7]);
+        affinities.lower(1, 4, &here);
+        assert_eq!(affinities.pick(1, &here, &queued, 3), [9, 7, 4]);
+        assert_eq!(affinities.pick(1, &there, &queued, 3), [9, 4, 7]);
+        assert!(!affinities.reset(AFFINITY_PERIOD_MS - 1));
+        assert_eq!(affinities.of(1, 4, &here), -1);
+        assert!(affinities.reset(AFFINITY_PERIOD_MS));
+        assert_eq!(affinities.pick(1, &here, &queued, 3), [9, 4, 7]);
+    }
+}

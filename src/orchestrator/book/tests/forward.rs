@@ -1,0 +1,124 @@
+//! Tasks that other clusters have.
+
+use super::spec;
+use super::world::World;
+use crate::orchestrator::book::{
+    Book, CampaignState, Event, ForwardedBatch, Forwarding, TaskState, is_batch,
+};
+use crate::orchestrator::wire::{AttemptId, Reason, TaskResult};
+
+fn forward(world: &mut World, change: Forwarding) {
+    world.record(Event::Forwarded(change));
+}
+
+fn leave(world: &mut World, campaign: u64, cluster: &str, count: u64) {
+    forward(world, Forwarding::Leave(campaign, cluster.into(), count));
+}
+
+fn result(task: u64, attempt: u64, why: Reason) -> TaskResult {
+    let task = AttemptId { campaign: 1, task, attempt };
+    TaskResult { task, ms: 100, ..super::result(why) }
+}
+
+fn end(world: &mut World, result: TaskResult) {
+    forward(world, Forwarding::Ended(vec![result]));
+}
+
+/// Tasks of each batch.
+fn tasks(world: &World) -> Vec<Vec<u64>> {
+    let of = |batch: &ForwardedBatch| batch.tasks.iter().map(|task| task.id.task).collect();
+    world.book.forwarding().batches.iter().map(of).collect()
+}
+
+/// Tasks that the resource manager is told of.
+fn told(world: &mut World) -> u64 {
+    world.book.publication(0).iter().map(|work| work.remaining).sum()
+}
+
+#[test]
+fn forwarded_tasks_leave_the_bag_and_each_result_counts_once() {
+    let mut world = World::new();
+    world.submit(spec(5));
+    leave(&mut world, 1, "lyon", 3);
+    assert_eq!((tasks(&world), told(&mut world)), (vec![vec![1, 2, 3]], 2));
+    // What is on record survives, with the number of its batch.
+    let batch = world.book.forwarding().batches[0].batch;
+    world.restart();
+    assert_eq!((tasks(&world), told(&mut world)), (vec![vec![1, 2, 3]], 2));
+    assert_eq!(world.book.forwarding().batches[0].batch, batch);
+    forward(&mut world, Forwarding::Begun(vec![result(1, 1, Reason::Done).task]));
+    assert!(world.book.forwarding().batches[0].tasks[0].is_running);
+    end(&mut world, result(1, 1, Reason::Done));
+    end(&mut world, result(1, 1, Reason::Done));
+    end(&mut world, result(2, 9, Reason::Done));
+    assert_eq!(world.book.campaigns()[&1].facts.done, 1);
+    assert_eq!(tasks(&world), [[2, 3]]);
+}
+
+#[test]
+fn withdrawn_tasks_go_first_and_run_elsewhere() {
+    let mut world = World::new();
+    world.submit(spec(4));
+    leave(&mut world, 1, "lyon", 2);
+    end(&mut world, Book::withdrawn(result(2, 1, Reason::Done).task));
+    assert_eq!((tasks(&world), told(&mut world)), (vec![vec![1]], 3));
+    leave(&mut world, 1, "grenoble", 9);
+    // Task 2 came back; tasks 3 and 4 follow it without a gap.
+    assert_eq!((tasks(&world), told(&mut world)), (vec![vec![1], vec![2, 3, 4]], 0));
+    let batches = world.book.forwarding().batches;
+    let second = &batches[1];
+    assert_eq!((second.cluster.as_str(), second.tasks[0].id.attempt), ("grenoble", 2));
+    // The old attempt is over, whatever its cluster says later.
+    end(&mut world, result(2, 1, Reason::Done));
+    assert_eq!(world.book.campaigns()[&1].facts.done, 0);
+    for (task, attempt) in [(1, 1), (2, 2), (3, 1), (4, 1)] {
+        end(&mut world, result(task, attempt, Reason::Done));
+    }
+    assert_eq!(world.rows.campaigns[&1].state, CampaignState::Done);
+    assert_eq!(world.rows.campaigns[&1].done, 4);
+}
+
+#[test]
+fn a_gap_begins_another_batch() {
+    let mut world = World::new();
+    world.submit(spec(6));
+    leave(&mut world, 1, "lyon", 6);
+    for task in [1, 3, 4] {
+        end(&mut world, Book::withdrawn(result(task, 1, Reason::Done).task));
+    }
+    leave(&mut world, 1, "grenoble", 9);
+    assert_eq!(tasks(&world), [vec![2, 5, 6], vec![1], vec![3, 4]]);
+    let numbers: Vec<u64> = world.book.forwarding().batches.iter().map(|it| it.batch).collect();
+    assert!(numbers.iter().all(|number| is_batch(*number)) && numbers.is_sorted());
+}
+
+#[test]
+fn a_failure_elsewhere_follows_the_table_of_states() {
+    let mut world = World::new();
+    let mut twice = spec(1);
+    twice.retries = 1;
+    world.submit(twice);
+    for attempt in [1, 2] {
+        leave(&mut world, 1, "lyon", 1);
+        end(&mut world, TaskResult { exit: Some(1), ..result(1, attempt, Reason::Exit) });
+    }
+    assert_eq!(world.rows.campaigns[&1].state, CampaignState::Failed);
+    assert_eq!(world.rows.tasks[&(1, 1)].state, TaskState::Failed);
+}
+
+#[test]
+fn a_cancelled_campaign_waits_for_the_word_of_its_clusters() {
+    let mut world = World::new();
+    world.submit(spec(3));
+    leave(&mut world, 1, "lyon", 2);
+    world.record(Event::Cancelled(1));
+    assert!(world.book.forwarding().batches[0].tasks.iter().all(|task| task.is_cancelled));
+    assert_eq!(world.rows.campaigns[&1].state, CampaignState::Cancelling);
+    // A cancelled campaign sends nothing more.
+    leave(&mut world, 1, "lyon", 2);
+    for task in [1, 2] {
+        end(&mut world, Book::withdrawn(result(task, 1, Reason::Done).task));
+    }
+    let row = &world.rows.campaigns[&1];
+    assert_eq!((row.state, row.cancelled, row.done), (CampaignState::Cancelled, 3, 0));
+}

@@ -1,0 +1,149 @@
+//! A remote cluster: another orchestrator, by its public routes.
+
+use std::time::Duration;
+
+use reqwest::{Method, Response, Url};
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+use crate::client::{NoAnswer, NoToken, Transport, TransportError, token_for};
+use crate::config::ClusterSettings;
+use crate::orchestrator::wire::{Grid, Submitted, TaskInfo, TaskList};
+
+/// Longest wait for an answer.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// Most tasks in an answer.
+const PAGE: usize = 200;
+
+/// Reason why a cluster did not carry out a request.
+#[derive(Debug, thiserror::Error)]
+pub enum RemoteError {
+    /// The cluster cannot be reached in this way.
+    #[error(transparent)]
+    Transport(#[from] TransportError),
+    /// There is no token.
+    #[error(transparent)]
+    Token(#[from] NoToken),
+    /// The cluster does not answer.
+    #[error("the cluster does not answer: {0}")]
+    Silent(String),
+    /// The cluster refuses the request.
+    #[error("the cluster refuses: {0}")]
+    Refused(String),
+}
+
+/// A remote cluster.
+#[derive(Debug)]
+pub struct Remote {
+    transport: Transport,
+    url: Url,
+    settings: ClusterSettings,
+}
+
+impl Remote {
+    /// Builds the client of a cluster.
+    ///
+    /// # Errors
+    ///
+    /// If this process cannot be a client in this way.
+    pub fn new(settings: &ClusterSettings) -> Result<Remote, RemoteError> {
+        let url = Url::parse(&settings.url);
+        let url = url.map_err(|error| RemoteError::Silent(error.to_string()))?;
+        let transport = Transport::new(&url, settings.authority.as_deref(), PATIENCE)?;
+        Ok(Remote { transport, url, settings: settings.clone() })
+    }
+
+    /// The settings of the cluster.
+    pub fn settings(&self) -> &ClusterSettings {
+        &self.settings
+    }
+
+    /// The nodes of the cluster that run slots, with their memory.
+    ///
+    /// # Errors
+    ///
+    /// If the cluster does not answer, or refuses.
+    pub async fn snapshot(&self) -> Result<Grid, RemoteError> {
+        read(self.ask(Method::GET, &["v1", "grid"], &[], None).await?).await
+    }
+
+    /// Submits a child campaign and returns its number. The same `key` is submitted once.
+    ///
+    /// # Errors
+    ///
+    /// If the cluster does not answer, or refuses.
+    pub async fn submit(&self, key: &str, document: &Value) -> Result<u64, RemoteError> {
+        let body = Some((key, document));
+        let answer = self.ask(Method::POST, &["v1", "campaigns"], &[], body).await?;
+        Ok(read::<Submitted>(answer).await?.id)
+    }
+
+    /// Asks the cluster to end a task. The task is withdrawn once the cluster says that it is
+    /// cancelled.
+    ///
+    /// # Errors
+    ///
+    /// If the cluster does not answer, or refuses.
+    pub async fn withdraw(&self, child: u64, task: u64) -> Result<(), RemoteError> {
+        let (child, task) = (child.to_string(), task.to_string());
+        let path = ["v1", "campaigns", &child, "tasks", &task, "cancel"];
+        self.ask(Method::POST, &path, &[], None).await.map(drop)
+    }
+
+    /// All touched tasks of a child campaign, with their attempts.
+    ///
+    /// # Errors
+    ///
+    /// If the cluster does not answer, or refuses.
+    pub async fn results(&self, child: u64) -> Result<Vec<TaskInfo>, RemoteError> {
+        let (child, limit) = (child.to_string(), PAGE.to_string());
+        let path = ["v1", "campaigns", &child, "tasks"];
+        let (mut found, mut after) = (Vec::new(), 0);
+        loop {
+            let from = after.to_string();
+            let query = [("after", from.as_str()), ("limit", &limit), ("attempts", "true")];
+            let page: TaskList = read(self.ask(Method::GET, &path, &query, None).await?).await?;
+            let is_last = page.tasks.len() < PAGE;
+            after = page.tasks.last().map_or(after, |task| task.task);
+            found.extend(page.tasks);
+            if is_last {
+                return Ok(found);
+            }
+        }
+    }
+
+    async fn ask(
+        &self,
+        method: Method,
+        path: &[&str],
+        query: &[(&str, &str)],
+        body: Option<(&str, &Value)>,
+    ) -> Result<Response, RemoteError> {
+        let token = self.settings.token_file.as_deref();
+        let token = token.map(|file| token_for(&self.url, file)).transpose()?;
+        let mut request = self.transport.request(method, path, query);
+        if let Some((key, document)) = body {
+            request = request.header("idempotency-key", key).json(document);
+        }
+        let answer = self.transport.exchange(request, token.as_ref()).await;
+        let answer = answer.map_err(|error| match error {
+            NoAnswer::Late => RemoteError::Silent("it takes too long".to_owned()),
+            NoAnswer::Broken(why) => RemoteError::Silent(why),
+        })?;
+        let status = answer.status();
+        if status.is_success() {
+            return Ok(answer);
+        }
+        let text = answer.text().await.unwrap_or_default();
+        let text = format!("{status}: {}", crate::orchestrator::spec::short(&text));
+        Err(if status.is_server_error() {
+            RemoteError::Silent(text)
+        } else {
+            RemoteError::Refused(text)
+        })
+    }
+}
+
+async fn read<T: DeserializeOwned>(answer: Response) -> Result<T, RemoteError> {
+    answer.json().await.map_err(|error| RemoteError::Silent(error.to_string()))
+}

@@ -1,0 +1,488 @@
+//! The router: passes over all clusters.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Instant;
+
+use tokio::sync::{mpsc, oneshot};
+
+use super::document;
+use super::remote::{Remote, RemoteError};
+use crate::config::GridSettings;
+use crate::grid::{
+    Affinities, CampaignSight, ClusterSight, GridSight, LOCAL_PREDICTOR, PREDICTORS, PairStates,
+    Predictor, ROUTER_POLICIES, RouteSettings, RouterPolicy, SentTask, TargetSight,
+    WAITING_LIMIT_MS, WithdrawalCause, predict, predictor, route, router_policy, settle, surplus,
+};
+use crate::model::{Name, count};
+use crate::orchestrator::book::{
+    Book, ForwardableCampaign, ForwardedBatch, Forwarding, ForwardingView,
+};
+use crate::orchestrator::drive::{BookRequest, wall_ms};
+use crate::orchestrator::rm::{Rm, RmError};
+use crate::orchestrator::store::{DbError, StoreReader};
+use crate::orchestrator::wire::{AttemptId, Reason, TaskInfo, TaskResult};
+
+/// Name of the router's own cluster.
+const LOCAL: &str = "local";
+/// Most tasks of a campaign that leave for a cluster in a pass.
+const MOST: u64 = 10_000;
+
+/// Reason why there can be no router.
+#[derive(Debug, thiserror::Error)]
+pub enum GridError {
+    /// A cluster cannot be used as it is configured.
+    #[error("cluster {name}: {source}")]
+    Cluster {
+        /// Name of the cluster.
+        name: Name,
+        /// Cause of the failure.
+        source: RemoteError,
+    },
+    /// Two clusters have the same name.
+    #[error("two clusters are called {0}; give each a name of its own")]
+    Twice(Name),
+    /// A name of the configuration is unknown.
+    #[error("grid: `{0}` is unknown")]
+    Unknown(String),
+}
+
+/// Reason why a pass was broken off.
+#[derive(Debug, thiserror::Error)]
+enum BrokenPass {
+    #[error("the owner of the book has stopped")]
+    NoOwner,
+    #[error(transparent)]
+    Unread(#[from] DbError),
+}
+
+/// A cluster as a pass saw it.
+#[derive(Debug, Default)]
+struct ClusterState {
+    /// Free memory and all memory of each node, in MiB. Empty: the cluster is silent.
+    nodes: Vec<(u64, u64)>,
+    is_silent: bool,
+}
+
+/// The router of an orchestrator.
+#[derive(Debug)]
+pub struct GridRouter {
+    settings: GridSettings,
+    /// Identity of this grid: the orchestrator's.
+    identity: String,
+    state: PathBuf,
+    rm: Arc<Rm>,
+    policy: &'static dyn RouterPolicy,
+    remote_predictor: &'static dyn Predictor,
+    local_predictor: &'static dyn Predictor,
+    remotes: Vec<Remote>,
+    /// Child campaign of each batch whose cluster has confirmed it.
+    children: BTreeMap<u64, u64>,
+    /// Batches from this number on were made in this life of the router.
+    first_batch: Option<u64>,
+    /// Batches of which a cluster may have heard, though it did not answer.
+    doubtful: BTreeSet<u64>,
+    /// Clusters that refuse the document of a campaign.
+    barred: BTreeSet<(u64, Name)>,
+    states: PairStates,
+    affinities: Affinities,
+    /// Clusters that were silent in the last pass.
+    silent: BTreeSet<Name>,
+    began: Instant,
+}
+
+impl GridRouter {
+    /// Builds the router of the orchestrator `identity`, whose database is at `state`. `None`: no
+    /// other cluster is configured.
+    ///
+    /// # Errors
+    ///
+    /// If a cluster cannot be used as it is configured.
+    pub fn new(
+        settings: &GridSettings,
+        identity: &str,
+        state: &Path,
+        rm: &Arc<Rm>,
+    ) -> Result<Option<GridRouter>, GridError> {
+        if settings.clusters.is_empty() {
+            return Ok(None);
+        }
+        let unknown = |name: &str| GridError::Unknown(name.to_owned());
+        let mut remotes = Vec::new();
+        let mut names = BTreeSet::new();
+        for cluster in &settings.clusters {
+            if !names.insert(&cluster.name) {
+                return Err(GridError::Twice(cluster.name.clone()));
+            }
+            let failed = |source| GridError::Cluster { name: cluster.name.clone(), source };
+            remotes.push(Remote::new(cluster).map_err(failed)?);
+        }
+        let by_name = |name: &str| predictor(PREDICTORS, name).ok_or_else(|| unknown(name));
+        let policy = router_policy(ROUTER_POLICIES, &settings.policy);
+        Ok(Some(GridRouter {
+            settings: settings.clone(),
+            identity: identity.to_owned(),
+            state: state.to_owned(),
+            rm: Arc::clone(rm),
+            policy: policy.ok_or_else(|| unknown(&settings.policy))?,
+            remote_predictor: by_name(&settings.predictor)?,
+            local_predictor: by_name(LOCAL_PREDICTOR)?,
+            remotes,
+            children: BTreeMap::new(),
+            first_batch: None,
+            doubtful: BTreeSet::new(),
+            barred: BTreeSet::new(),
+            states: PairStates::new(),
+            affinities: Affinities::default(),
+            silent: BTreeSet::new(),
+            began: Instant::now(),
+        }))
+    }
+
+    /// Makes passes until the owner of the book, who takes `requests`, has stopped.
+    pub async fn run(mut self, requests: mpsc::Sender<BookRequest>) {
+        loop {
+            match self.pass(&requests).await {
+                Ok(()) => {}
+                Err(BrokenPass::NoOwner) => return,
+                Err(error) => tracing::warn!(%error, "a pass of the router was broken off"),
+            }
+            tokio::time::sleep(self.settings.pass_every).await;
+        }
+    }
+
+    /// A pass: observe, predict, route, submit, withdraw.
+    async fn pass(&mut self, requests: &mpsc::Sender<BookRequest>) -> Result<(), BrokenPass> {
+        let clusters = self.observe(requests).await?;
+        let view = ask(requests, BookRequest::Forwarding).await?;
+        let sight = self.sight(&view, &clusters);
+        let states = predict(&sight, &self.states, self.settings.strictness);
+        let settings = RouteSettings {
+            policy: self.policy,
+            interleaves: self.settings.interleaves,
+            strictness: self.settings.strictness,
+        };
+        let routing = route(&sight, &states, settings);
+        self.states = settle(&sight, states, &routing);
+        let leave = routing.grants.iter().filter(|grant| 0 < grant.cluster);
+        let leave = leave.map(|grant| {
+            let cluster = sight.clusters[grant.cluster].name.clone();
+            Forwarding::Leave(grant.campaign, cluster, grant.count.min(MOST))
+        });
+        forward(requests, leave.collect()).await?;
+        let view = ask(requests, BookRequest::Forwarding).await?;
+        let refused = self.submit(&view).await?;
+        forward(requests, vec![Forwarding::Ended(refused)]).await?;
+        self.withdraw(&view, &sight).await;
+        Ok(())
+    }
+
+    /// Reads the room of all clusters, and enters the results of forwarded tasks.
+    async fn observe(
+        &mut self,
+        requests: &mpsc::Sender<BookRequest>,
+    ) -> Result<Vec<ClusterState>, BrokenPass> {
+        let view = ask(requests, BookRequest::Forwarding).await?;
+        let open: BTreeSet<u64> = view.batches.iter().map(|batch| batch.batch).collect();
+        self.children.retain(|batch, _| open.contains(batch));
+        self.first_batch.get_or_insert_with(|| open.last().map_or(0, |last| last + 1));
+        let mut clusters = vec![local_state(self.rm.nodes().await)];
+        let mut news: Vec<(Name, Vec<Forwarding>)> = Vec::new();
+        for remote in &self.remotes {
+            let name = &remote.settings().name;
+            let mut changes = Vec::new();
+            let mut state = match remote.snapshot().await {
+                Ok(grid) => {
+                    let node = |free: Option<u64>, all: Option<u64>| Some((free?, all?));
+                    let nodes = grid.nodes.iter();
+                    let nodes = nodes.filter_map(|it| node(it.free_mb, it.memory_mb)).collect();
+                    ClusterState { nodes, is_silent: false }
+                }
+                Err(error) => {
+                    if self.silent.insert(name.clone()) {
+                        tracing::warn!(cluster = %name, %error, "its tasks wait for it");
+                    }
+                    clusters.push(ClusterState { nodes: Vec::new(), is_silent: true });
+                    continue;
+                }
+            };
+            self.silent.remove(name);
+            for batch in view.batches.iter().filter(|batch| batch.cluster == *name) {
+                let Some(child) = self.children.get(&batch.batch) else { continue };
+                match remote.results(*child).await {
+                    Ok(tasks) => changes.extend(news_of(batch, &tasks)),
+                    Err(error) => {
+                        tracing::warn!(cluster = %name, %error, "results are read later");
+                        state.is_silent = true;
+                    }
+                }
+            }
+            clusters.push(state);
+            news.push((name.clone(), changes));
+        }
+        for (name, changes) in news {
+            self.note_failures(&name, &changes);
+            forward(requests, changes).await?;
+        }
+        Ok(clusters)
+    }
+
+    /// Lowers the affinity of tasks that failed on a cluster.
+    fn note_failures(&mut self, cluster: &Name, changes: &[Forwarding]) {
+        self.affinities.reset(self.now_ms());
+        for change in changes {
+            let Forwarding::Ended(results) = change else { continue };
+            let failed = |it: &&TaskResult| !matches!(it.why, Reason::Done | Reason::Returned);
+            for result in results.iter().filter(failed) {
+                self.affinities.lower(result.task.campaign, result.task.task, cluster);
+            }
+        }
+    }
+
+    fn now_ms(&self) -> u64 {
+        u64::try_from(self.began.elapsed().as_millis()).unwrap_or(u64::MAX)
+    }
+
+    /// The sights of a pass. The local cluster is the first.
+    fn sight(&self, view: &ForwardingView, states: &[ClusterState]) -> GridSight {
+        let resource = self.settings.resource_mb.max(1);
+        let resources = |mb: u64| mb.checked_div(resource).unwrap_or(0);
+        let settings = self.remotes.iter().map(Remote::settings);
+        let settings = std::iter::once(None).chain(settings.map(Some));
+        let clusters = settings.zip(states).map(|(settings, state)| {
+            let name = settings.map_or_else(|| Name::from(LOCAL), |it| it.name.clone());
+            let here = view.batches.iter().filter(|batch| batch.cluster == name);
+            let (running, waiting) = load(here);
+            ClusterSight {
+                name,
+                is_local: settings.is_none(),
+                priority: settings.map_or(0, |it| it.priority),
+                power: settings.map_or(1, |it| it.power),
+                capacity: state.nodes.iter().map(|(_, all)| resources(*all)).sum(),
+                free: state.nodes.iter().map(|(free, _)| resources(*free)).sum(),
+                running,
+                waiting,
+                flood: self.settings.flood,
+                stress: 0,
+                is_closed: state.is_silent,
+                predictor: settings.map_or(self.local_predictor, |_| self.remote_predictor),
+            }
+        });
+        let clusters: Vec<ClusterSight> = clusters.collect();
+        let campaigns = view.campaigns.iter();
+        let campaigns = campaigns.map(|campaign| self.campaign_sight(campaign, view, &clusters));
+        let campaigns = campaigns.collect();
+        GridSight { campaigns, clusters, now_ms: self.now_ms() }
+    }
+
+    fn campaign_sight(
+        &self,
+        campaign: &ForwardableCampaign,
+        view: &ForwardingView,
+        clusters: &[ClusterSight],
+    ) -> CampaignSight {
+        let resource = self.settings.resource_mb.max(1);
+        let needed = campaign.memory_mb.div_ceil(resource).max(1);
+        let (mean_ms, ended) = campaign.ended;
+        let target = |(at, cluster): (usize, &ClusterSight)| {
+            let own = view.batches.iter();
+            let own = own.filter(|it| it.campaign == campaign.id && it.cluster == cluster.name);
+            let (running, waiting) = load(own);
+            let mut settings = self.remotes.iter().map(Remote::settings);
+            let settings = settings.find(|it| it.name == cluster.name);
+            let names = |list: &[String]| list.contains(&campaign.owner);
+            TargetSight {
+                cluster: at,
+                resources: needed,
+                running,
+                waiting,
+                max: campaign.spec.max,
+                mean_resources: (0 < ended).then_some(needed.saturating_mul(crate::grid::ONE)),
+                has_affinity: settings.is_some_and(|it| names(&it.affinity)),
+                is_home: settings.is_some_and(|it| names(&it.home)),
+                mean_ms: (0 < ended).then_some(mean_ms),
+                is_barred: self.barred.contains(&(campaign.id, cluster.name.clone())),
+                ..TargetSight::default()
+            }
+        };
+        CampaignSight {
+            id: campaign.id,
+            user: campaign.owner.as_str().into(),
+            weight: 1,
+            is_test: false,
+            left: campaign.queued,
+            targets: clusters.iter().enumerate().map(target).collect(),
+        }
+    }
+
+    /// Submits all batches that no cluster has confirmed. Returns the attempts that a cluster refused
+    /// and cannot have.
+    async fn submit(&mut self, view: &ForwardingView) -> Result<Vec<TaskResult>, BrokenPass> {
+        let new = view.batches.iter().filter(|batch| !self.children.contains_key(&batch.batch));
+        let new: Vec<&ForwardedBatch> = new.collect();
+        let mut refused = Vec::new();
+        if new.is_empty() {
+            return Ok(refused);
+        }
+        let mut reader = StoreReader::open(&self.state).await?;
+        for batch in new {
+            let remote = self.remotes.iter().find(|it| it.settings().name == batch.cluster);
+            let campaign = view.campaigns.iter().find(|it| it.id == batch.campaign);
+            let (Some(remote), Some(campaign)) = (remote, campaign) else { continue };
+            if self.silent.contains(&batch.cluster) {
+                continue;
+            }
+            let Some(document) = child_of(batch, campaign, &mut reader).await? else { continue };
+            let key = format!("grid/{}/{}/{}", self.identity, batch.campaign, batch.batch);
+            match remote.submit(&key, &document).await {
+                Ok(child) => drop(self.children.insert(batch.batch, child)),
+                Err(error) => {
+                    let (cluster, campaign) = (&batch.cluster, batch.campaign);
+                    tracing::warn!(%cluster, campaign, %error, "the cluster did not take tasks");
+                    if self.is_refused(batch.batch, &error) {
+                        refused.extend(batch.tasks.iter().map(|task| Book::withdrawn(task.id)));
+                        self.barred.insert((campaign, cluster.clone()));
+                    } else {
+                        self.doubtful.insert(batch.batch);
+                    }
+                }
+            }
+        }
+        Ok(refused)
+    }
+
+    /// True if the cluster refuses a batch of which it cannot have heard before.
+    fn is_refused(&self, batch: u64, error: &RemoteError) -> bool {
+        matches!(error, RemoteError::Refused(_))
+            && !self.doubtful.contains(&batch)
+            && self.first_batch.is_some_and(|first| first <= batch)
+    }
+
+    /// Withdraws the surplus of each cluster, tasks that wait too long, and cancelled tasks.
+    async fn withdraw(&mut self, view: &ForwardingView, sight: &GridSight) {
+        for remote in &self.remotes {
+            let name = &remote.settings().name;
+            let at = sight.clusters.iter().position(|cluster| cluster.name == *name);
+            let Some(at) = at.filter(|at| !sight.clusters[*at].is_closed) else { continue };
+            let allowed = sight.allowed_on(at);
+            let allowed = Some(allowed).filter(|_| self.remote_predictor.withdraws());
+            let here = view.batches.iter().filter(|batch| batch.cluster == *name);
+            let here: Vec<&ForwardedBatch> = here.collect();
+            let mut waiting = Vec::new();
+            let mut gone: BTreeSet<(u64, u64)> = BTreeSet::new();
+            for (batch, task) in here.iter().flat_map(|it| it.tasks.iter().map(move |t| (it, t))) {
+                if task.is_cancelled {
+                    gone.insert((batch.campaign, task.id.task));
+                } else if !task.is_running {
+                    let (campaign, sent_ms) = (batch.campaign, task.assigned_ms);
+                    let (task, is_exempt) = (task.id.task, false);
+                    waiting.push(SentTask { sent_ms, campaign, task, is_exempt });
+                }
+            }
+            for withdrawal in surplus(&waiting, allowed, wall_ms(), WAITING_LIMIT_MS) {
+                let SentTask { campaign, task, .. } = withdrawal.task;
+                gone.insert((campaign, task));
+                if withdrawal.cause == WithdrawalCause::TooLong {
+                    self.affinities.lower(campaign, task, name);
+                }
+            }
+            for batch in here {
+                let Some(child) = self.children.get(&batch.batch) else { continue };
+                let tasks = batch.tasks.iter().map(|task| task.id.task);
+                for task in tasks.filter(|task| gone.contains(&(batch.campaign, *task))) {
+                    if let Err(error) = remote.withdraw(*child, task).await {
+                        tracing::warn!(cluster = %name, %error, "withdrawn later");
+                        return;
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Running and waiting tasks of batches.
+fn load<'a>(batches: impl Iterator<Item = &'a ForwardedBatch>) -> (u64, u64) {
+    let tasks = batches.flat_map(|batch| &batch.tasks);
+    tasks.fold((0, 0), |(running, waiting), task| {
+        if task.is_running { (running + 1, waiting) } else { (running, waiting + 1) }
+    })
+}
+
+fn local_state(nodes: Result<Vec<crate::api::wire::NodeInfo>, RmError>) -> ClusterState {
+    let Ok(nodes) = nodes else {
+        return ClusterState { nodes: Vec::new(), is_silent: true };
+    };
+    let mb = |amount: u64, quantum: u64| amount.saturating_mul(quantum);
+    let node = |it: crate::api::wire::NodeInfo| (mb(it.free, it.quantum_mb), it.memory_mb);
+    ClusterState { nodes: nodes.into_iter().map(node).collect(), is_silent: false }
+}
+
+/// The document of the child campaign of a batch. `None`: its range is not known any more.
+async fn child_of(
+    batch: &ForwardedBatch,
+    campaign: &ForwardableCampaign,
+    reader: &mut StoreReader,
+) -> Result<Option<serde_json::Value>, DbError> {
+    let tasks = || batch.tasks.iter().map(|task| task.id.task);
+    let (Some(first), Some(last)) = (tasks().min(), tasks().max()) else { return Ok(None) };
+    let mut texts = Vec::new();
+    for task in tasks() {
+        let Some(position) = campaign.spec.tasks.position(task) else { return Ok(None) };
+        texts.extend(reader.param(batch.campaign, position).await?);
+    }
+    let texts = (count(&texts) == count(&batch.tasks)).then_some(texts);
+    let memory_mb = campaign.memory_mb;
+    let (spec, owner) = (&campaign.spec, &campaign.owner);
+    Ok(Some(document::child(spec, owner, memory_mb, (first, last), texts)))
+}
+
+/// The changes that a cluster reports for a batch.
+fn news_of(batch: &ForwardedBatch, tasks: &[TaskInfo]) -> Vec<Forwarding> {
+    let told: BTreeMap<u64, &TaskInfo> = tasks.iter().map(|task| (task.task, task)).collect();
+    let (mut begun, mut ended) = (Vec::new(), Vec::new());
+    for task in &batch.tasks {
+        let Some(info) = told.get(&task.id.task) else { continue };
+        match info.state.as_str() {
+            "running" if !task.is_running => begun.push(task.id),
+            "done" | "failed" | "cancelled" | "dropped" => ended.push(result_of(task.id, info)),
+            _ => {}
+        }
+    }
+    vec![Forwarding::Begun(begun), Forwarding::Ended(ended)]
+}
+
+/// The result of a forwarded attempt, from the final task of the child campaign.
+fn result_of(id: AttemptId, info: &TaskInfo) -> TaskResult {
+    let last = info.attempts.last().and_then(|attempt| attempt.result.clone());
+    let counts = matches!(info.state.as_str(), "done" | "failed");
+    match last.filter(|_| counts) {
+        Some(last) => TaskResult { number: 0, task: id, ..last },
+        None => Book::withdrawn(id),
+    }
+}
+
+async fn ask<T>(
+    requests: &mpsc::Sender<BookRequest>,
+    request: impl FnOnce(oneshot::Sender<T>) -> BookRequest,
+) -> Result<T, BrokenPass> {
+    let (reply, answer) = oneshot::channel();
+    requests.send(request(reply)).await.map_err(|_| BrokenPass::NoOwner)?;
+    answer.await.map_err(|_| BrokenPass::NoOwner)
+}
+
+/// Enters changes of forwarded tasks, and waits until they are on record.
+async fn forward(
+    requests: &mpsc::Sender<BookRequest>,
+    mut changes: Vec<Forwarding>,
+) -> Result<(), BrokenPass> {
+    changes.retain(|change| match change {
+        Forwarding::Leave(..) => true,
+        Forwarding::Begun(ids) => !ids.is_empty(),
+        Forwarding::Ended(results) => !results.is_empty(),
+    });
+    if changes.is_empty() {
+        return Ok(());
+    }
+    ask(requests, |reply| BookRequest::Forward(changes, reply)).await
+}
