@@ -9,6 +9,7 @@ use tokio_util::sync::CancellationToken;
 use crate::config::OrchestratorSettings;
 use crate::daemon::Beside;
 use crate::dashboard::Site;
+use crate::orchestrator::house::HouseRules;
 use crate::orchestrator::rm::Rm;
 use crate::orchestrator::run::{OrchestratorError, OrchestratorOptions, Prepared};
 use crate::orchestrator::serve;
@@ -25,6 +26,7 @@ pub fn beside(settings: &OrchestratorSettings, stop: &CancellationToken) -> Besi
         lease: settings.lease,
         linger: settings.linger,
         retention: settings.retention,
+        house: HouseRules { test_class: settings.test_class.clone() },
     };
     let prepared = Prepared::new(options, None);
     let pages = serve::pages(prepared.state()).layer(Extension(Site::WITH_CAMPAIGNS));

@@ -20,6 +20,7 @@ use super::table::plain;
 use super::values::{parse_address, parse_span, parse_url};
 use crate::api::wire::{HandOver, Orchestrators};
 use crate::config::{Access, CampaignRetention};
+use crate::orchestrator::house::HouseRules;
 use crate::orchestrator::rm::RmOptions;
 use crate::orchestrator::run::{OrchestratorOptions, Reach, serve_alone};
 use crate::telemetry;
@@ -80,6 +81,9 @@ pub struct RunArgs {
     /// Time that a slot without a task stays
     #[arg(long, value_name = "DURATION", default_value = "2s", value_parser = parse_span)]
     pub linger: Duration,
+    /// The class of test campaigns; without it, they have the class that they name
+    #[arg(long, value_name = "CLASS")]
+    pub test_class: Option<String>,
     /// Days after the end of a campaign that its tasks are kept; only counts are left then
     #[arg(long, value_name = "DAYS", default_value_t = 30, value_parser = clap::value_parser!(u64).range(1..=36_500))]
     pub retention_days: u64,
@@ -128,6 +132,7 @@ async fn serve(args: &RunArgs) -> Result<(), Failure> {
         lease: args.lease,
         linger: args.linger,
         retention: retention(args)?,
+        house: HouseRules { test_class: args.test_class.clone() },
     };
     let rm = RmOptions {
         url: args.rm.clone(),

@@ -21,6 +21,7 @@ pub mod book;
 pub mod drive;
 pub mod extend;
 mod hold;
+pub mod house;
 pub mod meters;
 pub mod retention;
 pub mod rm;

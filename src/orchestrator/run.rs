@@ -15,6 +15,7 @@ use tokio_util::sync::CancellationToken;
 use super::book::Settings;
 use super::drive::{BookRequest, Owner, Signals, ToPublish};
 use super::hold;
+use super::house::HouseRules;
 use super::meters::OrchestratorMeters;
 use super::retention::Sweeper;
 use super::rm::{Rm, RmError, RmOptions, publication};
@@ -48,6 +49,8 @@ pub struct OrchestratorOptions {
     pub linger: Duration,
     /// Retention of campaigns and their tasks.
     pub retention: CampaignRetention,
+    /// Rules of the site for campaigns that are submitted.
+    pub house: HouseRules,
 }
 
 /// Reason why an orchestrator cannot run.
@@ -123,7 +126,7 @@ impl Prepared {
         let file = options.state.clone();
         let meters = OrchestratorMeters::default();
         let (committed, commits) = watch::channel(0);
-        let around = (gatekeeper, meters, Sight::new(commits));
+        let around = (gatekeeper, meters, Sight::new(commits), options.house.clone());
         let state = ServeState::new(requests.clone(), file, seen, around);
         Prepared { options, state, requests, inbox, phase, committed }
     }

@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use crate::support::daemon::{CONFIG, Daemon, apportion};
 use apportion::config::{Access, CampaignRetention};
+use apportion::orchestrator::house::HouseRules;
 use apportion::orchestrator::rm::RmOptions;
 use apportion::orchestrator::run::{OrchestratorError, OrchestratorOptions, Reach, serve_alone};
 use apportion::orchestrator::wire::{
@@ -49,6 +50,7 @@ impl Orchestrator {
             lease: Duration::from_secs(5),
             linger: Duration::from_secs(2),
             retention,
+            house: HouseRules { test_class: Some("fast".to_owned()) },
         };
         let reach = Reach { listen: "127.0.0.1:0".parse().unwrap(), access };
         let (ready, address) = oneshot::channel();
@@ -103,6 +105,8 @@ impl Orchestrator {
 #[derive(Default)]
 struct Diary {
     begun: BTreeSet<AttemptId>,
+    /// The same, in the order of their begin.
+    order: Vec<AttemptId>,
     params: BTreeMap<u64, Option<String>>,
 }
 
@@ -181,6 +185,7 @@ impl Agent {
             for new in order.tasks {
                 let mut diary = self.diary.lock().unwrap();
                 assert!(diary.begun.insert(new.task), "{} began twice", new.task);
+                diary.order.push(new.task);
                 diary.params.insert(new.task.task, new.param.clone());
                 slot.held.push(new.task);
                 assert!(answer.specs.contains_key(&new.spec), "its specification is there");
@@ -241,8 +246,13 @@ impl World {
     }
 
     async fn without_nodes() -> World {
+        World::under(CONFIG).await
+    }
+
+    /// A world without nodes, whose daemon has this configuration.
+    async fn under(config: &str) -> World {
         let folder = tempfile::tempdir().unwrap();
-        let daemon = Daemon::start(folder.path(), CONFIG);
+        let daemon = Daemon::start(folder.path(), config);
         let orchestrator = Orchestrator::start(folder.path(), &daemon, Access::default()).await;
         let url = Arc::new(Mutex::new(orchestrator.url.clone()));
         let diary = Arc::new(Mutex::new(Diary::default()));
@@ -290,6 +300,80 @@ async fn beat(url: String) {
         let _ = request.json(&json!({ "nodes": nodes })).send().await;
         tokio::time::sleep(Duration::from_millis(200)).await;
     }
+}
+
+/// Classes for tests and for first tasks, both better than `normal`.
+const BETTER: &str = r#"
+[[class]]
+name = "fast"
+policy = "fair-share"
+nodepool = "main"
+priority = 1
+"#;
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_test_begins_next_on_a_full_cluster_with_100000_queued() {
+    let mut world = World::under(&format!("{CONFIG}{BETTER}")).await;
+    world.add_nodes(|id| if id.campaign == 1 { None } else { Some((Reason::Done, Some(0))) });
+    let body = |kind: &str, tasks: u64| {
+        json!({ "user": "ann", "command": ["true"], "memory": "1GB", "class": "normal",
+                "type": kind, "tasks": tasks })
+    };
+    let first = world.orchestrator.submit(body("default", 100_000)).await;
+    for _ in 0..1500 {
+        if world.diary.lock().unwrap().order.len() == 8 {
+            break;
+        }
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    assert_eq!(world.diary.lock().unwrap().order.len(), 8, "the cluster is full");
+    let test = world.orchestrator.submit(body("test", 1_000)).await;
+    let detail = world.orchestrator.until(test, "done").await;
+    assert_eq!((detail.campaign.done, detail.campaign.dropped), (1, 999));
+    let next = world.diary.lock().unwrap().order[8];
+    assert_eq!((next.campaign, next.task), (test, 1), "the task of the test began next");
+    assert_eq!(world.orchestrator.campaign(first).await.campaign.state, "running");
+    let (status, answer) =
+        world.orchestrator.ask(Method::POST, "/v1/campaigns", Some(body("trial", 1))).await;
+    assert_eq!(status, StatusCode::UNPROCESSABLE_ENTITY);
+    assert!(answer.to_string().contains("`trial` is unknown"), "{answer}");
+    assert!(answer.to_string().contains(r#"write \\\"default\\\" or \\\"test\\\""#), "{answer}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_first_tasks_of_a_campaign_run_before_those_of_others() {
+    let mut world = World::under(&format!("{CONFIG}{BETTER}")).await;
+    world.add_nodes(|id| if id.campaign == 1 { None } else { Some((Reason::Done, Some(0))) });
+    let body = json!({ "user": "ann", "command": ["true"], "memory": "1GB", "class": "normal",
+        "tasks": 100 });
+    world.orchestrator.submit(body.clone()).await;
+    for _ in 0..1500 {
+        if world.diary.lock().unwrap().order.len() == 8 {
+            break;
+        }
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    let mut body = body;
+    body["class"] = json!("slow");
+    body["first"] = json!(5);
+    body["first_class"] = json!("quick");
+    let (status, answer) =
+        world.orchestrator.ask(Method::POST, "/v1/campaigns", Some(body.clone())).await;
+    assert_eq!(status, StatusCode::UNPROCESSABLE_ENTITY);
+    assert!(answer.to_string().contains("first_class: `quick` is unknown"), "{answer}");
+    (body["class"], body["first_class"]) = (json!("normal"), json!("fast"));
+    let later = world.orchestrator.submit(body).await;
+    for _ in 0..1500 {
+        if 5 <= world.orchestrator.campaign(later).await.campaign.done {
+            break;
+        }
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    let order = world.diary.lock().unwrap().order.clone();
+    let mut early: Vec<u64> =
+        order[8..].iter().filter(|id| id.campaign == later).map(|id| id.task).take(5).collect();
+    early.sort_unstable();
+    assert_eq!(early, [1, 2, 3, 4, 5]);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -286,7 +286,7 @@ impl Book {
             let Some(task) = campaign.take(step) else { break };
             let row = campaign.tasks.remove(&task);
             let mut row = row.unwrap_or_else(|| campaign.fresh(task));
-            row.state = TaskState::Assigned;
+            (row.state, row.step) = (TaskState::Assigned, step);
             row.attempt += 1;
             row.share = Some(share);
             let id = attempt_of(&row);

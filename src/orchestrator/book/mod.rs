@@ -46,7 +46,7 @@ use std::sync::Arc;
 
 pub use adopt::Found;
 pub use bag::UNTOUCHED;
-pub use campaigns::{Campaign, INIT_FAILS, MAX_STEPS, Step};
+pub use campaigns::{Campaign, EARLY_STEP, INIT_FAILS, MAX_STEPS, Step};
 pub use exchange::{ExchangeRefusal, NodeAnswer};
 pub use extend::CannotExtend;
 pub use figures::Figures;
@@ -364,20 +364,22 @@ impl Book {
     /// Gives a number to work that has tasks or slots, and takes it from work that has neither.
     fn number_works(&mut self, id: u64) {
         let Some(campaign) = self.campaigns.get_mut(&id) else { return };
-        for at in 0..campaign.steps.len() {
-            let step = &campaign.steps[at];
+        let numbers: Vec<u64> = campaign.all_steps().map(|step| step.work.step).collect();
+        for at in numbers {
+            let Some(step) = campaign.step(at) else { continue };
+            let known = step.work;
             let is_needed = 0 < step.slots || 0 < campaign.remaining(step);
-            let work = match (step.work.number, is_needed) {
+            let work = match (known.number, is_needed) {
                 (None, true) => {
                     let number = self.next;
                     self.next += 1;
                     self.dirty.next = true;
-                    WorkRow { number: Some(number), ..step.work }
+                    WorkRow { number: Some(number), ..known }
                 }
-                (Some(_), false) => WorkRow { number: None, ..step.work },
+                (Some(_), false) => WorkRow { number: None, ..known },
                 (None, false) | (Some(_), true) => continue,
             };
-            campaign.steps[at].work = work;
+            campaign.step_mut(at).work = work;
             self.dirty.works.insert((id, work.step), work);
         }
     }

@@ -1,7 +1,7 @@
 //! Publication to the resource manager: a work for each memory step of a campaign.
 
 use super::Book;
-use super::campaigns::{Campaign, Step};
+use super::campaigns::{Campaign, EARLY_STEP, Step};
 use super::rows::{CampaignState, SlotRow, SlotState};
 use super::slots::Slot;
 use crate::model::Name;
@@ -76,7 +76,7 @@ impl Book {
             let (ended, ended_ms) = (campaign.facts.ended, campaign.facts.ended_ms);
             let running = times.get(&campaign.facts.id).map(Vec::as_slice).unwrap_or_default();
             let mean = campaign.measure.tell(ended, ended_ms, running.iter().copied());
-            for step in &campaign.steps {
+            for step in campaign.all_steps() {
                 let Some(number) = step.work.number else { continue };
                 let slots = slots.remove(&number).unwrap_or_default();
                 let more = overtaken.get(&number).copied().unwrap_or(0);
@@ -131,7 +131,7 @@ fn work(
     PublishedWork {
         work: number,
         user: campaign.facts.owner.clone(),
-        class: campaign.spec.class.clone(),
+        class: class_of(&campaign.spec, step.work.step),
         memory_mb: step.work.memory_mb,
         threads: campaign.spec.lanes,
         remaining: campaign.remaining(step),
@@ -148,6 +148,12 @@ fn work(
         times: times_of(&campaign.spec),
         slots,
     }
+}
+
+/// The class of a step: early tasks have their own.
+fn class_of(spec: &CampaignSpec, step: u64) -> Option<String> {
+    let early = spec.first.as_ref().filter(|_| step == EARLY_STEP);
+    early.map(|early| early.class.clone()).or_else(|| spec.class.clone())
 }
 
 fn times_of(spec: &CampaignSpec) -> CampaignTimes {

@@ -121,7 +121,7 @@ impl Book {
         self.dirty.notes.push(history(id, "ending", text));
         // Ranks that a malleable gang does not have now get the end of the others.
         let is_left = campaign.is_malleable() && campaign.begun_ranks().next().is_some();
-        let steps = campaign.steps.iter().filter(|_| !is_left);
+        let steps = campaign.all_steps().filter(|_| !is_left);
         let queued: Vec<u64> = steps.flat_map(|step| step.queue.tasks()).collect();
         for task in queued {
             if let Some(row) = campaign.displace(task) {

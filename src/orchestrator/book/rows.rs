@@ -121,8 +121,8 @@ pub struct CampaignRow {
     pub verdict: Option<TaskState>,
 }
 
-/// Work of a memory step of a campaign, as the resource manager knows it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+/// Work of a step of a campaign, as the resource manager knows it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WorkRow {
     /// The campaign.
     pub campaign: u64,

@@ -67,7 +67,8 @@ pub(super) async fn post_campaign(
     if query.stdin.is_some() {
         document.insert("stdin_length".to_owned(), Value::from(rest.len()));
     }
-    let (spec, params) = CampaignSpec::read(document)?;
+    let (mut spec, params) = CampaignSpec::read(document)?;
+    state.house.settle(&mut spec);
     check_cluster(&state.sight, &spec).await?;
     let is_kept = matches!(spec.task.stdin, Stdin::Kept { .. });
     let stdin = is_kept.then(|| rest.to_vec());
@@ -250,13 +251,16 @@ async fn check_cluster(sight: &Sight, spec: &CampaignSpec) -> Result<(), Failed>
         Ok(manager) => manager.classes().await,
         Err(silent) => Err(silent),
     };
-    if let (Some(class), Ok(classes)) = (&spec.class, classes)
-        && !classes.contains(class)
-    {
+    let first = spec.first.as_ref().map(|first| ("first_class", &first.class));
+    for (field, class) in spec.class.iter().map(|class| ("class", class)).chain(first) {
+        let Ok(classes) = &classes else { break };
+        if classes.contains(class) {
+            continue;
+        }
         let near = nearest(class, classes.iter().map(String::as_str));
         let near = near.map(|near| format!("did you mean `{near}`? ")).unwrap_or_default();
         let remedy = format!("{near}classes are {}", classes.join(", "));
-        problems.push(SpecProblem::new("class", format!("`{}` is unknown", short(class)), remedy));
+        problems.push(SpecProblem::new(field, format!("`{}` is unknown", short(class)), remedy));
     }
     if let Some(largest) = sight.exceeded(spec.memory_mb).await {
         let (wanted, most) = beyond(spec.memory_mb, largest);

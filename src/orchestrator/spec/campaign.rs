@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use super::SpecProblem;
+use super::early::{self, EarlyTasks};
 use super::environment;
 use super::fields::Fields;
 use super::gang::{self, GangSpec};
@@ -16,8 +17,7 @@ use crate::model::is_hidden;
 use crate::orchestrator::wire::{Checkpoint, Command, Stdin, TaskSpec};
 
 /// Fields of the design that this version does not have.
-const LATER: [&str; 7] =
-    ["mode", "first", "first_class", "after", "cluster", "calendar", "stage_in"];
+const LATER: [&str; 5] = ["mode", "after", "cluster", "calendar", "stage_in"];
 
 /// Number of millionths in a whole.
 const MILLION: u64 = 1_000_000;
@@ -60,6 +60,9 @@ pub struct CampaignSpec {
     /// the first result counts.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub may_run_twice: bool,
+    /// First tasks with a class of their own. Absent: all tasks have the class of the campaign.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub first: Option<EarlyTasks>,
     /// Gang of the campaign, whose ranks are the tasks. Absent: the tasks are independent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gang: Option<GangSpec>,
@@ -146,11 +149,13 @@ impl CampaignSpec {
             keep: fields.flag("keep"),
             nodes: nodes(&mut fields),
             may_run_twice: fields.flag("may_run_twice"),
+            first: early::take(&mut fields),
             gang: gang::take(&mut fields),
             times: times::take(&mut fields),
         };
         fields.finish();
         gang::settle(&mut spec, &params, &mut problems);
+        early::settle(&mut spec, &mut problems);
         spec.check_keep(&mut problems);
         if problems.is_empty() { Ok((spec, params)) } else { Err(problems) }
     }

@@ -5,6 +5,7 @@
 //! line in the file.
 
 mod campaign;
+mod early;
 mod environment;
 mod fields;
 mod gang;
@@ -13,6 +14,7 @@ mod params;
 mod times;
 
 pub use campaign::{CampaignSpec, CampaignType, MemoryRetry};
+pub use early::EarlyTasks;
 pub use environment::{EnvironmentChoice, select};
 pub use gang::{GangSizes, GangSpec, MAX_RANKS};
 pub use limits::{

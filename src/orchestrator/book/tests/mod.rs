@@ -1,6 +1,7 @@
 //! The book under random histories, and single stories of it.
 
 mod gangs;
+mod modes;
 mod random;
 mod resize;
 mod stories;
