@@ -511,3 +511,30 @@ async fn tasks_of_a_node_that_nothing_reaches_end_before_others_begin() {
         assert!(one.ended <= next.unwrap().assigned, "{one:?} {next:?}");
     }
 }
+
+/// The first attempt of five tasks hangs. What it starts ignores TERM.
+const HANGING: &str = r#"
+[ "$APPORTION_ATTEMPT" = 1 ] && case $APPORTION_TASK_ID in
+10|30|50|70|90) trap '' TERM; sleep 1000 & while :; do sleep 1; done;;
+esac
+exit 0
+"#;
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn copies_finish_a_campaign_of_which_five_tasks_hang() {
+    let fleet = Fleet::start(&plan(4)).await;
+    let body = json!({ "shell": HANGING, "tasks": 200, "grace": "1s", "mode": "finalise",
+        "may_run_twice": true });
+    let id = fleet.submit(body).await;
+    let detail = fleet.until_state(id, "done").await;
+    assert_eq!((detail.campaign.done, detail.campaign.failed), (200, 0));
+    let all = attempts(fleet.folder(), id).await;
+    let superseded: BTreeSet<u64> =
+        all.iter().filter(|one| one.why == "superseded").map(|one| one.task).collect();
+    for task in [10, 30, 50, 70, 90] {
+        let done = all.iter().filter(|one| one.task == task && one.why == "done");
+        assert!(done.clone().count() == 1 && done.last().unwrap().number == 2, "{all:?}");
+        assert!(superseded.contains(&task), "{superseded:?}");
+    }
+    assert_eq!(marked(&format!("APPORTION_CAMPAIGN_ID={id}")).len(), 0, "no process is left");
+}

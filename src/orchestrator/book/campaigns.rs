@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::bag::{Cursor, TaskQueue, UNTOUCHED};
+use super::lengths::Lengths;
 use super::measure::Measure;
 use super::rows::{CampaignRow, CampaignState, Ending, SlotRow, TaskRow, TaskState, WorkRow};
 use crate::orchestrator::spec::CampaignSpec;
@@ -35,6 +36,10 @@ pub struct Campaign {
     pub tasks: BTreeMap<u64, TaskRow>,
     /// Number of slots that are not gone.
     pub slots: u64,
+    /// Times of tasks that are done, since the start of the orchestrator.
+    pub lengths: Lengths,
+    /// Number of late tasks that the resource manager was last told of.
+    pub late: u64,
     /// Mean time of a task, as last published.
     pub measure: Measure,
     /// Sentence with which the resource manager refuses the campaign's work, as last noted.
@@ -83,6 +88,8 @@ impl Campaign {
             early: None,
             tasks: BTreeMap::new(),
             slots: 0,
+            lengths: Lengths::default(),
+            late: 0,
             measure: Measure::default(),
             refused: None,
             ranks: BTreeMap::new(),

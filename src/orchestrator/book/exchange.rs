@@ -190,7 +190,7 @@ impl Book {
         if let Some(task) =
             self.campaigns.get_mut(&id.campaign).and_then(|c| c.tasks.get_mut(&id.task))
             && task.state == TaskState::Assigned
-            && task.attempt == id.attempt
+            && attempt_of(task) == id
         {
             task.state = TaskState::Running;
             self.dirty.tasks.insert((id.campaign, id.task), task.clone());
@@ -288,7 +288,7 @@ impl Book {
             let mut row = row.unwrap_or_else(|| campaign.fresh(task));
             (row.state, row.step) = (TaskState::Assigned, step);
             row.attempt += 1;
-            row.share = Some(share);
+            (row.share, row.live) = (Some(share), None);
             let id = attempt_of(&row);
             slot.attempts.insert(id, Held::default());
             slot.want -= 1;
@@ -413,7 +413,7 @@ impl Book {
         let unknown = slot
             .attempts
             .iter()
-            .filter(|(id, held)| !held.is_listed && campaign.is_current(share, **id));
+            .filter(|(id, held)| !held.is_listed && campaign.is_meant(share, **id));
         let is_gang = campaign.spec.gang.is_some();
         let task = |(id, _): (&AttemptId, &Held)| {
             let gang = self.rank_start(campaign, id.task);

@@ -20,13 +20,16 @@
 pub mod adopt;
 mod bag;
 mod campaigns;
+mod copies;
 mod ends;
 mod exchange;
 mod extend;
 mod figures;
 mod gangs;
 mod leases;
+mod lengths;
 mod measure;
+mod modes;
 mod node_slots;
 mod nodes;
 mod notes;
@@ -320,6 +323,7 @@ impl Book {
         }
         self.keep_whole(id, now);
         self.assign_waiting(id, now);
+        self.make_copies(id, now);
         self.tell_size(id);
         self.finish_or_go_on(id);
         self.number_works(id);
@@ -420,6 +424,10 @@ impl Book {
         if campaign.spec.gang.is_some() {
             return self.end_rank(share, result, now);
         }
+        if self.end_twin(share, &result, now) {
+            return;
+        }
+        let Some(campaign) = self.campaigns.get_mut(&id.campaign) else { return };
         let Some(row) = campaign.after(share, &result) else {
             self.close_attempt(TaskResult { why: Reason::Superseded, ..result }, now);
             return;
@@ -428,6 +436,9 @@ impl Book {
         if matches!(result.why, Reason::Done | Reason::Exit) {
             campaign.facts.ended += 1;
             campaign.facts.ended_ms = campaign.facts.ended_ms.saturating_add(result.ms);
+        }
+        if result.why == Reason::Done {
+            campaign.lengths.add(result.ms);
         }
         campaign.facts.rss_mb = campaign.facts.rss_mb.max(result.rss_mb);
         if row.state == TaskState::Failed {
@@ -477,7 +488,8 @@ impl Book {
     }
 }
 
-/// The last attempt of a task.
+/// The attempt of a task that counts: the last, unless that is a copy.
 fn attempt_of(row: &TaskRow) -> AttemptId {
-    AttemptId { campaign: row.campaign, task: row.task, attempt: row.attempt }
+    let attempt = row.live.unwrap_or(row.attempt);
+    AttemptId { campaign: row.campaign, task: row.task, attempt }
 }

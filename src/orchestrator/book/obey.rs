@@ -133,7 +133,7 @@ impl Book {
         let is_wanted = self
             .campaigns
             .get(&campaign)
-            .is_some_and(|campaign| campaign.has_queued() && campaign.may_begin())
+            .is_some_and(|it| it.has_queued() && it.may_begin() || it.wants_copies())
             && (rank.is_some() || !has_gang);
         if may_run || !is_wanted {
             self.stop_slot(share, StopReason::Finished, false, now);

@@ -68,7 +68,8 @@ impl Book {
         let mut slots: std::collections::BTreeMap<u64, Vec<PublishedSlot>> =
             std::collections::BTreeMap::new();
         for slot in self.slots.values() {
-            slots.entry(slot.row.work).or_default().push(published(slot, now));
+            let campaign = self.campaigns.get(&slot.row.campaign);
+            slots.entry(slot.row.work).or_default().push(published(slot, campaign, now));
         }
         let (times, overtaken) = (self.running_times(now), self.overtaken());
         let mut all = Vec::new();
@@ -79,7 +80,8 @@ impl Book {
             for step in campaign.all_steps() {
                 let Some(number) = step.work.number else { continue };
                 let slots = slots.remove(&number).unwrap_or_default();
-                let more = overtaken.get(&number).copied().unwrap_or(0);
+                let late = if step.work.step == 0 { campaign.late } else { 0 };
+                let more = overtaken.get(&number).copied().unwrap_or(0) + late;
                 let work = work(campaign, step, number, mean, slots);
                 all.push(PublishedWork { remaining: work.remaining + more, ..work });
             }
@@ -135,7 +137,7 @@ fn work(
         memory_mb: step.work.memory_mb,
         threads: campaign.spec.lanes,
         remaining: campaign.remaining(step),
-        max: if campaign.spec.keep { Some(1) } else { campaign.spec.max },
+        max: campaign.most_slots(),
         is_frozen: campaign.is_frozen(),
         is_completing: campaign.facts.state == CampaignState::Cancelling
             || campaign.remaining(step) == 0,
@@ -161,13 +163,14 @@ fn times_of(spec: &CampaignSpec) -> CampaignTimes {
     CampaignTimes { duration_ms: spec.times.duration_ms.or(limit), ..spec.times.clone() }
 }
 
-fn published(slot: &Slot, now: u64) -> PublishedSlot {
+fn published(slot: &Slot, campaign: Option<&Campaign>, now: u64) -> PublishedSlot {
+    let is_copy = |id| campaign.is_some_and(|campaign| campaign.is_copy(id));
     let so_far = now.saturating_sub(slot.ordered);
     PublishedSlot {
         share: slot.row.share,
         node: slot.row.node.clone(),
         state: slot.row.state,
         initialization_ms: slot.prepared_ms.unwrap_or(so_far),
-        investment_ms: if slot.is_gone() { 0 } else { slot.investment(now) },
+        investment_ms: if slot.is_gone() { 0 } else { slot.investment(now, is_copy) },
     }
 }

@@ -211,6 +211,9 @@ pub struct TaskRow {
     pub priority: u8,
     /// Memory step of the task.
     pub step: u64,
+    /// The number of the attempt in the slot, if the last attempt is a copy of it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub live: Option<u64>,
     /// Slot of the attempt, while the task is assigned or running.
     pub share: Option<u64>,
     /// True if the attempt has to end, as the task is cancelled.
@@ -232,6 +235,7 @@ impl TaskRow {
             resubmits: 0,
             priority: UNTOUCHED,
             step: 0,
+            live: None,
             share: None,
             cancel: false,
             reason: None,

@@ -17,7 +17,7 @@ pub const LOST_LIMIT: u64 = 5;
 
 /// Enters the end of an attempt into its task, by the table of states.
 pub fn enter(task: &mut TaskRow, result: &TaskResult, spec: &CampaignSpec, ending: Option<Ending>) {
-    task.share = None;
+    (task.share, task.live) = (None, None);
     task.reason = Some(result.why);
     let is_over = ending.is_some() || task.cancel;
     if is_over && !matches!(result.why, Reason::Done) {

@@ -10,6 +10,7 @@ mod environment;
 mod fields;
 mod gang;
 mod limits;
+mod mode;
 mod params;
 mod times;
 
@@ -21,6 +22,7 @@ pub use limits::{
     MAX_ARGUMENT, MAX_COMMAND, MAX_ENVIRONMENT, MAX_GRACE_MS, MAX_NAME, MAX_STDIN, MAX_TASKS,
     mebibytes,
 };
+pub use mode::CampaignMode;
 pub use params::{Params, TaskRange, read_more, short};
 pub use times::CampaignTimes;
 

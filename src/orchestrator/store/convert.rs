@@ -114,6 +114,7 @@ pub(super) fn task(row: &SqliteRow) -> Result<TaskRow, sqlx::Error> {
         resubmits: number(row, "resubmits")?,
         priority: u8::try_from(priority).unwrap_or(0),
         step: number(row, "step")?,
+        live: maybe_number(row, "live")?,
         share: maybe_number(row, "share")?,
         cancel: row.try_get("cancel")?,
         reason: maybe_word(row, "reason", Reason::from_word)?,

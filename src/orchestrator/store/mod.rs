@@ -49,6 +49,7 @@ const SCHEMAS: &[(i64, &str, &str)] = &[
     (5, "retention", include_str!("../../../migrations/orchestrator/0005_retention.sql")),
     (6, "additions", include_str!("../../../migrations/orchestrator/0006_additions.sql")),
     (7, "gangs", include_str!("../../../migrations/orchestrator/0007_gangs.sql")),
+    (8, "copies", include_str!("../../../migrations/orchestrator/0008_copies.sql")),
 ];
 
 /// Reason why the database cannot be used.

@@ -182,7 +182,7 @@ async fn put_work(connection: &mut SqliteConnection, row: &WorkRow) -> Result<()
 
 const TASKS: &str =
     "insert or replace into tasks (campaign, task, state, attempt, tries, losses, resubmits,
-                         priority, step, share, cancel, reason) ";
+                         priority, step, share, cancel, reason, live) ";
 
 fn push_task(columns: &mut Separated<'_, Sqlite, &'static str>, row: &TaskRow) {
     columns
@@ -197,7 +197,8 @@ fn push_task(columns: &mut Separated<'_, Sqlite, &'static str>, row: &TaskRow) {
         .push_bind(to_sql(row.step))
         .push_bind(row.share.map(to_sql))
         .push_bind(row.cancel)
-        .push_bind(row.reason.map(Reason::word));
+        .push_bind(row.reason.map(Reason::word))
+        .push_bind(row.live.map(to_sql));
 }
 
 const ATTEMPTS: &str =

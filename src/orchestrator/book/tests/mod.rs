@@ -36,6 +36,7 @@ pub(super) fn task(task: u64) -> TaskRow {
         resubmits: 0,
         priority: 10,
         step: 0,
+        live: None,
         share: Some(7),
         cancel: false,
         reason: None,
