@@ -295,6 +295,11 @@ fn shown(detail: &CampaignDetail, stats: &CampaignStats) -> String {
             time(folded_ms)
         ));
     }
+    if !detail.waits_for.is_empty() {
+        let others: Vec<String> = detail.waits_for.iter().map(u64::to_string).collect();
+        lines.push(format!("it waits until campaigns are done: {}", others.join(", ")));
+    }
+    lines.extend(detail.opens_ms.map(|ms| format!("its hours begin at {} (UTC)", time(ms))));
     if detail.may_run_twice {
         lines
             .push("its tasks may run twice: those of a silent node begin again at once".to_owned());

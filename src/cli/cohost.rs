@@ -3,6 +3,7 @@
 //! network.
 
 use axum::{Extension, Router};
+use jiff::tz::TimeZone;
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 
@@ -15,8 +16,12 @@ use crate::orchestrator::run::{OrchestratorError, OrchestratorOptions, Prepared}
 use crate::orchestrator::serve;
 
 /// Returns the routes to serve beside the daemon's own: none, unless the settings enable the
-/// orchestrator. The orchestrator runs until `stop`. If it ends earlier, the daemon continues.
-pub fn beside(settings: &OrchestratorSettings, stop: &CancellationToken) -> Beside {
+/// orchestrator. Hours of campaigns are in `zone`. The orchestrator runs until `stop`. If it ends earlier, the daemon continues.
+pub fn beside(
+    settings: &OrchestratorSettings,
+    zone: &TimeZone,
+    stop: &CancellationToken,
+) -> Beside {
     if !settings.enabled {
         return Beside::default();
     }
@@ -26,7 +31,7 @@ pub fn beside(settings: &OrchestratorSettings, stop: &CancellationToken) -> Besi
         lease: settings.lease,
         linger: settings.linger,
         retention: settings.retention,
-        house: HouseRules { test_class: settings.test_class.clone() },
+        house: HouseRules { test_class: settings.test_class.clone(), zone: zone.clone() },
     };
     let prepared = Prepared::new(options, None);
     let pages = serve::pages(prepared.state()).layer(Extension(Site::WITH_CAMPAIGNS));

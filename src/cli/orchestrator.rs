@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, Subcommand};
+use jiff::tz::TimeZone;
 use reqwest::Url;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::oneshot;
@@ -81,6 +82,9 @@ pub struct RunArgs {
     /// Time that a slot without a task stays
     #[arg(long, value_name = "DURATION", default_value = "2s", value_parser = parse_span)]
     pub linger: Duration,
+    /// The time zone of the hours of campaigns
+    #[arg(long, value_name = "ZONE", default_value = "UTC", value_parser = parse_zone)]
+    pub timezone: TimeZone,
     /// The class of test campaigns; without it, they have the class that they name
     #[arg(long, value_name = "CLASS")]
     pub test_class: Option<String>,
@@ -99,6 +103,11 @@ pub struct RunArgs {
     /// The log.
     #[command(flatten)]
     pub logging: Logging,
+}
+
+/// Reads the name of a time zone. Machines without time zone data know UTC, too.
+fn parse_zone(text: &str) -> Result<TimeZone, jiff::Error> {
+    if text.eq_ignore_ascii_case("UTC") { Ok(TimeZone::UTC) } else { TimeZone::get(text) }
 }
 
 const RUN_EXAMPLES: &str = "\
@@ -132,7 +141,7 @@ async fn serve(args: &RunArgs) -> Result<(), Failure> {
         lease: args.lease,
         linger: args.linger,
         retention: retention(args)?,
-        house: HouseRules { test_class: args.test_class.clone() },
+        house: HouseRules { test_class: args.test_class.clone(), zone: args.timezone.clone() },
     };
     let rm = RmOptions {
         url: args.rm.clone(),

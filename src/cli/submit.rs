@@ -131,6 +131,9 @@ pub struct SubmitArgs {
     /// `default`, or `test`: a single task, all further tasks are dropped
     #[arg(long = "type", value_name = "TYPE")]
     pub kind: Option<String>,
+    /// Begin once these campaigns are done, such as 7,8
+    #[arg(long, value_name = "CAMPAIGNS", value_delimiter = ',')]
+    pub after: Vec<u64>,
     /// A text for sh -c instead of a command
     #[arg(long, value_name = "TEXT", conflicts_with = "command")]
     pub shell: Option<String>,
@@ -315,6 +318,7 @@ fn flags(args: &SubmitArgs, document: &mut Map<String, Value>) -> Result<(), Fai
         ("error", text(&args.error)),
         ("may_run_twice", args.may_run_twice.then_some(Value::Bool(true))),
         ("on_unheard", text(&args.on_unheard)),
+        ("after", (!args.after.is_empty()).then(|| Value::from(args.after.clone()))),
         ("type", text(&args.kind)),
         ("shell", text(&args.shell)),
         ("command", command),

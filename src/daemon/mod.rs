@@ -35,6 +35,7 @@ mod resume;
 mod urgent;
 mod watch;
 
+pub use hours::closed_until;
 pub use error::DaemonError;
 
 use std::path::Path;

@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use jiff::tz::TimeZone;
 use tokio::sync::{Notify, mpsc, oneshot, watch};
 use tokio_util::sync::CancellationToken;
 
@@ -181,6 +182,8 @@ pub struct Owner {
     pub(super) replies: Vec<Reply>,
     /// The number of the next publication under this epoch.
     sequence: u64,
+    /// Time zone of the hours of campaigns.
+    pub(super) zone: TimeZone,
 }
 
 fn millis(time: u128) -> u64 {
@@ -220,12 +223,12 @@ impl Owner {
         settings: Settings,
         inbox: mpsc::Receiver<BookRequest>,
         signals: Arc<Signals>,
-        meters: OrchestratorMeters,
+        (meters, zone): (OrchestratorMeters, TimeZone),
     ) -> Result<Owner, DbError> {
         let saved = store.saved().await?;
         let book = Book::restore(settings, saved, 0);
         let answers = Answers::new(store.identity().to_owned(), store.epoch(), settings.lease_ms);
-        Ok(Owner {
+        let mut owner = Owner {
             book,
             store,
             answers,
@@ -239,7 +242,10 @@ impl Owner {
             batch: Batch::default(),
             replies: Vec::new(),
             sequence: 0,
-        })
+            zone,
+        };
+        owner.tell_hours();
+        Ok(owner)
     }
 
     /// Serves requests until `stop`, or until no sender of requests is left. Agents that wait then
@@ -266,7 +272,10 @@ impl Owner {
                         return self.store.close().await;
                     }
                 }
-                _ = ticks.tick() => self.record(Event::Elapsed),
+                _ = ticks.tick() => {
+                    self.tell_hours();
+                    self.record(Event::Elapsed);
+                }
                 () = tokio::time::sleep_until(due.into()) => {}
             }
             self.batch_began = Instant::now();
@@ -376,7 +385,16 @@ impl Owner {
         self.note(by, "submit", format!("campaign {campaign} of {owner}"));
         let key = key.map(|key| (owner.clone(), key));
         let new = NewCampaign { owner, uid, spec_number, spec: Arc::clone(&spec) };
+        let done = if spec.after.is_empty() {
+            BTreeSet::new()
+        } else {
+            // Campaigns of this batch are on record after the commit only.
+            self.finish_batch().await?;
+            self.store.done_among(&spec.after).await?
+        };
         self.record(Event::Submitted(Box::new(new)));
+        self.record(Event::Met(campaign, done));
+        self.tell_hours();
         let submission = Submission { campaign, spec_number, spec, stdin, params, key };
         self.batch.submissions.push(submission);
         self.replies.push(Reply::Number(reply, campaign));
@@ -510,7 +528,7 @@ mod tests {
             Settings::default(),
             inbox,
             signals,
-            OrchestratorMeters::default(),
+            (OrchestratorMeters::default(), TimeZone::UTC),
         );
         let mut owner = owner.await.unwrap();
         let (first, mut answer) = exchange(1);

@@ -1,12 +1,23 @@
 //! Rules of a site for campaigns that are submitted.
 
+use jiff::tz::TimeZone;
+
 use super::spec::{CampaignSpec, CampaignType};
 
 /// Rules of a site, by the configuration.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HouseRules {
     /// Class of test campaigns. `None`: they have the class that they name.
     pub test_class: Option<String>,
+    /// Time zone of the hours of campaigns.
+    pub zone: TimeZone,
+}
+
+impl Default for HouseRules {
+    /// No rule, and hours in UTC.
+    fn default() -> HouseRules {
+        HouseRules { test_class: None, zone: TimeZone::UTC }
+    }
 }
 
 impl HouseRules {
@@ -33,7 +44,7 @@ mod tests {
             rules.settle(&mut spec);
             spec.class.unwrap()
         };
-        let rules = HouseRules { test_class: Some("fast".to_owned()) };
+        let rules = HouseRules { test_class: Some("fast".to_owned()), ..HouseRules::default() };
         assert_eq!((class(&rules, "test"), class(&rules, "default")), ("fast".into(), "normal".into()));
         assert_eq!(class(&HouseRules::default(), "test"), "normal");
     }

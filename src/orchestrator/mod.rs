@@ -21,6 +21,7 @@ pub mod book;
 pub mod drive;
 pub mod extend;
 mod hold;
+mod hours;
 pub mod house;
 pub mod meters;
 pub mod retention;

@@ -157,7 +157,7 @@ impl Prepared {
         let settings =
             Settings { lease_ms: millis(options.lease), linger_ms: millis(options.linger) };
         let signals = Arc::new(Signals { publish: Notify::new(), committed });
-        let meters = state.meters.clone();
+        let (meters, zone) = (state.meters.clone(), options.house.zone.clone());
         let (told, ends) = (Arc::clone(&signals), stop.clone());
         let running = async move {
             let parked = if store.is_set_back() {
@@ -168,7 +168,8 @@ impl Prepared {
                 Some(Vec::new())
             };
             let Some(parked) = parked else { return store.close().await };
-            let mut owner = Owner::resume(store, settings, inbox, told, meters).await?;
+            let around = (meters, zone);
+            let mut owner = Owner::resume(store, settings, inbox, told, around).await?;
             owner.publish_to(parked);
             phase.send_replace(OrchestratorPhase::Open);
             owner.run(ends).await

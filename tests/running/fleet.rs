@@ -536,5 +536,6 @@ async fn copies_finish_a_campaign_of_which_five_tasks_hang() {
         assert!(done.clone().count() == 1 && done.last().unwrap().number == 2, "{all:?}");
         assert!(superseded.contains(&task), "{superseded:?}");
     }
-    assert_eq!(marked(&format!("APPORTION_CAMPAIGN_ID={id}")).len(), 0, "no process is left");
+    let rests = async |fleet: &Fleet| marked(fleet.folder()).is_empty().then_some(());
+    fleet.until("no process is left", rests).await;
 }

@@ -50,7 +50,7 @@ impl Orchestrator {
             lease: Duration::from_secs(5),
             linger: Duration::from_secs(2),
             retention,
-            house: HouseRules { test_class: Some("fast".to_owned()) },
+            house: HouseRules { test_class: Some("fast".to_owned()), ..HouseRules::default() },
         };
         let reach = Reach { listen: "127.0.0.1:0".parse().unwrap(), access };
         let (ready, address) = oneshot::channel();

@@ -254,7 +254,8 @@ impl Campaign {
 
     /// True if the campaign gets no further slot.
     pub fn is_frozen(&self) -> bool {
-        self.facts.state == CampaignState::Suspended || INIT_FAILS <= self.facts.init_fails
+        matches!(self.facts.state, CampaignState::Suspended | CampaignState::Waiting)
+            || INIT_FAILS <= self.facts.init_fails
     }
 
     /// True if more tasks failed than `max_fails` allows.

@@ -43,6 +43,7 @@ mod slots;
 mod tests;
 mod tries;
 mod twice;
+mod waits;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -120,6 +121,11 @@ pub enum Event {
     },
     /// A suspended or frozen campaign goes on.
     Resumed(u64),
+    /// Campaigns that a new campaign waits for were done before.
+    Met(u64, BTreeSet<u64>),
+    /// The hours of a campaign begin (`None`), or end and begin again at that moment, in milliseconds
+    /// since the epoch.
+    Hours(u64, Option<u64>),
     /// A campaign is cancelled.
     Cancelled(u64),
     /// A task is cancelled.
@@ -301,6 +307,8 @@ impl Book {
             Event::Extended(campaign, count) => self.extend(campaign, count),
             Event::Suspended { campaign, at_once } => self.suspend(campaign, at_once),
             Event::Resumed(campaign) => self.resume(campaign),
+            Event::Met(campaign, done) => self.meet(campaign, &done),
+            Event::Hours(campaign, opens_ms) => self.change_hours(campaign, opens_ms),
             Event::Cancelled(campaign) => self.cancel(campaign, Ending::Cancelled),
             Event::TaskCancelled(campaign, task) => self.cancel_task(campaign, task),
             Event::TaskSignalled(campaign, task, signal) => self.signal(campaign, task, signal),
@@ -321,6 +329,7 @@ impl Book {
         if campaign.has_failed_too_often() {
             self.cancel(id, Ending::MaxFails);
         }
+        self.wait_or_go_on(id);
         self.keep_whole(id, now);
         self.assign_waiting(id, now);
         self.make_copies(id, now);
@@ -334,35 +343,11 @@ impl Book {
             let text = format!("{}: {} done, {} failed", state.word(), row.done, row.failed);
             self.dirty.notes.push(notes::history(id, "ended", &text));
             self.campaigns.remove(&id);
+            self.tell_waiting(id, state);
             self.dirty.finished.push(row);
         }
         self.dirty.campaigns.insert(id);
         self.dirty.publish = true;
-    }
-
-    /// Moves a campaign between running and finishing. Stops its slots once all its tasks are
-    /// final.
-    fn finish_or_go_on(&mut self, id: u64) {
-        let Some(campaign) = self.campaigns.get_mut(&id) else { return };
-        let is_over = !campaign.has_queued() && campaign.tasks.is_empty();
-        match campaign.facts.state {
-            CampaignState::Running if !campaign.has_queued() => {
-                campaign.facts.state = CampaignState::Finishing;
-            }
-            CampaignState::Finishing if campaign.has_queued() => {
-                campaign.facts.state = CampaignState::Running;
-            }
-            CampaignState::Running
-            | CampaignState::Finishing
-            | CampaignState::Suspended
-            | CampaignState::Cancelling
-            | CampaignState::Done
-            | CampaignState::Failed
-            | CampaignState::Cancelled => {}
-        }
-        if is_over {
-            self.stop_slots(id, crate::orchestrator::wire::StopReason::Finished, true);
-        }
     }
 
     /// Gives a number to work that has tasks or slots, and takes it from work that has neither.

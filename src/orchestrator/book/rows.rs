@@ -1,6 +1,8 @@
 //! Rows of the database: a row for each item of the book that a restart needs. The store keeps them
 //! unchanged.
 
+use std::collections::BTreeSet;
+
 use serde::{Deserialize, Serialize};
 
 use super::bag::UNTOUCHED;
@@ -11,6 +13,8 @@ use crate::orchestrator::wire::{AttemptId, Reason, StopReason, TaskResult};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum CampaignState {
+    /// No task begins: the campaign waits for other campaigns, or for its hours.
+    Waiting,
     /// Tasks of the campaign run, or wait for slots.
     Running,
     /// No task begins; slots drain.
@@ -29,7 +33,8 @@ pub enum CampaignState {
 
 impl CampaignState {
     /// Every state, in the order of the declaration.
-    pub const ALL: [CampaignState; 7] = [
+    pub const ALL: [CampaignState; 8] = [
+        CampaignState::Waiting,
         CampaignState::Running,
         CampaignState::Suspended,
         CampaignState::Finishing,
@@ -42,6 +47,7 @@ impl CampaignState {
     /// The word in the database, on the wire and in texts.
     pub fn word(self) -> &'static str {
         match self {
+            CampaignState::Waiting => "waiting",
             CampaignState::Running => "running",
             CampaignState::Suspended => "suspended",
             CampaignState::Finishing => "finishing",
@@ -119,6 +125,10 @@ pub struct CampaignRow {
     /// State that all ranks of a gang get once none of its attempts is left. `None`: the gang is not
     /// to end.
     pub verdict: Option<TaskState>,
+    /// Campaigns that have to be done before a task begins, and are not.
+    pub waits_for: BTreeSet<u64>,
+    /// Time at which its hours begin, in milliseconds since the epoch. `None`: tasks may begin now.
+    pub opens_ms: Option<u64>,
 }
 
 /// Work of a step of a campaign, as the resource manager knows it.

@@ -75,6 +75,13 @@ pub(super) async fn post_campaign(
     if MAX_LIVE <= state.reader().await?.get()?.live(&owner).await? {
         return Err(Failed::too_many(&owner, MAX_LIVE));
     }
+    for number in &spec.after {
+        if state.reader().await?.get()?.campaign(*number).await?.is_none() {
+            let message = format!("there is no campaign {number}");
+            let remedy = "`apportion campaign list` shows the numbers";
+            return Err(vec![SpecProblem::new("after", message, remedy)].into());
+        }
+    }
     let tasks = spec.tasks.count;
     let submit = Box::new(drive::Submit { owner, uid, spec, params, stdin, key });
     let id = state.ask(|reply| drive::BookRequest::Submit(submit, caller.by(), reply)).await?;
@@ -143,6 +150,8 @@ pub(super) async fn get_campaign(
         campaign,
         gang: gang_of(&state, id, &spec).await?,
         memory_mb,
+        waits_for: info.row.waits_for.iter().copied().collect(),
+        opens_ms: info.row.opens_ms.filter(|_| !info.row.state.is_final()),
         may_run_twice: spec.may_run_twice,
         on_unheard: if spec.task.finishes_unheard { "finish" } else { "stop" }.to_owned(),
         works: works.iter().filter_map(|work| work.number).collect(),

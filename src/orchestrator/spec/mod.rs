@@ -13,6 +13,7 @@ mod limits;
 mod mode;
 mod params;
 mod times;
+mod waits;
 
 pub use campaign::{CampaignSpec, CampaignType, MemoryRetry};
 pub use early::EarlyTasks;

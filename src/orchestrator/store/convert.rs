@@ -1,5 +1,7 @@
 //! Rows of the book to columns and back.
 
+use std::collections::BTreeSet;
+
 use sqlx::Row;
 use sqlx::sqlite::SqliteRow;
 
@@ -98,6 +100,11 @@ pub(super) fn campaign(row: &SqliteRow) -> Result<CampaignRow, sqlx::Error> {
         prepared_ms: number(row, "prepared_ms")?,
         rss_mb: number(row, "rss_mb")?,
         verdict: maybe_word(row, "verdict", TaskState::from_word)?,
+        waits_for: match row.try_get::<Option<&str>, _>("waits_for")? {
+            Some(numbers) => json(numbers)?,
+            None => BTreeSet::new(),
+        },
+        opens_ms: maybe_number(row, "opens_ms")?,
     })
 }
 

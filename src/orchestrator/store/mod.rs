@@ -50,6 +50,7 @@ const SCHEMAS: &[(i64, &str, &str)] = &[
     (6, "additions", include_str!("../../../migrations/orchestrator/0006_additions.sql")),
     (7, "gangs", include_str!("../../../migrations/orchestrator/0007_gangs.sql")),
     (8, "copies", include_str!("../../../migrations/orchestrator/0008_copies.sql")),
+    (9, "waits", include_str!("../../../migrations/orchestrator/0009_waits.sql")),
 ];
 
 /// Reason why the database cannot be used.

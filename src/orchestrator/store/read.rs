@@ -50,7 +50,7 @@ pub struct NoteInfo {
     pub text: String,
 }
 
-const LIVE: &str = "('running', 'suspended', 'finishing', 'cancelling')";
+const LIVE: &str = "('waiting', 'running', 'suspended', 'finishing', 'cancelling')";
 
 impl CampaignStore {
     /// Reads the rows from which the book is restored.
@@ -463,7 +463,7 @@ impl StoreReader {
         let failed = self.failed();
         let sql =
             "select * from (select * from notes where campaign = ?1 and code not in
-                       ('submitted', 'suspended', 'resumed', 'resubmitted', 'extended', 'ending', 'ended')
+                       ('submitted', 'suspended', 'resumed', 'resubmitted', 'extended', 'ending', 'ended', 'waiting', 'begins')
                    order by id desc limit ?2) order by id";
         let rows = query(sql).bind(to_sql(campaign)).bind(limit).fetch_all(&mut self.connection);
         rows.await.and_then(|rows| rows.iter().map(note).collect()).map_err(failed)

@@ -37,7 +37,7 @@ pub struct CampaignSummary {
     pub name: String,
     /// Owner of the campaign.
     pub user: String,
-    /// State of the campaign: `running`, `suspended`, `finishing`, `cancelling`, `done`, `failed`,
+    /// State of the campaign: `waiting`, `running`, `suspended`, `finishing`, `cancelling`, `done`, `failed`,
     /// `cancelled`.
     pub state: String,
     /// True if the campaign gets no further slots, as too many slots could not be prepared.
@@ -90,6 +90,12 @@ pub struct CampaignDetail {
     /// their queue.
     #[serde(default)]
     pub on_unheard: String,
+    /// Campaigns that have to be done before a task begins, and are not.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub waits_for: Vec<u64>,
+    /// Time at which its hours begin, in milliseconds since the epoch. Absent: tasks may begin now.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub opens_ms: Option<u64>,
     /// The gang of the campaign. Absent: its tasks are independent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gang: Option<GangInfo>,

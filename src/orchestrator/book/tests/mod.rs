@@ -5,6 +5,7 @@ mod modes;
 mod random;
 mod resize;
 mod stories;
+mod waits;
 mod world;
 
 use std::sync::Arc;
