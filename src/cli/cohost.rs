@@ -31,7 +31,11 @@ pub fn beside(
         lease: settings.lease,
         linger: settings.linger,
         retention: settings.retention,
-        house: HouseRules { test_class: settings.test_class.clone(), zone: zone.clone() },
+        house: HouseRules {
+            test_class: settings.test_class.clone(),
+            admission: settings.admission.clone(),
+            zone: zone.clone(),
+        },
     };
     let prepared = Prepared::new(options, None);
     let pages = serve::pages(prepared.state()).layer(Extension(Site::WITH_CAMPAIGNS));

@@ -82,6 +82,9 @@ pub struct RunArgs {
     /// Time that a slot without a task stays
     #[arg(long, value_name = "DURATION", default_value = "2s", value_parser = parse_span)]
     pub linger: Duration,
+    /// The folder of admission rules
+    #[arg(long, value_name = "FOLDER")]
+    pub admission: Option<PathBuf>,
     /// The time zone of the hours of campaigns
     #[arg(long, value_name = "ZONE", default_value = "UTC", value_parser = parse_zone)]
     pub timezone: TimeZone,
@@ -141,7 +144,11 @@ async fn serve(args: &RunArgs) -> Result<(), Failure> {
         lease: args.lease,
         linger: args.linger,
         retention: retention(args)?,
-        house: HouseRules { test_class: args.test_class.clone(), zone: args.timezone.clone() },
+        house: HouseRules {
+            test_class: args.test_class.clone(),
+            admission: args.admission.clone(),
+            zone: args.timezone.clone(),
+        },
     };
     let rm = RmOptions {
         url: args.rm.clone(),

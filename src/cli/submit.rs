@@ -143,6 +143,9 @@ pub struct SubmitArgs {
     /// Check it, and submit nothing
     #[arg(long)]
     pub check: bool,
+    /// Show it to the admission rules of the site, and submit nothing
+    #[arg(long, conflicts_with = "check")]
+    pub try_rules: bool,
     /// Say what would be asked for, and submit nothing
     #[arg(long)]
     pub explain: bool,
@@ -183,6 +186,9 @@ pub async fn run(args: &SubmitArgs) -> Result<(), Failure> {
         return Ok(print(&format!("right: {}", size_of(&spec)))?);
     }
     let orchestrator = args.place.open()?;
+    if args.try_rules {
+        return super::try_rules::run(&orchestrator, &document, args.place.json).await;
+    }
     let submitted = send(&orchestrator, &document, stdin.as_deref()).await?;
     let say = |submitted: &Submitted| format!("campaign {}: {}", submitted.id, size_of(&spec));
     show(&submitted, args.place.json, say)?;

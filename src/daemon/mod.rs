@@ -35,8 +35,8 @@ mod resume;
 mod urgent;
 mod watch;
 
-pub use hours::closed_until;
 pub use error::DaemonError;
+pub use hours::closed_until;
 
 use std::path::Path;
 use std::sync::Arc;

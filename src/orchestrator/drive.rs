@@ -21,7 +21,9 @@ use super::extend::{Extend, ExtendReply};
 use super::meters::OrchestratorMeters;
 use super::spec::{CampaignSpec, Params};
 use super::store::{Batch, CallerAct, CampaignStore, DbError, RemovalStep, Submission};
-use super::wire::{AddedTasks, Adoption, Exchange, ExchangeAnswer, NodeSlots, OutputRequest};
+use super::wire::{
+    AddedTasks, AdmissionRecord, Adoption, Exchange, ExchangeAnswer, NodeSlots, OutputRequest,
+};
 use crate::model::Name;
 
 /// Most requests in a batch.
@@ -53,6 +55,8 @@ pub struct Submit {
     pub stdin: Option<Vec<u8>>,
     /// Idempotency key: the same key means the same submission.
     pub key: Option<String>,
+    /// Admission rules that it passed.
+    pub record: Option<AdmissionRecord>,
 }
 
 /// Selection of tasks that are queued again.
@@ -367,7 +371,7 @@ impl Owner {
         by: By,
         reply: oneshot::Sender<u64>,
     ) -> Result<(), DbError> {
-        let Submit { owner, uid, spec, params, stdin, key } = submit;
+        let Submit { owner, uid, spec, params, stdin, key, record } = submit;
         if let Some(key) = &key {
             // A submission in this very batch is on record after the commit only.
             self.finish_batch().await?;
@@ -397,6 +401,7 @@ impl Owner {
         self.tell_hours();
         let submission = Submission { campaign, spec_number, spec, stdin, params, key };
         self.batch.submissions.push(submission);
+        self.batch.admissions.extend(record.map(|record| (campaign, record)));
         self.replies.push(Reply::Number(reply, campaign));
         Ok(())
     }

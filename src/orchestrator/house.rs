@@ -1,5 +1,7 @@
 //! Rules of a site for campaigns that are submitted.
 
+use std::path::PathBuf;
+
 use jiff::tz::TimeZone;
 
 use super::spec::{CampaignSpec, CampaignType};
@@ -9,6 +11,8 @@ use super::spec::{CampaignSpec, CampaignType};
 pub struct HouseRules {
     /// Class of test campaigns. `None`: they have the class that they name.
     pub test_class: Option<String>,
+    /// Folder of the admission rules. `None`: there are none.
+    pub admission: Option<PathBuf>,
     /// Time zone of the hours of campaigns.
     pub zone: TimeZone,
 }
@@ -16,7 +20,7 @@ pub struct HouseRules {
 impl Default for HouseRules {
     /// No rule, and hours in UTC.
     fn default() -> HouseRules {
-        HouseRules { test_class: None, zone: TimeZone::UTC }
+        HouseRules { test_class: None, admission: None, zone: TimeZone::UTC }
     }
 }
 
@@ -45,7 +49,10 @@ mod tests {
             spec.class.unwrap()
         };
         let rules = HouseRules { test_class: Some("fast".to_owned()), ..HouseRules::default() };
-        assert_eq!((class(&rules, "test"), class(&rules, "default")), ("fast".into(), "normal".into()));
+        assert_eq!(
+            (class(&rules, "test"), class(&rules, "default")),
+            ("fast".into(), "normal".into())
+        );
         assert_eq!(class(&HouseRules::default(), "test"), "normal");
     }
 }

@@ -16,6 +16,7 @@
 //!
 //! Not in this version: finalising with copies, and several clusters.
 
+pub mod admission;
 mod answers;
 pub mod book;
 pub mod drive;

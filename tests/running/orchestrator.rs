@@ -4,6 +4,8 @@
 #![expect(clippy::unwrap_used, reason = "a test's panic is its failure")]
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
@@ -44,13 +46,19 @@ impl Orchestrator {
         retention: CampaignRetention,
     ) -> Orchestrator {
         let rm = RmOptions { url: daemon.url.parse().unwrap(), authority: None, token_file: None };
+        let rules = folder.join("admission.d");
+        fs::create_dir_all(&rules).unwrap();
         let options = OrchestratorOptions {
             state: folder.join("orchestrator.db"),
             publish_every: Duration::from_millis(20),
             lease: Duration::from_secs(5),
             linger: Duration::from_secs(2),
             retention,
-            house: HouseRules { test_class: Some("fast".to_owned()), ..HouseRules::default() },
+            house: HouseRules {
+                test_class: Some("fast".to_owned()),
+                admission: Some(rules),
+                ..HouseRules::default()
+            },
         };
         let reach = Reach { listen: "127.0.0.1:0".parse().unwrap(), access };
         let (ready, address) = oneshot::channel();
@@ -300,6 +308,56 @@ async fn beat(url: String) {
         let _ = request.json(&json!({ "nodes": nodes })).send().await;
         tokio::time::sleep(Duration::from_millis(200)).await;
     }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn admission_rules_reject_and_rewrite_and_are_kept() {
+    let world = World::start(done).await;
+    let rule = |name: &str, text: &str| {
+        let path = world.folder.path().join("admission.d").join(name);
+        fs::write(&path, format!("#!/bin/sh\n{text}\n")).unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+    };
+    let many = r#"{"verdict":"reject","text":"at most 99 tasks"}"#;
+    rule(
+        "10-few",
+        &format!("grep -q '\"tasks\":100' && echo '{many}' || echo '{{\"verdict\":\"ok\"}}'"),
+    );
+    let less = r#"{"verdict":"rewrite","text":"retries are for all","spec":{"command":["true"],"memory":"1GB","class":"normal","retries":2}}"#;
+    rule("20-retries", &format!("echo '{less}'"));
+    let body = |lines: usize| {
+        let lines: Vec<String> = (1..=lines).map(|line| format!("line {line}")).collect();
+        json!({ "user": "ann", "command": ["true"], "memory": "1GB", "class": "normal", "lines": lines })
+    };
+    let post = async |path: &str, body: Value| {
+        world.orchestrator.ask(Method::POST, path, Some(body)).await
+    };
+    let (status, answer) = post("/v1/campaigns", body(100)).await;
+    assert_eq!(status, StatusCode::UNPROCESSABLE_ENTITY);
+    let told = answer["detail"].as_str().unwrap();
+    assert!(told.starts_with("rule `10-few` rejects the campaign: at most 99 tasks;"), "{told}");
+    let (_, trial) = post("/v1/admission/try", body(100)).await;
+    assert_eq!(trial["rules"][0]["verdict"], "reject");
+    let id = world.orchestrator.submit(body(3)).await;
+    let detail = world.orchestrator.until(id, "done").await;
+    assert_eq!(detail.campaign.done, 3, "the lines are the user's");
+    let record = detail.admission.unwrap();
+    let names: Vec<&str> = record.rules.iter().map(|rule| rule.name.as_str()).collect();
+    assert_eq!(names, ["10-few", "20-retries"]);
+    assert!(record.rules.iter().all(|rule| rule.sha256.len() == 64));
+    assert!(record.asked.unwrap().get("retries").is_none(), "as it was submitted");
+    let path = format!("/v1/campaigns/{id}/spec");
+    let (_, spec) = world.orchestrator.ask(Method::GET, &path, None).await;
+    assert_eq!(spec["retries"], 2, "as the rules left it");
+    let (_, list) = world.orchestrator.ask(Method::GET, "/v1/admission", None).await;
+    assert_eq!(list["rules"][1]["sha256"], json!(record.rules[1].sha256));
+    rule("05-broken", "exit 1");
+    let (_, answer) = post("/v1/campaigns", body(3)).await;
+    let told = answer["detail"].as_str().unwrap();
+    assert!(
+        told.starts_with("rule `05-broken` rejects the campaign: the rule is broken"),
+        "{told}"
+    );
 }
 
 /// Classes for tests and for first tasks, both better than `normal`.

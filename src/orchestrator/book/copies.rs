@@ -36,7 +36,8 @@ impl Campaign {
     /// True if a task may get a copy. One that has used up its tries gets none: copies of a task
     /// that always fails would replace each other for ever.
     fn is_lone(&self, row: &TaskRow) -> bool {
-        let is_sound = row.tries <= self.spec.retries && row.losses < LOST_LIMIT && row.resubmits == 0;
+        let is_sound =
+            row.tries <= self.spec.retries && row.losses < LOST_LIMIT && row.resubmits == 0;
         row.live.is_none() && !row.cancel && is_sound
     }
 
@@ -101,7 +102,8 @@ impl Book {
         for _ in 0..lanes.min(slot.want) {
             let fits = |one: &Lone| {
                 let row = campaign.tasks.get(&one.task);
-                one.share != share && row.is_some_and(|row| campaign.memory_of(row.step) <= memory_mb)
+                one.share != share
+                    && row.is_some_and(|row| campaign.memory_of(row.step) <= memory_mb)
             };
             let elsewhere = |one: &Lone| fits(one) && one.node != slot.row.node;
             let found = lone.iter().position(elsewhere).or_else(|| lone.iter().position(fits));
@@ -116,8 +118,14 @@ impl Book {
             slot.want -= 1;
             slot.row.order += 1;
             let (node, assigned_ms) = (slot.row.node.clone(), now.wall_ms);
-            let attempt =
-                AttemptRow { id, share, node: node.clone(), assigned_ms, result: None, ended_ms: None };
+            let attempt = AttemptRow {
+                id,
+                share,
+                node: node.clone(),
+                assigned_ms,
+                result: None,
+                ended_ms: None,
+            };
             self.open.insert(id, attempt.clone());
             self.dirty.attempts.insert(id, attempt);
             self.dirty.slots.insert(share);
@@ -139,7 +147,9 @@ impl Book {
         }
         if campaign.is_current(share, id) {
             let copy = AttemptId { attempt: row.attempt, ..id };
-            let Some(place) = self.open.get(&copy).map(|attempt| attempt.share) else { return false };
+            let Some(place) = self.open.get(&copy).map(|attempt| attempt.share) else {
+                return false;
+            };
             let slot = self.slots.get(&place).filter(|slot| !slot.is_gone());
             let Some(held) = slot.and_then(|slot| slot.attempts.get(&copy)) else { return false };
             let begun = held.begun.is_some();

@@ -110,7 +110,8 @@ impl Slot {
     /// Work of tasks that would be lost with it, in milliseconds. A copy loses nothing: its task runs
     /// elsewhere, too.
     pub fn investment(&self, now: u64, is_copy: impl Fn(AttemptId) -> bool) -> u64 {
-        let begun = self.attempts.iter().filter(|(id, held)| held.begun.is_some() && !is_copy(**id));
+        let begun =
+            self.attempts.iter().filter(|(id, held)| held.begun.is_some() && !is_copy(**id));
         begun.map(|(_, held)| now.saturating_sub(held.unsaved_since)).sum()
     }
 }

@@ -43,8 +43,7 @@ impl Book {
         let state = campaign.facts.state;
         if is_held && matches!(state, CampaignState::Running | CampaignState::Finishing) {
             campaign.facts.state = CampaignState::Waiting;
-            let others: Vec<String> =
-                campaign.facts.waits_for.iter().map(u64::to_string).collect();
+            let others: Vec<String> = campaign.facts.waits_for.iter().map(u64::to_string).collect();
             let text = match (others.is_empty(), campaign.facts.opens_ms.is_some()) {
                 (true, _) => "waits for its hours".to_owned(),
                 (false, false) => format!("waits for campaigns {}", others.join(", ")),

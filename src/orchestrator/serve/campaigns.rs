@@ -7,6 +7,7 @@ use serde::Deserialize;
 use serde_json::{Map, Value};
 
 use super::MAX_LIVE;
+use super::admission::admit;
 use super::caller::OrchestratorCaller;
 use super::gangs::gang_of;
 use super::problem::Failed;
@@ -67,8 +68,7 @@ pub(super) async fn post_campaign(
     if query.stdin.is_some() {
         document.insert("stdin_length".to_owned(), Value::from(rest.len()));
     }
-    let (mut spec, params) = CampaignSpec::read(document)?;
-    state.house.settle(&mut spec);
+    let (spec, params, record) = admit(&state, &owner, document).await?;
     check_cluster(&state.sight, &spec).await?;
     let is_kept = matches!(spec.task.stdin, Stdin::Kept { .. });
     let stdin = is_kept.then(|| rest.to_vec());
@@ -83,7 +83,7 @@ pub(super) async fn post_campaign(
         }
     }
     let tasks = spec.tasks.count;
-    let submit = Box::new(drive::Submit { owner, uid, spec, params, stdin, key });
+    let submit = Box::new(drive::Submit { owner, uid, spec, params, stdin, key, record });
     let id = state.ask(|reply| drive::BookRequest::Submit(submit, caller.by(), reply)).await?;
     Ok((StatusCode::CREATED, Json(Submitted { id, tasks })))
 }
@@ -145,11 +145,16 @@ pub(super) async fn get_campaign(
     let notes =
         if caller.may_touch(&info.row.owner) { reader.notes(id, NOTES).await? } else { Vec::new() };
     let campaign = summarise(reader, &info).await?;
+    let mut admission = reader.admission(id).await?;
     drop(reading);
+    if let Some(record) = admission.as_mut().filter(|_| !caller.may_touch(&info.row.owner)) {
+        record.asked = None;
+    }
     Ok(Json(CampaignDetail {
         campaign,
         gang: gang_of(&state, id, &spec).await?,
         memory_mb,
+        admission,
         waits_for: info.row.waits_for.iter().copied().collect(),
         opens_ms: info.row.opens_ms.filter(|_| !info.row.state.is_final()),
         may_run_twice: spec.may_run_twice,

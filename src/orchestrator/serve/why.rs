@@ -44,9 +44,9 @@ fn waits(row: &CampaignRow) -> Vec<String> {
         let time = i64::try_from(ms).ok().and_then(|ms| Timestamp::from_millisecond(ms).ok());
         time.unwrap_or(Timestamp::MAX).strftime("%Y-%m-%d %H:%M")
     };
-    let hours = row.opens_ms.map(|ms| {
-        format!("campaign {id} waits for its hours, which begin at {} UTC", time(ms))
-    });
+    let hours = row
+        .opens_ms
+        .map(|ms| format!("campaign {id} waits for its hours, which begin at {} UTC", time(ms)));
     after.chain(hours).collect()
 }
 

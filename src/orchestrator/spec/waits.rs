@@ -70,7 +70,8 @@ mod tests {
 
     #[test]
     fn reasons_to_wait_are_read() {
-        let spec = read("after = [8, 7, 8]\nactive = [\"night\", \"sat-sun 08:00-12:00\"]").unwrap();
+        let spec =
+            read("after = [8, 7, 8]\nactive = [\"night\", \"sat-sun 08:00-12:00\"]").unwrap();
         assert_eq!(spec.after, [7, 8]);
         assert_eq!(spec.hours().to_string(), "mon-sun 20:00-06:00, sat-sun 08:00-12:00");
         let text = serde_json::to_string(&spec).unwrap();

@@ -3,8 +3,8 @@
 
 use std::collections::BTreeSet;
 
-use sqlx::{query, query_scalar};
 use sqlx::sqlite::SqliteConnection;
+use sqlx::{query, query_scalar};
 
 use super::convert::{from_sql, number, to_sql};
 use super::write::{CHUNK, chunk_of, put_chunk};

@@ -51,6 +51,7 @@ const SCHEMAS: &[(i64, &str, &str)] = &[
     (7, "gangs", include_str!("../../../migrations/orchestrator/0007_gangs.sql")),
     (8, "copies", include_str!("../../../migrations/orchestrator/0008_copies.sql")),
     (9, "waits", include_str!("../../../migrations/orchestrator/0009_waits.sql")),
+    (10, "admission", include_str!("../../../migrations/orchestrator/0010_admission.sql")),
 ];
 
 /// Reason why the database cannot be used.

@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
+use super::admission::AdmissionRecord;
 use super::exchange::TaskResult;
 use super::gang::GangInfo;
 
@@ -90,6 +91,9 @@ pub struct CampaignDetail {
     /// their queue.
     #[serde(default)]
     pub on_unheard: String,
+    /// Admission rules that the campaign passed. Absent: there were none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub admission: Option<AdmissionRecord>,
     /// Campaigns that have to be done before a task begins, and are not.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub waits_for: Vec<u64>,

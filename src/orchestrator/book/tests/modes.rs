@@ -138,8 +138,13 @@ fn the_first_success_counts_and_the_other_attempt_is_superseded() {
         (0..2).for_each(|node| world.exchange(node, false, false));
         let row = &world.rows.campaigns[&id];
         assert_eq!((row.state, row.done), (CampaignState::Done, 1));
-        let ends: Vec<Reason> =
-            world.rows.attempts.values().filter_map(|row| row.result.as_ref()).map(|it| it.why).collect();
+        let ends: Vec<Reason> = world
+            .rows
+            .attempts
+            .values()
+            .filter_map(|row| row.result.as_ref())
+            .map(|it| it.why)
+            .collect();
         let mut expected = [Reason::Superseded; 2];
         expected[winner] = Reason::Done;
         assert_eq!(ends, expected);

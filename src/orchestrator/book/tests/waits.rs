@@ -36,7 +36,10 @@ fn a_campaign_begins_when_those_before_it_are_done() {
     world.restart();
     assert_eq!(world.book.campaigns()[&later].facts.waits_for, BTreeSet::from([first]));
     run(&mut world);
-    assert_eq!((state(&world, first), state(&world, later)), (CampaignState::Done, CampaignState::Running));
+    assert_eq!(
+        (state(&world, first), state(&world, later)),
+        (CampaignState::Done, CampaignState::Running)
+    );
 }
 
 #[test]
@@ -45,12 +48,17 @@ fn a_campaign_after_one_that_failed_waits_until_its_owner_decides() {
     let first = world.submit(spec(1));
     let later = world.submit(CampaignSpec { after: vec![first], ..spec(1) });
     let effects = world.record(Event::Cancelled(first));
-    let note = |effect: &Effect| matches!(effect, Effect::Note(note) if note.code == "after-failed");
+    let note =
+        |effect: &Effect| matches!(effect, Effect::Note(note) if note.code == "after-failed");
     assert!(effects.iter().any(note), "{effects:?}");
     assert_eq!(state(&world, later), CampaignState::Waiting);
     world.record(Event::Suspended { campaign: later, at_once: false });
     world.record(Event::Resumed(later));
-    assert_eq!(state(&world, later), CampaignState::Waiting, "the first resume ends the suspension");
+    assert_eq!(
+        state(&world, later),
+        CampaignState::Waiting,
+        "the first resume ends the suspension"
+    );
     world.record(Event::Resumed(later));
     assert_eq!(state(&world, later), CampaignState::Running);
 }
