@@ -15,7 +15,7 @@ use tokio_util::sync::CancellationToken;
 use super::answers::Answers;
 use super::book::{
     Book, CannotExtend, Effect, Event, ExchangeRefusal, Figures, GangState, JobShares, NewCampaign,
-    NodeFacts, Now, PublishedWork, Reopened, Settings, TaskState,
+    NodeFacts, Now, PublishedWork, Settings, TaskState,
 };
 use super::extend::{Extend, ExtendReply};
 use super::meters::OrchestratorMeters;
@@ -66,6 +66,8 @@ pub struct Which {
     pub states: Vec<TaskState>,
     /// Only this task.
     pub task: Option<u64>,
+    /// True for suspicious tasks only.
+    pub is_suspicious: bool,
     /// Another size of memory for the tasks, in MiB.
     pub memory_mb: Option<u64>,
 }
@@ -306,7 +308,9 @@ impl Owner {
                 | Effect::Attempt(_)
                 | Effect::Slot(_)
                 | Effect::SlotForgotten(_)
-                | Effect::Note(_) => self.batch.effects.push(effect),
+                | Effect::Note(_)
+                | Effect::Fault(_)
+                | Effect::Suspect(..) => self.batch.effects.push(effect),
             }
         }
     }
@@ -404,27 +408,6 @@ impl Owner {
         self.batch.admissions.extend(record.map(|record| (campaign, record)));
         self.replies.push(Reply::Number(reply, campaign));
         Ok(())
-    }
-
-    async fn resubmit(&mut self, campaign: u64, which: Which, by: By) -> Result<u64, DbError> {
-        let Which { states, task, memory_mb } = which;
-        // Tasks that became final in this batch are on record after the commit only.
-        self.finish_batch().await?;
-        let Some((row, mut tasks, beyond)) = self.store.finals(campaign, &states).await? else {
-            return Ok(0);
-        };
-        let spec = self.store.spec(&row).await?;
-        // Ranks of a gang begin together.
-        let task = task.filter(|_| spec.gang.is_none());
-        tasks.retain(|row| task.is_none_or(|task| row.task == task));
-        let untouched = task.is_none() && states.contains(&TaskState::Cancelled);
-        let cut = if untouched { spec.tasks.count.saturating_sub(row.limit) } else { 0 };
-        let count = crate::model::count(&tasks) + cut;
-        self.note(by, "resubmit", format!("campaign {campaign}: {count} tasks"));
-        let works = self.store.works(campaign).await?;
-        let reopened = Reopened { campaign: row, spec, works, tasks, beyond, untouched, memory_mb };
-        self.record(Event::Resubmitted(Box::new(reopened)));
-        Ok(count)
     }
 
     fn hear(

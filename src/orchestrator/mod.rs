@@ -14,7 +14,7 @@
 //! orchestrator's process in a share; it runs tasks. A **lease** is the time that a slot goes on
 //! without an exchange.
 //!
-//! Not in this version: finalising with copies, and several clusters.
+//! Not in this version: several clusters.
 
 pub mod admission;
 mod answers;
@@ -25,6 +25,7 @@ mod hold;
 mod hours;
 pub mod house;
 pub mod meters;
+mod resubmit;
 pub mod retention;
 pub mod rm;
 pub mod run;

@@ -13,6 +13,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::support::fleet::{CONFIG, Fleet, Part, Plan, marked, port};
+use reqwest::Method;
 use serde_json::json;
 use sqlx::sqlite::SqliteRow;
 use sqlx::{Connection, Row, SqliteConnection};
@@ -538,4 +539,32 @@ async fn copies_finish_a_campaign_of_which_five_tasks_hang() {
     }
     let rests = async |fleet: &Fleet| marked(fleet.folder()).is_empty().then_some(());
     fleet.until("no process is left", rests).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_node_that_swallows_tasks_is_avoided_and_its_results_are_repeated() {
+    let fleet = Fleet::start(&plan(3)).await;
+    // The file stands for a broken mount of node n1: its tasks end at once, without work.
+    let script =
+        r#"[ -e broken ] && [ "$1" = n1 ] && exit 0; sleep 0.5; echo $APPORTION_TASK_ID >> worked"#;
+    let command = ["sh", "-c", script, "sh", "{node}"];
+    let body = json!({ "command": command, "tasks": 200, "group_target": "0s" });
+    let id = fleet.submit(body).await;
+    let worked = async |fleet: &Fleet| (40 <= fleet.lines("worked").len()).then_some(());
+    fleet.until("others show how long a task takes", worked).await;
+    fs::write(fleet.work().join("broken"), "").unwrap();
+    let detail = fleet.until_state(id, "done").await;
+    assert_eq!(detail.campaign.done, 200);
+    let swallowed = 200 - fleet.lines("worked").len();
+    assert!((5..=60).contains(&swallowed), "{swallowed} were swallowed");
+    let swallowed = u64::try_from(swallowed).unwrap();
+    assert_eq!(detail.suspicious, swallowed, "each of them is suspicious, and no other");
+    fs::remove_file(fleet.work().join("broken")).unwrap();
+    let path = format!("/v1/campaigns/{id}/resubmit");
+    let body = Some(json!({ "suspicious": true }));
+    let (_, again) = fleet.ask(Method::POST, &path, body).await.unwrap();
+    assert_eq!(again["tasks"], swallowed);
+    let detail = fleet.until_state(id, "done").await;
+    let worked: BTreeSet<String> = fleet.lines("worked").into_iter().collect();
+    assert_eq!((worked.len(), detail.suspicious), (200, 0));
 }

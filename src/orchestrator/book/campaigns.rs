@@ -4,9 +4,11 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::bag::{Cursor, TaskQueue, UNTOUCHED};
+use super::faults::{NodeRecord, Shunned};
 use super::lengths::Lengths;
 use super::measure::Measure;
 use super::rows::{CampaignRow, CampaignState, Ending, SlotRow, TaskRow, TaskState, WorkRow};
+use crate::model::Name;
 use crate::orchestrator::spec::CampaignSpec;
 
 /// Slots in a row that may fail to prepare before the campaign gets no more.
@@ -38,6 +40,10 @@ pub struct Campaign {
     pub slots: u64,
     /// Times of tasks that are done, since the start of the orchestrator.
     pub lengths: Lengths,
+    /// Tasks on each node, since the start of the orchestrator.
+    pub records: BTreeMap<Name, NodeRecord>,
+    /// Nodes that the campaign avoids.
+    pub shunned: BTreeMap<Name, Shunned>,
     /// Number of late tasks that the resource manager was last told of.
     pub late: u64,
     /// Mean time of a task, as last published.
@@ -89,6 +95,8 @@ impl Campaign {
             tasks: BTreeMap::new(),
             slots: 0,
             lengths: Lengths::default(),
+            records: BTreeMap::new(),
+            shunned: BTreeMap::new(),
             late: 0,
             measure: Measure::default(),
             refused: None,

@@ -81,7 +81,10 @@ impl Book {
         let hungry = self.hungry.range((id, 0)..=(id, u64::MAX));
         let is_free = |share: &u64| {
             let slot = self.slots.get(share).filter(|slot| slot.is_open());
-            slot.is_some_and(|slot| self.nodes.get(&slot.row.node).is_some_and(|it| it.is_waiting))
+            slot.is_some_and(|slot| {
+                let is_waiting = self.nodes.get(&slot.row.node).is_some_and(|it| it.is_waiting);
+                is_waiting && 0 < self.bounded(slot.row.share, 1)
+            })
         };
         let free: Vec<u64> = hungry.map(|(_, share)| *share).filter(is_free).collect();
         if free.is_empty() {

@@ -269,6 +269,7 @@ impl Book {
     }
 
     fn assign(&mut self, share: u64, now: Now) {
+        let bound = self.bounded(share, u64::MAX);
         let Some(slot) = self.slots.get_mut(&share).filter(|slot| slot.is_open()) else { return };
         let Some(campaign) = self.campaigns.get_mut(&slot.row.campaign) else { return };
         let is_waiting = self.nodes.get(&slot.row.node).is_some_and(|node| node.is_waiting);
@@ -281,7 +282,7 @@ impl Book {
         // task.
         let free = campaign.spec.lanes.saturating_sub(count(&slot.attempts));
         let half = queued.checked_div(campaign.slots.max(1).saturating_mul(2)).unwrap_or(0);
-        let give = slot.want.min(half.max(free));
+        let give = slot.want.min(half.max(free)).min(bound);
         for _ in 0..give {
             let Some(task) = campaign.take(step) else { break };
             let row = campaign.tasks.remove(&task);

@@ -28,15 +28,21 @@ impl Lengths {
 
     /// Returns the median in milliseconds, rounded down to a sixteenth of its size; 0 without a time.
     pub fn median(&self) -> u64 {
-        let half = self.count.div_ceil(2);
+        self.without(&Lengths::default()).1
+    }
+
+    /// Returns number and median of the times that are not among `some` of them.
+    pub fn without(&self, some: &Lengths) -> (u64, u64) {
+        let number = self.count.saturating_sub(some.count);
+        let half = number.div_ceil(2);
         let mut passed = 0;
         for (value, count) in &self.by_value {
-            passed += count;
-            if half <= passed {
-                return *value;
+            passed += count.saturating_sub(some.by_value.get(value).copied().unwrap_or(0));
+            if 0 < half && half <= passed {
+                return (number, *value);
             }
         }
-        0
+        (number, 0)
     }
 }
 
@@ -57,6 +63,18 @@ mod tests {
             prop_assert!(told <= exact && exact - told <= exact / 16, "{told} {exact}");
             prop_assert_eq!(lengths.count(), u64::try_from(times.len()).unwrap());
         }
+    }
+
+    #[test]
+    fn times_of_others_have_a_median_of_their_own() {
+        let of = |times: &[u64]| {
+            let mut lengths = Lengths::default();
+            times.iter().for_each(|time| lengths.add(*time));
+            lengths
+        };
+        let (all, some) = (of(&[1, 1, 1, 1, 8, 9, 10]), of(&[1, 1, 1, 1]));
+        assert_eq!((all.median(), all.without(&some)), (1, (3, 9)));
+        assert_eq!(some.without(&some), (0, 0));
     }
 
     #[test]

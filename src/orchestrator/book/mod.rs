@@ -24,6 +24,7 @@ mod copies;
 mod ends;
 mod exchange;
 mod extend;
+mod faults;
 mod figures;
 mod gangs;
 mod leases;
@@ -61,8 +62,8 @@ pub use obey::{HeldShare, JobShares, TerminatingShare};
 pub use publish::{PublishedSlot, PublishedWork};
 pub use requests::{NewCampaign, Reopened};
 pub use rows::{
-    AttemptRow, CampaignRow, CampaignState, Ending, Note, SlotRow, SlotState, TaskRow, TaskState,
-    WorkRow,
+    AttemptRow, CampaignRow, CampaignState, Ending, FaultRow, Note, SlotRow, SlotState, TaskRow,
+    TaskState, WorkRow,
 };
 pub use slots::{Held, Slot};
 pub use tries::LOST_LIMIT;
@@ -162,6 +163,10 @@ pub enum Effect {
     SlotForgotten(u64),
     /// Store a note.
     Note(Note),
+    /// Store an event of a node.
+    Fault(FaultRow),
+    /// Mark the tasks of a campaign that were done on this node within so many milliseconds as suspicious.
+    Suspect(u64, Name, u64),
     /// Answer the exchange of a node that waits.
     Wake(Name),
     /// Publish soon.
@@ -183,6 +188,8 @@ pub struct Saved {
     pub attempts: Vec<AttemptRow>,
     /// Slots.
     pub slots: Vec<SlotRow>,
+    /// Open events of nodes.
+    pub faults: Vec<FaultRow>,
 }
 
 /// Rows that differ from the stored rows.
@@ -197,6 +204,8 @@ struct Dirty {
     slots: BTreeSet<u64>,
     forgotten: BTreeSet<u64>,
     notes: Vec<Note>,
+    faults: Vec<FaultRow>,
+    suspects: BTreeMap<(u64, Name), u64>,
     wake: BTreeSet<Name>,
     publish: bool,
     /// Campaigns whose queues or slots changed.
@@ -274,6 +283,11 @@ impl Book {
             if let Some(slot) = book.slots.get_mut(&row.share).filter(|slot| !slot.is_gone()) {
                 let held = Held { unsaved_since: now, ..Held::default() };
                 slot.attempts.entry(row.id).or_insert(held);
+            }
+        }
+        for row in saved.faults {
+            if let Some(campaign) = book.campaigns.get_mut(&row.campaign) {
+                campaign.shun(row, now);
             }
         }
         book.open = saved.attempts.into_iter().map(|row| (row.id, row)).collect();
@@ -422,9 +436,6 @@ impl Book {
             campaign.facts.ended += 1;
             campaign.facts.ended_ms = campaign.facts.ended_ms.saturating_add(result.ms);
         }
-        if result.why == Reason::Done {
-            campaign.lengths.add(result.ms);
-        }
         campaign.facts.rss_mb = campaign.facts.rss_mb.max(result.rss_mb);
         if row.state == TaskState::Failed {
             self.dirty.notes.push(notes::failed(&row, &result, &self.slots, share));
@@ -434,6 +445,9 @@ impl Book {
         self.dirty.tasks.insert((id.campaign, id.task), row);
         if is_final {
             self.tell_losers(id.campaign, id.task);
+        }
+        if let Some(node) = self.slots.get(&share).map(|slot| slot.row.node.clone()) {
+            self.judge_node(&node, &result, now);
         }
         self.close_attempt(result, now);
     }
@@ -465,6 +479,9 @@ impl Book {
         effects.extend(slots.map(|slot| Effect::Slot(slot.row.clone())));
         effects.extend(dirty.forgotten.into_iter().map(Effect::SlotForgotten));
         effects.extend(dirty.notes.into_iter().map(Effect::Note));
+        effects.extend(dirty.faults.into_iter().map(Effect::Fault));
+        let suspects = dirty.suspects.into_iter();
+        effects.extend(suspects.map(|((id, node), ms)| Effect::Suspect(id, node, ms)));
         effects.extend(dirty.wake.into_iter().map(Effect::Wake));
         if dirty.publish {
             effects.push(Effect::Publish);

@@ -338,6 +338,23 @@ pub struct SlotRow {
     pub memory_mb: Option<u64>,
 }
 
+/// An event of a node on which the tasks of a campaign go wrong. Open until a retest goes well.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FaultRow {
+    /// The campaign.
+    pub campaign: u64,
+    /// The node.
+    pub node: Name,
+    /// A stable word: `sink` or `failing`.
+    pub code: String,
+    /// Time of its begin, in milliseconds since the epoch.
+    pub opened_ms: u64,
+    /// Time of its end, in milliseconds since the epoch. `None`: it is open.
+    pub closed_ms: Option<u64>,
+    /// A sentence for people.
+    pub text: String,
+}
+
 /// A sentence about a campaign, for people.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Note {

@@ -13,13 +13,13 @@ use super::gangs::gang_of;
 use super::problem::Failed;
 use super::state::{ServeState, Sight};
 use crate::model::{memory_text, nearest};
-use crate::orchestrator::book::{Event, INIT_FAILS, MAX_STEPS, TaskState};
+use crate::orchestrator::book::{Event, FaultRow, INIT_FAILS, MAX_STEPS, TaskState};
 use crate::orchestrator::drive;
 use crate::orchestrator::spec::{CampaignSpec, MAX_STDIN, SpecProblem, mebibytes, short};
 use crate::orchestrator::store::{CampaignInfo, NoteInfo, StoreReader};
 use crate::orchestrator::wire::{
-    CampaignDetail, CampaignPage, CampaignSummary, NoteLine, Resubmit, Resubmitted, StateChange,
-    Stdin, Submitted, WantedState,
+    AvoidedNode, CampaignDetail, CampaignPage, CampaignSummary, NoteLine, Resubmit, Resubmitted,
+    StateChange, Stdin, Submitted, WantedState,
 };
 
 /// Bytes of a submission, without its standard input: a million lines of some length.
@@ -146,6 +146,7 @@ pub(super) async fn get_campaign(
         if caller.may_touch(&info.row.owner) { reader.notes(id, NOTES).await? } else { Vec::new() };
     let campaign = summarise(reader, &info).await?;
     let mut admission = reader.admission(id).await?;
+    let (faults, suspicious) = reader.faults(id).await?;
     drop(reading);
     if let Some(record) = admission.as_mut().filter(|_| !caller.may_touch(&info.row.owner)) {
         record.asked = None;
@@ -155,6 +156,8 @@ pub(super) async fn get_campaign(
         gang: gang_of(&state, id, &spec).await?,
         memory_mb,
         admission,
+        suspicious,
+        avoided: faults.into_iter().map(avoided).collect(),
         waits_for: info.row.waits_for.iter().copied().collect(),
         opens_ms: info.row.opens_ms.filter(|_| !info.row.state.is_final()),
         may_run_twice: spec.may_run_twice,
@@ -233,8 +236,14 @@ pub(super) async fn post_resubmit(
     if body.task.is_some() && states.is_empty() {
         states = vec![TaskState::Failed, TaskState::Cancelled, TaskState::Done];
     }
+    if body.suspicious {
+        if !states.is_empty() {
+            return Err(Failed::bad("suspicious: is alone; ask for other tasks by themselves"));
+        }
+        states = vec![TaskState::Done];
+    }
     if states.is_empty() {
-        return Err(Failed::bad("name `failed`, `cancelled` or `task`"));
+        return Err(Failed::bad("name `failed`, `cancelled`, `suspicious` or `task`"));
     }
     let memory_mb = body.memory.as_deref().map(memory_in).transpose()?;
     if let Some(memory_mb) = memory_mb {
@@ -244,7 +253,7 @@ pub(super) async fn post_resubmit(
         check_memory(&state, id, memory_mb).await?;
     }
     let (by, task) = (caller.by(), body.task);
-    let which = drive::Which { states, task, memory_mb };
+    let which = drive::Which { states, task, is_suspicious: body.suspicious, memory_mb };
     let ask = |reply| drive::BookRequest::Resubmit { campaign: id, which, by, reply };
     let tasks = state.ask(ask).await?;
     Ok(Json(Resubmitted { tasks }))
@@ -369,6 +378,11 @@ fn summary(info: &CampaignInfo, running: u64) -> CampaignSummary {
         rss_mb: row.rss_mb,
         folded_ms: info.folded_ms,
     }
+}
+
+fn avoided(row: FaultRow) -> AvoidedNode {
+    let FaultRow { node, code, opened_ms, text, .. } = row;
+    AvoidedNode { node: node.to_string(), code, since_ms: opened_ms, text }
 }
 
 fn note(note: NoteInfo) -> NoteLine {

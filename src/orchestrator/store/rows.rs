@@ -10,10 +10,11 @@ use sqlx::sqlite::{Sqlite, SqliteConnection};
 use sqlx::{QueryBuilder, query};
 
 use super::convert::{ending_word, text, to_sql};
+use super::faults;
 use super::gang::new_key;
 use super::write::Batch;
 use crate::orchestrator::book::{
-    AttemptRow, CampaignRow, Effect, Note, SlotRow, TaskRow, TaskState, WorkRow,
+    AttemptRow, CampaignRow, Effect, FaultRow, Note, SlotRow, TaskRow, TaskState, WorkRow,
 };
 use crate::orchestrator::wire::{AttemptId, Reason};
 
@@ -31,6 +32,8 @@ struct Latest<'a> {
     /// `None`: the slot is forgotten.
     slots: BTreeMap<u64, Option<&'a SlotRow>>,
     notes: Vec<&'a Note>,
+    faults: Vec<&'a FaultRow>,
+    suspects: Vec<(u64, &'a str, u64)>,
 }
 
 impl<'a> Latest<'a> {
@@ -46,6 +49,10 @@ impl<'a> Latest<'a> {
                 Effect::Slot(row) => drop(latest.slots.insert(row.share, Some(row))),
                 Effect::SlotForgotten(share) => drop(latest.slots.insert(*share, None)),
                 Effect::Note(note) => latest.notes.push(note),
+                Effect::Fault(row) => latest.faults.push(row),
+                Effect::Suspect(campaign, node, ms) => {
+                    latest.suspects.push((*campaign, node.as_str(), *ms));
+                }
                 Effect::Wake(_) | Effect::Publish => {}
             }
         }
@@ -88,6 +95,12 @@ pub(super) async fn put(
         }
     }
     put_many(connection, SLOTS, &slots, push_slot).await?;
+    for row in latest.faults {
+        faults::put(connection, row).await?;
+    }
+    for (campaign, node, ms) in latest.suspects {
+        faults::suspect(connection, campaign, node, ms).await?;
+    }
     for note in latest.notes {
         put_note(connection, note, batch.at_ms).await?;
     }

@@ -44,8 +44,9 @@ mod words;
 pub use admission::{AdmissionList, AdmissionRecord, AdmissionRule, AdmissionTrial, RuleVerdict};
 pub use adoption::{Adopt, Adoption, FoundAttempt};
 pub use campaigns::{
-    AddedTasks, AttemptInfo, CampaignDetail, CampaignPage, CampaignSummary, LostNode, NoteLine,
-    Resubmit, Resubmitted, SignalRequest, StateChange, Submitted, TaskInfo, TaskList, WantedState,
+    AddedTasks, AttemptInfo, AvoidedNode, CampaignDetail, CampaignPage, CampaignSummary, LostNode,
+    NoteLine, Resubmit, Resubmitted, SignalRequest, StateChange, Submitted, TaskInfo, TaskList,
+    WantedState,
 };
 pub use exchange::{
     AttemptId, Exchange, ExchangeAnswer, NewTask, Reason, RunningTask, SlotEnd, SlotOrder,

@@ -1,5 +1,6 @@
 //! The book under random histories, and single stories of it.
 
+mod faults;
 mod gangs;
 mod modes;
 mod random;
