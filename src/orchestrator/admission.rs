@@ -99,7 +99,8 @@ pub fn list(folder: &Path) -> io::Result<Vec<AdmissionRule>> {
 
 fn rule_at(path: &Path) -> io::Result<AdmissionRule> {
     let sum = Sha256::digest(std::fs::read(path)?);
-    let sha256 = sum.iter().map(|byte| format!("{byte:02x}")).collect();
+    let digits: Vec<String> = sum.iter().map(|byte| format!("{byte:02x}")).collect();
+    let sha256 = digits.concat();
     let name = path.file_name().map(|name| name.to_string_lossy().into_owned());
     let (name, text) = (name.unwrap_or_default(), String::new());
     Ok(AdmissionRule { name, sha256, verdict: RuleVerdict::Ok, text })
@@ -143,7 +144,7 @@ pub async fn judge(
 
 /// Runs a rule. The error completes a sentence whose subject is the rule.
 async fn ask(path: &Path, input: &RuleInput<'_>) -> Result<RuleAnswer, String> {
-    let mode = std::fs::metadata(path).map(|facts| facts.permissions().mode()).unwrap_or(0);
+    let mode = std::fs::metadata(path).map_or(0, |facts| facts.permissions().mode());
     if mode & 0o111 == 0 {
         return Err("cannot be executed: `chmod +x` it".to_owned());
     }

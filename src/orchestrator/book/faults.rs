@@ -5,6 +5,9 @@
 //! tasks of the node ended well, each in a tenth of the median of the others. *Failing*: three tasks in a
 //! row failed there, each in a tenth of that median. After five minutes a single task tries the node
 //! again. If it goes wrong, the wait doubles, up to an hour.
+//!
+//! The nodes of work that the resource manager knows cannot change. It may offer shares on an avoided
+//! node, and the book gives them back.
 
 use std::collections::VecDeque;
 
@@ -71,19 +74,6 @@ impl Campaign {
     /// True if a node gets a single task, as a retest.
     pub(super) fn tries(&self, node: &Name) -> bool {
         self.shunned.get(node).is_some_and(|shunned| shunned.is_tried)
-    }
-
-    /// The nodes that the campaign may use, out of all `known` ones. `None`: none of them is left.
-    pub(super) fn usable(&self, known: &[Name]) -> Option<Vec<String>> {
-        if self.shunned.values().all(|shunned| shunned.is_tried) {
-            return Some(self.spec.nodes.clone());
-        }
-        let named: Vec<Name> =
-            self.spec.nodes.iter().map(|name| Name::from(name.as_str())).collect();
-        let all = if named.is_empty() { known } else { named.as_slice() };
-        let usable = all.iter().filter(|node| self.may_use(node)).map(ToString::to_string);
-        let usable: Vec<String> = usable.collect();
-        (!usable.is_empty()).then_some(usable)
     }
 
     /// Enters a result into the record of its node. Returns the code of the event that it makes.

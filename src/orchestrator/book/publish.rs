@@ -72,7 +72,6 @@ impl Book {
             slots.entry(slot.row.work).or_default().push(published(slot, campaign, now));
         }
         let (times, overtaken) = (self.running_times(now), self.overtaken());
-        let known: Vec<Name> = self.nodes.keys().cloned().collect();
         let mut all = Vec::new();
         for campaign in self.campaigns.values_mut() {
             let (ended, ended_ms) = (campaign.facts.ended, campaign.facts.ended_ms);
@@ -84,13 +83,7 @@ impl Book {
                 let late = if step.work.step == 0 { campaign.late } else { 0 };
                 let more = overtaken.get(&number).copied().unwrap_or(0) + late;
                 let work = work(campaign, step, number, mean, slots);
-                let usable = campaign.usable(&known);
-                all.push(PublishedWork {
-                    remaining: work.remaining + more,
-                    is_frozen: work.is_frozen || usable.is_none(),
-                    nodes: usable.unwrap_or_default(),
-                    ..work
-                });
+                all.push(PublishedWork { remaining: work.remaining + more, ..work });
             }
         }
         all
@@ -152,7 +145,7 @@ fn work(
         is_kept: campaign.spec.keep,
         time_per_item_ms,
         submitted_ms: campaign.facts.submitted_ms,
-        nodes: Vec::new(),
+        nodes: campaign.spec.nodes.clone(),
         gang: campaign.spec.gang.clone(),
         times: times_of(&campaign.spec),
         slots,

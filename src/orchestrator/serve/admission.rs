@@ -22,7 +22,7 @@ pub(super) async fn get_admission(
     _: OrchestratorCaller,
 ) -> Result<Json<AdmissionList>, Failed> {
     let rules = match &state.house.admission {
-        Some(folder) => admission::list(folder).map_err(unreadable)?,
+        Some(folder) => admission::list(folder).map_err(|error| unreadable(&error))?,
         None => Vec::new(),
     };
     Ok(Json(AdmissionList { rules }))
@@ -99,13 +99,15 @@ async fn judge(
     document: Map<String, Value>,
 ) -> Result<Judged, Failed> {
     match &state.house.admission {
-        Some(folder) => admission::judge(folder, owner, tasks, document).await.map_err(unreadable),
+        Some(folder) => admission::judge(folder, owner, tasks, document)
+            .await
+            .map_err(|error| unreadable(&error)),
         None => Ok(Judged { spec: document, rules: Vec::new() }),
     }
 }
 
 /// The folder of rules cannot be read, so no campaign is taken.
-fn unreadable(error: std::io::Error) -> Failed {
+fn unreadable(error: &std::io::Error) -> Failed {
     tracing::error!(%error, "the admission rules cannot be read");
     Failed::bad(format!(
         "the admission rules of this site cannot be read ({error}); tell its operator"
