@@ -121,6 +121,8 @@ const TABLE: &[(&str, &str, Permission)] = &[
     ("GET", "/v1/campaigns/{id}/why", READ),
     ("GET", "/v1/grid", READ),
     ("GET", "/v1/grid/{node}", READ),
+    ("GET", "/v1/admission", OPERATE),
+    ("POST", "/v1/admission/try", Permission::Submit),
     ("GET", "/v1/campaigns/{id}/spec", Permission::Submit),
     ("PUT", "/v1/campaigns/{id}/state", Permission::Submit),
     ("POST", "/v1/campaigns/{id}/resubmit", Permission::Submit),

@@ -166,6 +166,9 @@ pub struct ResubmitArgs {
     /// Repeat the cancelled tasks
     #[arg(long, group = "which")]
     pub cancelled: bool,
+    /// Repeat the tasks that are done and whose results are suspicious
+    #[arg(long, group = "which")]
+    pub suspicious: bool,
     /// Repeat this task only
     #[arg(long, value_name = "N", group = "which")]
     pub task: Option<u64>,
@@ -295,6 +298,19 @@ fn shown(detail: &CampaignDetail, stats: &CampaignStats) -> String {
             time(folded_ms)
         ));
     }
+    lines.extend(detail.avoided.iter().map(|one| plain(&one.text)));
+    if 0 < detail.suspicious {
+        lines.push(format!(
+            "{} suspicious: `apportion campaign resubmit {} --suspicious` repeats them",
+            counted(detail.suspicious, "result"),
+            one.id
+        ));
+    }
+    if !detail.waits_for.is_empty() {
+        let others: Vec<String> = detail.waits_for.iter().map(u64::to_string).collect();
+        lines.push(format!("it waits until campaigns are done: {}", others.join(", ")));
+    }
+    lines.extend(detail.opens_ms.map(|ms| format!("its hours begin at {} (UTC)", time(ms))));
     if detail.may_run_twice {
         lines
             .push("its tasks may run twice: those of a silent node begin again at once".to_owned());
@@ -362,7 +378,8 @@ async fn change(args: &OneArgs, body: &serde_json::Value) -> Result<(), Failure>
 async fn resubmit(args: &ResubmitArgs) -> Result<(), Failure> {
     let (orchestrator, id) = open(&args.one).await?;
     let (failed, cancelled, task) = (args.failed, args.cancelled, args.task);
-    let body = Resubmit { failed, cancelled, task, memory: args.memory.clone() };
+    let suspicious = args.suspicious;
+    let body = Resubmit { failed, cancelled, suspicious, task, memory: args.memory.clone() };
     let path = ["v1", "campaigns", &id.to_string(), "resubmit"];
     let answer: Resubmitted = orchestrator.post(&path, &body).await?;
     let say = |answer: &Resubmitted| {

@@ -3,21 +3,25 @@
 //! network.
 
 use axum::{Extension, Router};
+use jiff::tz::TimeZone;
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 
 use crate::config::{GridSettings, OrchestratorSettings};
 use crate::daemon::Beside;
 use crate::dashboard::Site;
+use crate::orchestrator::house::HouseRules;
 use crate::orchestrator::rm::Rm;
 use crate::orchestrator::run::{OrchestratorError, OrchestratorOptions, Prepared};
 use crate::orchestrator::serve;
 
 /// Returns the routes to serve beside the daemon's own: none, unless the settings enable the
-/// orchestrator. The orchestrator runs until `stop`. If it ends earlier, the daemon continues.
+/// orchestrator. Hours of campaigns are in `zone`. The orchestrator runs until `stop`. If it ends
+/// earlier, the daemon continues.
 pub fn beside(
     settings: &OrchestratorSettings,
     grid: &GridSettings,
+    zone: &TimeZone,
     stop: &CancellationToken,
 ) -> Beside {
     if !settings.enabled {
@@ -30,6 +34,11 @@ pub fn beside(
         linger: settings.linger,
         retention: settings.retention,
         grid: grid.clone(),
+        house: HouseRules {
+            test_class: settings.test_class.clone(),
+            admission: settings.admission.clone(),
+            zone: zone.clone(),
+        },
     };
     let prepared = Prepared::new(options, None);
     let pages = serve::pages(prepared.state()).layer(Extension(Site::WITH_CAMPAIGNS));

@@ -81,6 +81,7 @@ mod time_spec;
 mod token;
 mod token_list;
 mod top;
+mod try_rules;
 mod up;
 mod urgent;
 mod user_name;

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, Subcommand};
+use jiff::tz::TimeZone;
 use reqwest::Url;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::oneshot;
@@ -20,6 +21,7 @@ use super::table::plain;
 use super::values::{parse_address, parse_span, parse_url};
 use crate::api::wire::{HandOver, Orchestrators};
 use crate::config::{Access, CampaignRetention};
+use crate::orchestrator::house::HouseRules;
 use crate::orchestrator::rm::RmOptions;
 use crate::orchestrator::run::{OrchestratorOptions, Reach, serve_alone};
 use crate::telemetry;
@@ -80,6 +82,15 @@ pub struct RunArgs {
     /// Time that a slot without a task stays
     #[arg(long, value_name = "DURATION", default_value = "2s", value_parser = parse_span)]
     pub linger: Duration,
+    /// The folder of admission rules
+    #[arg(long, value_name = "FOLDER")]
+    pub admission: Option<PathBuf>,
+    /// The time zone of the hours of campaigns
+    #[arg(long, value_name = "ZONE", default_value = "UTC", value_parser = parse_zone)]
+    pub timezone: TimeZone,
+    /// The class of test campaigns; without it, they have the class that they name
+    #[arg(long, value_name = "CLASS")]
+    pub test_class: Option<String>,
     /// Days after the end of a campaign that its tasks are kept; only counts are left then
     #[arg(long, value_name = "DAYS", default_value_t = 30, value_parser = clap::value_parser!(u64).range(1..=36_500))]
     pub retention_days: u64,
@@ -95,6 +106,11 @@ pub struct RunArgs {
     /// The log.
     #[command(flatten)]
     pub logging: Logging,
+}
+
+/// Reads the name of a time zone. Machines without time zone data know UTC, too.
+fn parse_zone(text: &str) -> Result<TimeZone, jiff::Error> {
+    if text.eq_ignore_ascii_case("UTC") { Ok(TimeZone::UTC) } else { TimeZone::get(text) }
 }
 
 const RUN_EXAMPLES: &str = "\
@@ -129,6 +145,11 @@ async fn serve(args: &RunArgs) -> Result<(), Failure> {
         linger: args.linger,
         retention: retention(args)?,
         grid: crate::config::GridSettings::default(),
+        house: HouseRules {
+            test_class: args.test_class.clone(),
+            admission: args.admission.clone(),
+            zone: args.timezone.clone(),
+        },
     };
     let rm = RmOptions {
         url: args.rm.clone(),

@@ -57,7 +57,8 @@ pub async fn run(args: &Serve) -> Result<(), Failure> {
         complain(&dev_hint(address));
     }
     let stop = CancellationToken::new();
-    let beside = cohost::beside(&config.orchestrator, &config.grid, &stop);
+    let zone = &config.calendar.zone;
+    let beside = cohost::beside(&config.orchestrator, &config.grid, zone, &stop);
     tokio::select! {
         result = daemon::serve_beside(config, sources, signals.reread(), listener, stop.clone(), beside) => {
             result.map_err(ended)

@@ -131,6 +131,9 @@ pub struct SubmitArgs {
     /// `default`, or `test`: a single task, all further tasks are dropped
     #[arg(long = "type", value_name = "TYPE")]
     pub kind: Option<String>,
+    /// Begin once these campaigns are done, such as 7,8
+    #[arg(long, value_name = "CAMPAIGNS", value_delimiter = ',')]
+    pub after: Vec<u64>,
     /// A text for sh -c instead of a command
     #[arg(long, value_name = "TEXT", conflicts_with = "command")]
     pub shell: Option<String>,
@@ -140,6 +143,9 @@ pub struct SubmitArgs {
     /// Check it, and submit nothing
     #[arg(long)]
     pub check: bool,
+    /// Show it to the admission rules of the site, and submit nothing
+    #[arg(long, conflicts_with = "check")]
+    pub try_rules: bool,
     /// Say what would be asked for, and submit nothing
     #[arg(long)]
     pub explain: bool,
@@ -180,6 +186,9 @@ pub async fn run(args: &SubmitArgs) -> Result<(), Failure> {
         return Ok(print(&format!("right: {}", size_of(&spec)))?);
     }
     let orchestrator = args.place.open()?;
+    if args.try_rules {
+        return super::try_rules::run(&orchestrator, &document, args.place.json).await;
+    }
     let submitted = send(&orchestrator, &document, stdin.as_deref()).await?;
     let say = |submitted: &Submitted| format!("campaign {}: {}", submitted.id, size_of(&spec));
     show(&submitted, args.place.json, say)?;
@@ -315,6 +324,7 @@ fn flags(args: &SubmitArgs, document: &mut Map<String, Value>) -> Result<(), Fai
         ("error", text(&args.error)),
         ("may_run_twice", args.may_run_twice.then_some(Value::Bool(true))),
         ("on_unheard", text(&args.on_unheard)),
+        ("after", (!args.after.is_empty()).then(|| Value::from(args.after.clone()))),
         ("type", text(&args.kind)),
         ("shell", text(&args.shell)),
         ("command", command),

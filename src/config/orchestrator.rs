@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::problem::{Code, ConfigProblem, ValuePlace};
 use super::section::Section;
-use super::value::{duration, flag, number, path};
+use super::value::{duration, flag, number, optional_name, optional_path, path};
 
 /// A slot is given up no later than that after its node fell silent.
 const LONGEST_LEASE: Duration = Duration::from_hours(168);
@@ -63,6 +63,10 @@ pub struct OrchestratorSettings {
     pub linger: Duration,
     /// Retention of campaigns and their tasks.
     pub retention: CampaignRetention,
+    /// Class of test campaigns. `None`: they have the class that they name.
+    pub test_class: Option<String>,
+    /// Folder of the admission rules. `None`: there are none.
+    pub admission: Option<PathBuf>,
 }
 
 impl Default for OrchestratorSettings {
@@ -74,6 +78,8 @@ impl Default for OrchestratorSettings {
             lease: Duration::from_mins(10),
             linger: Duration::from_secs(2),
             retention: CampaignRetention::default(),
+            test_class: None,
+            admission: None,
         }
     }
 }
@@ -95,6 +101,8 @@ pub(super) fn read_orchestrator(mut section: Section<'_>) -> OrchestratorSetting
             defaults.linger,
         ),
         retention: read_retention(&mut section, defaults.retention),
+        admission: section.or("admission", &optional_path(), defaults.admission),
+        test_class: section.or("test_class", &optional_name(), defaults.test_class),
     };
     section.finish();
     settings

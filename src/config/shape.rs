@@ -27,6 +27,8 @@ pub(super) enum ValueShape {
     Path,
     /// A path, or an empty text.
     OptionalPath,
+    /// A name, or an empty text.
+    OptionalName,
     /// Numbers of users or groups, in a single text.
     Ids,
     /// An address and a port.
@@ -62,6 +64,9 @@ impl ValueShape {
             }),
             ValueShape::Path => json!({ "type": "string", "minLength": 1 }),
             ValueShape::OptionalPath => json!({ "type": "string" }),
+            ValueShape::OptionalName => json!({
+                "type": "string", "maxLength": MAX_NAME, "pattern": "^\\S*$",
+            }),
             ValueShape::Ids => json!({
                 "type": "string", "pattern": "^[0-9, ]*$", "examples": ["1000, 1001"],
             }),

@@ -586,6 +586,7 @@ const MISTAKES: &[(&str, &[&str])] = &[
     ("[scheduler]\nprediction_fudge = '-1s'", &["C019 8:20 scheduler.prediction_fudge"]),
     ("[orchestrator]\nlease = '0s'", &["C019 8:9 orchestrator.lease"]),
     ("[orchestrator]\nlinger = 10", &["C022 8:10 orchestrator.linger"]),
+    ("[orchestrator]\ntest_class = 'a b'", &["C019 8:14 orchestrator.test_class"]),
     ("[orchestrator]\nretention_days = 0", &["C019 8:18 orchestrator.retention_days"]),
     ("[orchestrator]\nretention_rows = '5M'", &["C022 8:18 orchestrator.retention_rows"]),
     ("[orchestrator]\nretention_days = 401", &["C019 8:18 orchestrator.campaign_retention_days"]),

@@ -305,6 +305,17 @@ fn read_name(written: Written<'_>) -> ValueResult<String> {
     }
 }
 
+/// A name, or an empty text: "".
+pub(super) fn optional_name() -> ValueKind<Option<String>> {
+    let read = |written: Written<'_>| match written.text() {
+        Some("") => Ok(None),
+        _ => read_name(written).map(Some),
+    };
+    ValueKind::new(ValueShape::OptionalName, read, |name| {
+        toml_text(name.as_deref().unwrap_or_default())
+    })
+}
+
 /// A path in the file system.
 pub(super) fn path() -> ValueKind<PathBuf> {
     ValueKind::new(ValueShape::Path, read_path, |path| toml_text(&path.to_string_lossy()))

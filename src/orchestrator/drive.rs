@@ -8,20 +8,22 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use jiff::tz::TimeZone;
 use tokio::sync::{Notify, mpsc, oneshot, watch};
 use tokio_util::sync::CancellationToken;
 
 use super::answers::Answers;
 use super::book::{
     Book, CannotExtend, Effect, Event, ExchangeRefusal, Figures, Forwarding, ForwardingView,
-    GangState, JobShares, NewCampaign, NodeFacts, Now, PublishedWork, Reopened, Settings,
-    TaskState,
+    GangState, JobShares, NewCampaign, NodeFacts, Now, PublishedWork, Settings, TaskState,
 };
 use super::extend::{Extend, ExtendReply};
 use super::meters::OrchestratorMeters;
 use super::spec::{CampaignSpec, Params};
 use super::store::{Batch, CallerAct, CampaignStore, DbError, RemovalStep, Submission};
-use super::wire::{AddedTasks, Adoption, Exchange, ExchangeAnswer, NodeSlots, OutputRequest};
+use super::wire::{
+    AddedTasks, AdmissionRecord, Adoption, Exchange, ExchangeAnswer, NodeSlots, OutputRequest,
+};
 use crate::model::Name;
 
 /// Most requests in a batch.
@@ -53,6 +55,8 @@ pub struct Submit {
     pub stdin: Option<Vec<u8>>,
     /// Idempotency key: the same key means the same submission.
     pub key: Option<String>,
+    /// Admission rules that it passed.
+    pub record: Option<AdmissionRecord>,
 }
 
 /// Selection of tasks that are queued again.
@@ -62,6 +66,8 @@ pub struct Which {
     pub states: Vec<TaskState>,
     /// Only this task.
     pub task: Option<u64>,
+    /// True for suspicious tasks only.
+    pub is_suspicious: bool,
     /// Another size of memory for the tasks, in MiB.
     pub memory_mb: Option<u64>,
 }
@@ -186,6 +192,8 @@ pub struct Owner {
     pub(super) replies: Vec<Reply>,
     /// The number of the next publication under this epoch.
     sequence: u64,
+    /// Time zone of the hours of campaigns.
+    pub(super) zone: TimeZone,
 }
 
 fn millis(time: u128) -> u64 {
@@ -225,12 +233,12 @@ impl Owner {
         settings: Settings,
         inbox: mpsc::Receiver<BookRequest>,
         signals: Arc<Signals>,
-        meters: OrchestratorMeters,
+        (meters, zone): (OrchestratorMeters, TimeZone),
     ) -> Result<Owner, DbError> {
         let saved = store.saved().await?;
         let book = Book::restore(settings, saved, 0);
         let answers = Answers::new(store.identity().to_owned(), store.epoch(), settings.lease_ms);
-        Ok(Owner {
+        let mut owner = Owner {
             book,
             store,
             answers,
@@ -244,7 +252,10 @@ impl Owner {
             batch: Batch::default(),
             replies: Vec::new(),
             sequence: 0,
-        })
+            zone,
+        };
+        owner.tell_hours();
+        Ok(owner)
     }
 
     /// Serves requests until `stop`, or until no sender of requests is left. Agents that wait then
@@ -271,7 +282,10 @@ impl Owner {
                         return self.store.close().await;
                     }
                 }
-                _ = ticks.tick() => self.record(Event::Elapsed),
+                _ = ticks.tick() => {
+                    self.tell_hours();
+                    self.record(Event::Elapsed);
+                }
                 () = tokio::time::sleep_until(due.into()) => {}
             }
             self.batch_began = Instant::now();
@@ -298,7 +312,9 @@ impl Owner {
                 | Effect::Attempt(_)
                 | Effect::Slot(_)
                 | Effect::SlotForgotten(_)
-                | Effect::Note(_) => self.batch.effects.push(effect),
+                | Effect::Note(_)
+                | Effect::Fault(_)
+                | Effect::Suspect(..) => self.batch.effects.push(effect),
             }
         }
     }
@@ -370,7 +386,7 @@ impl Owner {
         by: By,
         reply: oneshot::Sender<u64>,
     ) -> Result<(), DbError> {
-        let Submit { owner, uid, spec, params, stdin, key } = submit;
+        let Submit { owner, uid, spec, params, stdin, key, record } = submit;
         if let Some(key) = &key {
             // A submission in this very batch is on record after the commit only.
             self.finish_batch().await?;
@@ -388,32 +404,21 @@ impl Owner {
         self.note(by, "submit", format!("campaign {campaign} of {owner}"));
         let key = key.map(|key| (owner.clone(), key));
         let new = NewCampaign { owner, uid, spec_number, spec: Arc::clone(&spec) };
+        let done = if spec.after.is_empty() {
+            BTreeSet::new()
+        } else {
+            // Campaigns of this batch are on record after the commit only.
+            self.finish_batch().await?;
+            self.store.done_among(&spec.after).await?
+        };
         self.record(Event::Submitted(Box::new(new)));
+        self.record(Event::Met(campaign, done));
+        self.tell_hours();
         let submission = Submission { campaign, spec_number, spec, stdin, params, key };
         self.batch.submissions.push(submission);
+        self.batch.admissions.extend(record.map(|record| (campaign, record)));
         self.replies.push(Reply::Number(reply, campaign));
         Ok(())
-    }
-
-    async fn resubmit(&mut self, campaign: u64, which: Which, by: By) -> Result<u64, DbError> {
-        let Which { states, task, memory_mb } = which;
-        // Tasks that became final in this batch are on record after the commit only.
-        self.finish_batch().await?;
-        let Some((row, mut tasks, beyond)) = self.store.finals(campaign, &states).await? else {
-            return Ok(0);
-        };
-        let spec = self.store.spec(&row).await?;
-        // Ranks of a gang begin together.
-        let task = task.filter(|_| spec.gang.is_none());
-        tasks.retain(|row| task.is_none_or(|task| row.task == task));
-        let untouched = task.is_none() && states.contains(&TaskState::Cancelled);
-        let cut = if untouched { spec.tasks.count.saturating_sub(row.limit) } else { 0 };
-        let count = crate::model::count(&tasks) + cut;
-        self.note(by, "resubmit", format!("campaign {campaign}: {count} tasks"));
-        let works = self.store.works(campaign).await?;
-        let reopened = Reopened { campaign: row, spec, works, tasks, beyond, untouched, memory_mb };
-        self.record(Event::Resubmitted(Box::new(reopened)));
-        Ok(count)
     }
 
     fn hear(
@@ -522,7 +527,7 @@ mod tests {
             Settings::default(),
             inbox,
             signals,
-            OrchestratorMeters::default(),
+            (OrchestratorMeters::default(), TimeZone::UTC),
         );
         let mut owner = owner.await.unwrap();
         let (first, mut answer) = exchange(1);

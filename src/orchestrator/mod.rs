@@ -15,15 +15,19 @@
 //! without an exchange.
 //!
 //! The `clusters` are other orchestrators: the router forwards tasks to them, by the rules of
-//! [`crate::grid`]. Not in this version: finalising with copies.
+//! [`crate::grid`].
 
+pub mod admission;
 mod answers;
 pub mod book;
 mod clusters;
 pub mod drive;
 pub mod extend;
 mod hold;
+mod hours;
+pub mod house;
 pub mod meters;
+mod resubmit;
 pub mod retention;
 pub mod rm;
 pub mod run;

@@ -16,6 +16,7 @@ use super::book::Settings;
 use super::clusters::{GridError, GridRouter};
 use super::drive::{BookRequest, Owner, Signals, ToPublish};
 use super::hold;
+use super::house::HouseRules;
 use super::meters::OrchestratorMeters;
 use super::retention::Sweeper;
 use super::rm::{Rm, RmError, RmOptions, publication};
@@ -51,6 +52,8 @@ pub struct OrchestratorOptions {
     pub retention: CampaignRetention,
     /// The router, and the other clusters.
     pub grid: GridSettings,
+    /// Rules of the site for campaigns that are submitted.
+    pub house: HouseRules,
 }
 
 /// Reason why an orchestrator cannot run.
@@ -129,7 +132,7 @@ impl Prepared {
         let file = options.state.clone();
         let meters = OrchestratorMeters::default();
         let (committed, commits) = watch::channel(0);
-        let around = (gatekeeper, meters, Sight::new(commits));
+        let around = (gatekeeper, meters, Sight::new(commits), options.house.clone());
         let state = ServeState::new(requests.clone(), file, seen, around);
         Prepared { options, state, requests, inbox, phase, committed }
     }
@@ -161,7 +164,7 @@ impl Prepared {
         let settings =
             Settings { lease_ms: millis(options.lease), linger_ms: millis(options.linger) };
         let signals = Arc::new(Signals { publish: Notify::new(), committed });
-        let meters = state.meters.clone();
+        let (meters, zone) = (state.meters.clone(), options.house.zone.clone());
         let (told, ends) = (Arc::clone(&signals), stop.clone());
         let running = async move {
             let parked = if store.is_set_back() {
@@ -172,7 +175,8 @@ impl Prepared {
                 Some(Vec::new())
             };
             let Some(parked) = parked else { return store.close().await };
-            let mut owner = Owner::resume(store, settings, inbox, told, meters).await?;
+            let around = (meters, zone);
+            let mut owner = Owner::resume(store, settings, inbox, told, around).await?;
             owner.publish_to(parked);
             phase.send_replace(OrchestratorPhase::Open);
             owner.run(ends).await

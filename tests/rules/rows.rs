@@ -33,7 +33,7 @@ fn rows() -> Vec<Row> {
 
 /// Every line of a table that begins with a row of a neighbour's list. Some rows are of later work.
 fn neighbour_rows() -> Vec<Row> {
-    rows_with(|cell| ["NB-", "IV-", "CG-"].iter().any(|list| cell.starts_with(list)))
+    rows_with(|cell| ["NB-", "IV-", "CG-"].iter().any(|series| cell.starts_with(series)))
 }
 
 fn rows_with(is_number: impl Fn(&str) -> bool) -> Vec<Row> {

@@ -194,7 +194,10 @@ const WALL_CLOCK: &[(&str, &str)] = &[
     ("src/cli/queue.rs", "how long ago work was submitted"),
     ("src/dashboard/watcher.rs", "when something was seen"),
     ("src/demo/play.rs", "when the work of the demo was submitted"),
-    ("src/orchestrator/drive.rs", "when something went on record"),
+    (
+        "src/orchestrator/drive.rs",
+        "when something went on record, and whether the hours of a campaign are open",
+    ),
 ];
 
 const MAX_FUNCTION_LINES: usize = 70;

@@ -13,6 +13,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::support::fleet::{CONFIG, Fleet, Part, Plan, marked, port};
+use reqwest::Method;
 use serde_json::json;
 use sqlx::sqlite::SqliteRow;
 use sqlx::{Connection, Row, SqliteConnection};
@@ -510,4 +511,60 @@ async fn tasks_of_a_node_that_nothing_reaches_end_before_others_begin() {
         let next = all.iter().find(|it| (it.task, it.number) == (one.task, one.number + 1));
         assert!(one.ended <= next.unwrap().assigned, "{one:?} {next:?}");
     }
+}
+
+/// The first attempt of five tasks hangs. What it starts ignores TERM.
+const HANGING: &str = r#"
+[ "$APPORTION_ATTEMPT" = 1 ] && case $APPORTION_TASK_ID in
+10|30|50|70|90) trap '' TERM; sleep 1000 & while :; do sleep 1; done;;
+esac
+exit 0
+"#;
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn copies_finish_a_campaign_of_which_five_tasks_hang() {
+    let fleet = Fleet::start(&plan(4)).await;
+    let body = json!({ "shell": HANGING, "tasks": 200, "grace": "1s", "mode": "finalise",
+        "may_run_twice": true });
+    let id = fleet.submit(body).await;
+    let detail = fleet.until_state(id, "done").await;
+    assert_eq!((detail.campaign.done, detail.campaign.failed), (200, 0));
+    let all = attempts(fleet.folder(), id).await;
+    let superseded: BTreeSet<u64> =
+        all.iter().filter(|one| one.why == "superseded").map(|one| one.task).collect();
+    for task in [10, 30, 50, 70, 90] {
+        let done = all.iter().filter(|one| one.task == task && one.why == "done");
+        assert!(done.clone().count() == 1 && done.last().unwrap().number == 2, "{all:?}");
+        assert!(superseded.contains(&task), "{superseded:?}");
+    }
+    let rests = async |fleet: &Fleet| marked(fleet.folder()).is_empty().then_some(());
+    fleet.until("no process is left", rests).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_node_that_swallows_tasks_is_avoided_and_its_results_are_repeated() {
+    let fleet = Fleet::start(&plan(3)).await;
+    // The file stands for a broken mount of node n1: its tasks end at once, without work.
+    let script =
+        r#"[ -e broken ] && [ "$1" = n1 ] && exit 0; sleep 0.5; echo $APPORTION_TASK_ID >> worked"#;
+    let command = ["sh", "-c", script, "sh", "{node}"];
+    let body = json!({ "command": command, "tasks": 200, "group_target": "0s" });
+    let id = fleet.submit(body).await;
+    let worked = async |fleet: &Fleet| (40 <= fleet.lines("worked").len()).then_some(());
+    fleet.until("others show how long a task takes", worked).await;
+    fs::write(fleet.work().join("broken"), "").unwrap();
+    let detail = fleet.until_state(id, "done").await;
+    assert_eq!(detail.campaign.done, 200);
+    let swallowed = 200 - fleet.lines("worked").len();
+    assert!((5..=60).contains(&swallowed), "{swallowed} were swallowed");
+    let swallowed = u64::try_from(swallowed).unwrap();
+    assert_eq!(detail.suspicious, swallowed, "each of them is suspicious, and no other");
+    fs::remove_file(fleet.work().join("broken")).unwrap();
+    let path = format!("/v1/campaigns/{id}/resubmit");
+    let body = Some(json!({ "suspicious": true }));
+    let (_, again) = fleet.ask(Method::POST, &path, body).await.unwrap();
+    assert_eq!(again["tasks"], swallowed);
+    let detail = fleet.until_state(id, "done").await;
+    let worked: BTreeSet<String> = fleet.lines("worked").into_iter().collect();
+    assert_eq!((worked.len(), detail.suspicious), (200, 0));
 }

@@ -4,6 +4,8 @@
 #![expect(clippy::unwrap_used, reason = "a test's panic is its failure")]
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
@@ -11,6 +13,7 @@ use std::time::Duration;
 
 use crate::support::daemon::{CONFIG, Daemon, apportion};
 use apportion::config::{Access, CampaignRetention};
+use apportion::orchestrator::house::HouseRules;
 use apportion::orchestrator::rm::RmOptions;
 use apportion::orchestrator::run::{OrchestratorError, OrchestratorOptions, Reach, serve_alone};
 use apportion::orchestrator::wire::{
@@ -43,6 +46,8 @@ impl Orchestrator {
         retention: CampaignRetention,
     ) -> Orchestrator {
         let rm = RmOptions { url: daemon.url.parse().unwrap(), authority: None, token_file: None };
+        let rules = folder.join("admission.d");
+        fs::create_dir_all(&rules).unwrap();
         let options = OrchestratorOptions {
             state: folder.join("orchestrator.db"),
             publish_every: Duration::from_millis(20),
@@ -50,6 +55,11 @@ impl Orchestrator {
             linger: Duration::from_secs(2),
             retention,
             grid: apportion::config::GridSettings::default(),
+            house: HouseRules {
+                test_class: Some("fast".to_owned()),
+                admission: Some(rules),
+                ..HouseRules::default()
+            },
         };
         let reach = Reach { listen: "127.0.0.1:0".parse().unwrap(), access };
         let (ready, address) = oneshot::channel();
@@ -104,6 +114,8 @@ impl Orchestrator {
 #[derive(Default)]
 struct Diary {
     begun: BTreeSet<AttemptId>,
+    /// The same, in the order of their begin.
+    order: Vec<AttemptId>,
     params: BTreeMap<u64, Option<String>>,
 }
 
@@ -182,6 +194,7 @@ impl Agent {
             for new in order.tasks {
                 let mut diary = self.diary.lock().unwrap();
                 assert!(diary.begun.insert(new.task), "{} began twice", new.task);
+                diary.order.push(new.task);
                 diary.params.insert(new.task.task, new.param.clone());
                 slot.held.push(new.task);
                 assert!(answer.specs.contains_key(&new.spec), "its specification is there");
@@ -242,8 +255,13 @@ impl World {
     }
 
     async fn without_nodes() -> World {
+        World::under(CONFIG).await
+    }
+
+    /// A world without nodes, whose daemon has this configuration.
+    async fn under(config: &str) -> World {
         let folder = tempfile::tempdir().unwrap();
-        let daemon = Daemon::start(folder.path(), CONFIG);
+        let daemon = Daemon::start(folder.path(), config);
         let orchestrator = Orchestrator::start(folder.path(), &daemon, Access::default()).await;
         let url = Arc::new(Mutex::new(orchestrator.url.clone()));
         let diary = Arc::new(Mutex::new(Diary::default()));
@@ -291,6 +309,130 @@ async fn beat(url: String) {
         let _ = request.json(&json!({ "nodes": nodes })).send().await;
         tokio::time::sleep(Duration::from_millis(200)).await;
     }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn admission_rules_reject_and_rewrite_and_are_kept() {
+    let world = World::start(done).await;
+    let rule = |name: &str, text: &str| {
+        let path = world.folder.path().join("admission.d").join(name);
+        fs::write(&path, format!("#!/bin/sh\n{text}\n")).unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+    };
+    let many = r#"{"verdict":"reject","text":"at most 99 tasks"}"#;
+    rule(
+        "10-few",
+        &format!("grep -q '\"tasks\":100' && echo '{many}' || echo '{{\"verdict\":\"ok\"}}'"),
+    );
+    let less = r#"{"verdict":"rewrite","text":"retries are for all","spec":{"command":["true"],"memory":"1GB","class":"normal","retries":2}}"#;
+    rule("20-retries", &format!("echo '{less}'"));
+    let body = |lines: usize| {
+        let lines: Vec<String> = (1..=lines).map(|line| format!("line {line}")).collect();
+        json!({ "user": "ann", "command": ["true"], "memory": "1GB", "class": "normal", "lines": lines })
+    };
+    let post = async |path: &str, body: Value| {
+        world.orchestrator.ask(Method::POST, path, Some(body)).await
+    };
+    let (status, answer) = post("/v1/campaigns", body(100)).await;
+    assert_eq!(status, StatusCode::UNPROCESSABLE_ENTITY);
+    let told = answer["detail"].as_str().unwrap();
+    assert!(told.starts_with("rule `10-few` rejects the campaign: at most 99 tasks;"), "{told}");
+    let (_, trial) = post("/v1/admission/try", body(100)).await;
+    assert_eq!(trial["rules"][0]["verdict"], "reject");
+    let id = world.orchestrator.submit(body(3)).await;
+    let detail = world.orchestrator.until(id, "done").await;
+    assert_eq!(detail.campaign.done, 3, "the lines are the user's");
+    let record = detail.admission.unwrap();
+    let names: Vec<&str> = record.rules.iter().map(|rule| rule.name.as_str()).collect();
+    assert_eq!(names, ["10-few", "20-retries"]);
+    assert!(record.rules.iter().all(|rule| rule.sha256.len() == 64));
+    assert!(record.asked.unwrap().get("retries").is_none(), "as it was submitted");
+    let path = format!("/v1/campaigns/{id}/spec");
+    let (_, spec) = world.orchestrator.ask(Method::GET, &path, None).await;
+    assert_eq!(spec["retries"], 2, "as the rules left it");
+    let (_, list) = world.orchestrator.ask(Method::GET, "/v1/admission", None).await;
+    assert_eq!(list["rules"][1]["sha256"], json!(record.rules[1].sha256));
+    rule("05-broken", "exit 1");
+    let (_, answer) = post("/v1/campaigns", body(3)).await;
+    let told = answer["detail"].as_str().unwrap();
+    assert!(
+        told.starts_with("rule `05-broken` rejects the campaign: the rule is broken"),
+        "{told}"
+    );
+}
+
+/// Classes for tests and for first tasks, both better than `normal`.
+const BETTER: &str = r#"
+[[class]]
+name = "fast"
+policy = "fair-share"
+nodepool = "main"
+priority = 1
+"#;
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_test_begins_next_on_a_full_cluster_with_100000_queued() {
+    let mut world = World::under(&format!("{CONFIG}{BETTER}")).await;
+    world.add_nodes(|id| if id.campaign == 1 { None } else { Some((Reason::Done, Some(0))) });
+    let body = |kind: &str, tasks: u64| {
+        json!({ "user": "ann", "command": ["true"], "memory": "1GB", "class": "normal",
+                "type": kind, "tasks": tasks })
+    };
+    let first = world.orchestrator.submit(body("default", 100_000)).await;
+    for _ in 0..1500 {
+        if world.diary.lock().unwrap().order.len() == 8 {
+            break;
+        }
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    assert_eq!(world.diary.lock().unwrap().order.len(), 8, "the cluster is full");
+    let test = world.orchestrator.submit(body("test", 1_000)).await;
+    let detail = world.orchestrator.until(test, "done").await;
+    assert_eq!((detail.campaign.done, detail.campaign.dropped), (1, 999));
+    let next = world.diary.lock().unwrap().order[8];
+    assert_eq!((next.campaign, next.task), (test, 1), "the task of the test began next");
+    assert_eq!(world.orchestrator.campaign(first).await.campaign.state, "running");
+    let (status, answer) =
+        world.orchestrator.ask(Method::POST, "/v1/campaigns", Some(body("trial", 1))).await;
+    assert_eq!(status, StatusCode::UNPROCESSABLE_ENTITY);
+    assert!(answer.to_string().contains("`trial` is unknown"), "{answer}");
+    assert!(answer.to_string().contains(r#"write \\\"default\\\" or \\\"test\\\""#), "{answer}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_first_tasks_of_a_campaign_run_before_those_of_others() {
+    let mut world = World::under(&format!("{CONFIG}{BETTER}")).await;
+    world.add_nodes(|id| if id.campaign == 1 { None } else { Some((Reason::Done, Some(0))) });
+    let body = json!({ "user": "ann", "command": ["true"], "memory": "1GB", "class": "normal",
+        "tasks": 100 });
+    world.orchestrator.submit(body.clone()).await;
+    for _ in 0..1500 {
+        if world.diary.lock().unwrap().order.len() == 8 {
+            break;
+        }
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    let mut body = body;
+    body["class"] = json!("slow");
+    body["first"] = json!(5);
+    body["first_class"] = json!("quick");
+    let (status, answer) =
+        world.orchestrator.ask(Method::POST, "/v1/campaigns", Some(body.clone())).await;
+    assert_eq!(status, StatusCode::UNPROCESSABLE_ENTITY);
+    assert!(answer.to_string().contains("first_class: `quick` is unknown"), "{answer}");
+    (body["class"], body["first_class"]) = (json!("normal"), json!("fast"));
+    let later = world.orchestrator.submit(body).await;
+    for _ in 0..1500 {
+        if 5 <= world.orchestrator.campaign(later).await.campaign.done {
+            break;
+        }
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    let order = world.diary.lock().unwrap().order.clone();
+    let mut early: Vec<u64> =
+        order[8..].iter().filter(|id| id.campaign == later).map(|id| id.task).take(5).collect();
+    early.sort_unstable();
+    assert_eq!(early, [1, 2, 3, 4, 5]);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -94,6 +94,10 @@ heartbeat_interval = \"5s\"
 [daemon.access]
 tokens = {tokens}
 
+[orchestrator]
+# A trial of a campaign, `apportion submit sweep.toml --type test`, does not wait for queued campaigns.
+test_class = \"test\"
+
 [scheduler]
 # A 64th of the memory, as a power of two, and 64 MB to 1 GB.
 quantum = \"{quantum}MB\"

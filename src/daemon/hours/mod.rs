@@ -66,6 +66,16 @@ impl HoursTeller {
     }
 }
 
+/// Moment at which `hours` in `zone` begin next, in milliseconds since the epoch; `None` if `now` is
+/// within them. Without a next moment in the days ahead, the last of these days is told.
+pub fn closed_until(hours: &ActiveHours, zone: &TimeZone, now: Millis) -> Option<Millis> {
+    let from = i64::try_from(now).unwrap_or(i64::MAX - AHEAD * DAY);
+    let to = from.saturating_add(AHEAD * DAY);
+    let next = spans(hours, zone, from, to).into_iter().next();
+    let begin = next.map_or_else(|| Millis::try_from(to).unwrap_or(now), |(begin, _)| begin);
+    (now < begin).then_some(begin)
+}
+
 /// Spans of `hours` in `zone` that are at least partly from `from` until before `to`, ascending and
 /// apart. Spans at the ends are whole: the scheduler must not see a close that does not exist.
 fn spans(hours: &ActiveHours, zone: &TimeZone, from: i64, to: i64) -> Vec<OpenSpan> {

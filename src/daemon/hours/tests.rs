@@ -199,3 +199,23 @@ fn a_restart_within_the_day_tells_nothing() {
     let none = ClassCalendar::default();
     assert_eq!(HoursTeller::default().news(&none, &BTreeMap::new(), now), None, "never any rules");
 }
+
+/// A night campaign at noon waits for the evening of its time zone, and runs past midnight.
+#[test]
+fn closed_hours_are_told_with_their_next_begin() {
+    let hours = ActiveHours(vec!["mon-sun 20:00-06:00".parse().unwrap()]);
+    let zone = TimeZone::get("Europe/Vienna").unwrap();
+    let at = |text: &str| {
+        let time: Timestamp = text.parse().unwrap();
+        Millis::try_from(time.as_millisecond()).unwrap()
+    };
+    let until = |text: &str| closed_until(&hours, &zone, at(text));
+    assert_eq!(until("2026-12-01T12:00:00Z"), Some(at("2026-12-01T19:00:00Z")), "20:00 in Vienna");
+    assert_eq!(until("2026-12-01T18:59:59Z"), Some(at("2026-12-01T19:00:00Z")));
+    assert_eq!(until("2026-12-01T19:00:00Z"), None);
+    assert_eq!(until("2026-12-02T04:59:59Z"), None);
+    assert_eq!(until("2026-12-02T05:00:00Z"), Some(at("2026-12-02T19:00:00Z")));
+    let weekend = ActiveHours(vec!["sat-sun".parse().unwrap()]);
+    let friday = closed_until(&weekend, &TimeZone::UTC, at("2026-12-04T12:00:00Z"));
+    assert_eq!(friday, Some(at("2026-12-05T00:00:00Z")));
+}

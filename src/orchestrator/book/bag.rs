@@ -37,6 +37,15 @@ impl Cursor {
         self.limit.saturating_sub(self.taken).saturating_sub(skipped)
     }
 
+    /// Returns the number of untouched tasks at positions below `end`.
+    pub fn left_below(&self, end: u64) -> u64 {
+        let end = end.min(self.limit);
+        if end <= self.taken {
+            return 0;
+        }
+        (end - self.taken).saturating_sub(count(self.skipped.range(self.taken..end)))
+    }
+
     /// Takes the next untouched task.
     pub fn take(&mut self) -> Option<u64> {
         while self.taken < self.limit {
@@ -111,6 +120,7 @@ mod tests {
         cursor.skip(15);
         assert!(cursor.holds(10) && !cursor.holds(15) && !cursor.holds(11) && !cursor.holds(30));
         assert_eq!(cursor.left(), 3);
+        assert_eq!([0, 1, 2, 3, 9].map(|end| cursor.left_below(end)), [0, 1, 1, 2, 3]);
         let taken: Vec<u64> = std::iter::from_fn(|| cursor.take()).collect();
         assert_eq!((taken, cursor.left()), (vec![10, 20, 25], 0));
     }

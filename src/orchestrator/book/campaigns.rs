@@ -4,9 +4,12 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::bag::{Cursor, TaskQueue, UNTOUCHED};
+use super::faults::{NodeRecord, Shunned};
 use super::forward::is_batch;
+use super::lengths::Lengths;
 use super::measure::Measure;
 use super::rows::{CampaignRow, CampaignState, Ending, SlotRow, TaskRow, TaskState, WorkRow};
+use crate::model::Name;
 use crate::orchestrator::spec::CampaignSpec;
 
 /// Slots in a row that may fail to prepare before the campaign gets no more.
@@ -14,6 +17,10 @@ pub const INIT_FAILS: u64 = 3;
 
 /// Sizes of memory that a campaign may have.
 pub const MAX_STEPS: u64 = 17;
+
+/// Number of the step of the early tasks, which have a class of their own. It is behind all sizes of
+/// memory.
+pub const EARLY_STEP: u64 = MAX_STEPS;
 
 /// A campaign that is not final.
 #[derive(Clone, Debug)]
@@ -26,10 +33,20 @@ pub struct Campaign {
     pub cursor: Cursor,
     /// Memory steps. The first step always exists.
     pub steps: Vec<Step>,
+    /// Step of the early tasks. `None`: all tasks have the same class.
+    pub early: Option<Step>,
     /// Tasks that were touched and are not final.
     pub tasks: BTreeMap<u64, TaskRow>,
     /// Number of slots that are not gone.
     pub slots: u64,
+    /// Times of tasks that are done, since the start of the orchestrator.
+    pub lengths: Lengths,
+    /// Tasks on each node, since the start of the orchestrator.
+    pub records: BTreeMap<Name, NodeRecord>,
+    /// Nodes that the campaign avoids.
+    pub shunned: BTreeMap<Name, Shunned>,
+    /// Number of late tasks that the resource manager was last told of.
+    pub late: u64,
     /// Mean time of a task, as last published.
     pub measure: Measure,
     /// Sentence with which the resource manager refuses the campaign's work, as last noted.
@@ -57,6 +74,11 @@ pub struct Step {
 }
 
 impl Step {
+    /// The step of a work, without tasks and slots.
+    fn of(work: WorkRow) -> Step {
+        Step { work, queue: TaskQueue::default(), in_slots: 0, away: 0, slots: 0 }
+    }
+
     /// The count that a task in this share is in.
     fn count_of(&mut self, share: Option<u64>) -> &mut u64 {
         if share.is_some_and(is_batch) { &mut self.away } else { &mut self.in_slots }
@@ -77,15 +99,35 @@ impl Campaign {
             spec,
             cursor,
             steps: Vec::new(),
+            early: None,
             tasks: BTreeMap::new(),
             slots: 0,
+            lengths: Lengths::default(),
+            records: BTreeMap::new(),
+            shunned: BTreeMap::new(),
+            late: 0,
             measure: Measure::default(),
             refused: None,
             ranks: BTreeMap::new(),
             told: None,
         };
         campaign.step_mut(0);
+        if campaign.spec.first.is_some() {
+            let WorkRow { campaign: id, memory_mb, .. } = campaign.steps[0].work;
+            let work = WorkRow { campaign: id, step: EARLY_STEP, memory_mb, number: None };
+            campaign.early = Some(Step::of(work));
+        }
         campaign
+    }
+
+    /// All steps: the step of the early tasks, then the memory steps.
+    pub fn all_steps(&self) -> impl Iterator<Item = &Step> {
+        self.early.iter().chain(&self.steps)
+    }
+
+    /// A step; `None` if the campaign does not have it.
+    pub fn step(&self, step: u64) -> Option<&Step> {
+        self.all_steps().find(|known| known.work.step == step)
     }
 
     /// Returns the row to store.
@@ -93,8 +135,11 @@ impl Campaign {
         CampaignRow { taken: self.cursor.taken, limit: self.cursor.limit, ..self.facts.clone() }
     }
 
-    /// Returns a memory step, and creates missing ones.
+    /// Returns a step, and creates missing memory steps.
     pub fn step_mut(&mut self, step: u64) -> &mut Step {
+        if step == EARLY_STEP && self.early.is_some() {
+            return self.early.get_or_insert_with(|| Step::of(WorkRow::default()));
+        }
         let last = usize::try_from(MAX_STEPS - 1).unwrap_or(0);
         let at = usize::try_from(step).unwrap_or(usize::MAX).min(last);
         while self.steps.len() <= at {
@@ -102,13 +147,7 @@ impl Campaign {
             let base = self.spec.memory_mb;
             let memory_mb = self.spec.memory_retry.map_or(base, |retry| retry.memory(base, step));
             let work = WorkRow { campaign: self.facts.id, step, memory_mb, number: None };
-            self.steps.push(Step {
-                work,
-                queue: TaskQueue::default(),
-                in_slots: 0,
-                away: 0,
-                slots: 0,
-            });
+            self.steps.push(Step::of(work));
         }
         &mut self.steps[at]
     }
@@ -134,8 +173,7 @@ impl Campaign {
 
     /// Memory of a slot of a step, in MiB.
     pub fn memory_of(&self, step: u64) -> u64 {
-        let step = usize::try_from(step).ok().and_then(|at| self.steps.get(at));
-        step.map_or(self.spec.memory_mb, |step| step.work.memory_mb)
+        self.step(step).map_or(self.spec.memory_mb, |step| step.work.memory_mb)
     }
 
     /// Memory of a slot, in MiB. A share of an exclusive gang has more than the gang asked for.
@@ -143,22 +181,34 @@ impl Campaign {
         row.memory_mb.unwrap_or_else(|| self.memory_of(row.step))
     }
 
+    /// Untouched tasks among the early tasks.
+    fn early_left(&self) -> u64 {
+        self.spec.first.as_ref().map_or(0, |first| self.cursor.left_below(first.count))
+    }
+
+    /// Untouched tasks that a slot of a step may begin. Slots of step 0 begin early tasks, too.
+    fn untouched(&self, step: u64) -> u64 {
+        match step {
+            0 => self.cursor.left(),
+            EARLY_STEP => self.early_left(),
+            _ => 0,
+        }
+    }
+
     /// Tasks of a step that are not final and not on another cluster.
     pub fn remaining(&self, step: &Step) -> u64 {
-        let untouched = if step.work.step == 0 { self.cursor.left() } else { 0 };
-        untouched + step.queue.len() + step.in_slots
+        let early = if step.work.step == 0 { self.early_left() } else { 0 };
+        self.untouched(step.work.step) - early + step.queue.len() + step.in_slots
     }
 
     /// Tasks of a step that wait for a slot.
     pub fn queued(&self, step: u64) -> u64 {
-        let at = usize::try_from(step).unwrap_or(usize::MAX);
-        let again = self.steps.get(at).map_or(0, |step| step.queue.len());
-        again + if step == 0 { self.cursor.left() } else { 0 }
+        self.step(step).map_or(0, |step| step.queue.len()) + self.untouched(step)
     }
 
     /// True if a task of the campaign waits for a slot.
     pub fn has_queued(&self) -> bool {
-        0 < self.cursor.left() || self.steps.iter().any(|step| 0 < step.queue.len())
+        0 < self.cursor.left() || self.all_steps().any(|step| 0 < step.queue.len())
     }
 
     /// True if tasks may begin.
@@ -169,7 +219,7 @@ impl Campaign {
 
     /// Takes the next task of a step out of the queue. The caller assigns it.
     pub fn take(&mut self, step: u64) -> Option<u64> {
-        let has_untouched = step == 0 && 0 < self.cursor.left();
+        let has_untouched = 0 < self.untouched(step);
         let over = has_untouched.then_some(UNTOUCHED);
         let again = self.step_mut(step).queue.take_over(over);
         again.or_else(|| if has_untouched { self.cursor.take() } else { None })
@@ -223,7 +273,8 @@ impl Campaign {
 
     /// True if the campaign gets no further slot.
     pub fn is_frozen(&self) -> bool {
-        self.facts.state == CampaignState::Suspended || INIT_FAILS <= self.facts.init_fails
+        matches!(self.facts.state, CampaignState::Suspended | CampaignState::Waiting)
+            || INIT_FAILS <= self.facts.init_fails
     }
 
     /// True if more tasks failed than `max_fails` allows.

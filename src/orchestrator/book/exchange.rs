@@ -190,7 +190,7 @@ impl Book {
         if let Some(task) =
             self.campaigns.get_mut(&id.campaign).and_then(|c| c.tasks.get_mut(&id.task))
             && task.state == TaskState::Assigned
-            && task.attempt == id.attempt
+            && attempt_of(task) == id
         {
             task.state = TaskState::Running;
             self.dirty.tasks.insert((id.campaign, id.task), task.clone());
@@ -269,6 +269,7 @@ impl Book {
     }
 
     fn assign(&mut self, share: u64, now: Now) {
+        let bound = self.bounded(share, u64::MAX);
         let Some(slot) = self.slots.get_mut(&share).filter(|slot| slot.is_open()) else { return };
         let Some(campaign) = self.campaigns.get_mut(&slot.row.campaign) else { return };
         let is_waiting = self.nodes.get(&slot.row.node).is_some_and(|node| node.is_waiting);
@@ -281,14 +282,14 @@ impl Book {
         // task.
         let free = campaign.spec.lanes.saturating_sub(count(&slot.attempts));
         let half = queued.checked_div(campaign.slots.max(1).saturating_mul(2)).unwrap_or(0);
-        let give = slot.want.min(half.max(free));
+        let give = slot.want.min(half.max(free)).min(bound);
         for _ in 0..give {
             let Some(task) = campaign.take(step) else { break };
             let row = campaign.tasks.remove(&task);
             let mut row = row.unwrap_or_else(|| campaign.fresh(task));
-            row.state = TaskState::Assigned;
+            (row.state, row.step) = (TaskState::Assigned, step);
             row.attempt += 1;
-            row.share = Some(share);
+            (row.share, row.live) = (Some(share), None);
             let id = attempt_of(&row);
             slot.attempts.insert(id, Held::default());
             slot.want -= 1;
@@ -413,7 +414,7 @@ impl Book {
         let unknown = slot
             .attempts
             .iter()
-            .filter(|(id, held)| !held.is_listed && campaign.is_current(share, **id));
+            .filter(|(id, held)| !held.is_listed && campaign.is_meant(share, **id));
         let is_gang = campaign.spec.gang.is_some();
         let task = |(id, _): (&AttemptId, &Held)| {
             let gang = self.rank_start(campaign, id.task);

@@ -31,6 +31,8 @@ impl Book {
             }
         }
         self.overtake(now);
+        self.note_late_tasks(now);
+        self.retest(now);
         self.give_up_unasked(now);
         let is_over = |slot: &&super::Slot| {
             let campaign = self.campaigns.get(&slot.row.campaign);

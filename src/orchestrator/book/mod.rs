@@ -20,14 +20,18 @@
 pub mod adopt;
 mod bag;
 mod campaigns;
+mod copies;
 mod ends;
 mod exchange;
 mod extend;
+mod faults;
 mod figures;
 mod forward;
 mod gangs;
 mod leases;
+mod lengths;
 mod measure;
+mod modes;
 mod node_slots;
 mod nodes;
 mod notes;
@@ -41,13 +45,14 @@ mod slots;
 mod tests;
 mod tries;
 mod twice;
+mod waits;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 pub use adopt::Found;
 pub use bag::UNTOUCHED;
-pub use campaigns::{Campaign, INIT_FAILS, MAX_STEPS, Step};
+pub use campaigns::{Campaign, EARLY_STEP, INIT_FAILS, MAX_STEPS, Step};
 pub use exchange::{ExchangeRefusal, NodeAnswer};
 pub use extend::CannotExtend;
 pub use figures::Figures;
@@ -62,8 +67,8 @@ pub use obey::{HeldShare, JobShares, TerminatingShare};
 pub use publish::{PublishedSlot, PublishedWork};
 pub use requests::{NewCampaign, Reopened};
 pub use rows::{
-    AttemptRow, CampaignRow, CampaignState, Ending, Note, SlotRow, SlotState, TaskRow, TaskState,
-    WorkRow,
+    AttemptRow, CampaignRow, CampaignState, Ending, FaultRow, Note, SlotRow, SlotState, TaskRow,
+    TaskState, WorkRow,
 };
 pub use slots::{Held, Slot};
 pub use tries::LOST_LIMIT;
@@ -122,6 +127,11 @@ pub enum Event {
     },
     /// A suspended or frozen campaign goes on.
     Resumed(u64),
+    /// Campaigns that a new campaign waits for were done before.
+    Met(u64, BTreeSet<u64>),
+    /// The hours of a campaign begin (`None`), or end and begin again at that moment, in milliseconds
+    /// since the epoch.
+    Hours(u64, Option<u64>),
     /// A campaign is cancelled.
     Cancelled(u64),
     /// A task is cancelled.
@@ -160,6 +170,10 @@ pub enum Effect {
     SlotForgotten(u64),
     /// Store a note.
     Note(Note),
+    /// Store an event of a node.
+    Fault(FaultRow),
+    /// Mark the tasks of a campaign that were done on this node within so many milliseconds as suspicious.
+    Suspect(u64, Name, u64),
     /// Answer the exchange of a node that waits.
     Wake(Name),
     /// Publish soon.
@@ -181,6 +195,8 @@ pub struct Saved {
     pub attempts: Vec<AttemptRow>,
     /// Slots.
     pub slots: Vec<SlotRow>,
+    /// Open events of nodes.
+    pub faults: Vec<FaultRow>,
 }
 
 /// Rows that differ from the stored rows.
@@ -195,6 +211,8 @@ struct Dirty {
     slots: BTreeSet<u64>,
     forgotten: BTreeSet<u64>,
     notes: Vec<Note>,
+    faults: Vec<FaultRow>,
+    suspects: BTreeMap<(u64, Name), u64>,
     wake: BTreeSet<Name>,
     publish: bool,
     /// Campaigns whose queues or slots changed.
@@ -274,6 +292,11 @@ impl Book {
                 slot.attempts.entry(row.id).or_insert(held);
             }
         }
+        for row in saved.faults {
+            if let Some(campaign) = book.campaigns.get_mut(&row.campaign) {
+                campaign.shun(row, now);
+            }
+        }
         book.open = saved.attempts.into_iter().map(|row| (row.id, row)).collect();
         book.dirty.settle = book.campaigns.keys().copied().collect();
         book
@@ -305,6 +328,8 @@ impl Book {
             Event::Extended(campaign, count) => self.extend(campaign, count),
             Event::Suspended { campaign, at_once } => self.suspend(campaign, at_once),
             Event::Resumed(campaign) => self.resume(campaign),
+            Event::Met(campaign, done) => self.meet(campaign, &done),
+            Event::Hours(campaign, opens_ms) => self.change_hours(campaign, opens_ms),
             Event::Cancelled(campaign) => self.cancel(campaign, Ending::Cancelled),
             Event::TaskCancelled(campaign, task) => self.cancel_task(campaign, task),
             Event::TaskSignalled(campaign, task, signal) => self.signal(campaign, task, signal),
@@ -326,8 +351,10 @@ impl Book {
         if campaign.has_failed_too_often() {
             self.cancel(id, Ending::MaxFails);
         }
+        self.wait_or_go_on(id);
         self.keep_whole(id, now);
         self.assign_waiting(id, now);
+        self.make_copies(id, now);
         self.tell_size(id);
         self.finish_or_go_on(id);
         self.number_works(id);
@@ -338,54 +365,32 @@ impl Book {
             let text = format!("{}: {} done, {} failed", state.word(), row.done, row.failed);
             self.dirty.notes.push(notes::history(id, "ended", &text));
             self.campaigns.remove(&id);
+            self.tell_waiting(id, state);
             self.dirty.finished.push(row);
         }
         self.dirty.campaigns.insert(id);
         self.dirty.publish = true;
     }
 
-    /// Moves a campaign between running and finishing. Stops its slots once all its tasks are
-    /// final.
-    fn finish_or_go_on(&mut self, id: u64) {
-        let Some(campaign) = self.campaigns.get_mut(&id) else { return };
-        let is_over = !campaign.has_queued() && campaign.tasks.is_empty();
-        match campaign.facts.state {
-            CampaignState::Running if !campaign.has_queued() => {
-                campaign.facts.state = CampaignState::Finishing;
-            }
-            CampaignState::Finishing if campaign.has_queued() => {
-                campaign.facts.state = CampaignState::Running;
-            }
-            CampaignState::Running
-            | CampaignState::Finishing
-            | CampaignState::Suspended
-            | CampaignState::Cancelling
-            | CampaignState::Done
-            | CampaignState::Failed
-            | CampaignState::Cancelled => {}
-        }
-        if is_over {
-            self.stop_slots(id, crate::orchestrator::wire::StopReason::Finished, true);
-        }
-    }
-
     /// Gives a number to work that has tasks or slots, and takes it from work that has neither.
     fn number_works(&mut self, id: u64) {
         let Some(campaign) = self.campaigns.get_mut(&id) else { return };
-        for at in 0..campaign.steps.len() {
-            let step = &campaign.steps[at];
+        let numbers: Vec<u64> = campaign.all_steps().map(|step| step.work.step).collect();
+        for at in numbers {
+            let Some(step) = campaign.step(at) else { continue };
+            let known = step.work;
             let is_needed = 0 < step.slots || 0 < campaign.remaining(step);
-            let work = match (step.work.number, is_needed) {
+            let work = match (known.number, is_needed) {
                 (None, true) => {
                     let number = self.next;
                     self.next += 1;
                     self.dirty.next = true;
-                    WorkRow { number: Some(number), ..step.work }
+                    WorkRow { number: Some(number), ..known }
                 }
-                (Some(_), false) => WorkRow { number: None, ..step.work },
+                (Some(_), false) => WorkRow { number: None, ..known },
                 (None, false) | (Some(_), true) => continue,
             };
-            campaign.steps[at].work = work;
+            campaign.step_mut(at).work = work;
             self.dirty.works.insert((id, work.step), work);
         }
     }
@@ -432,6 +437,10 @@ impl Book {
         if campaign.spec.gang.is_some() {
             return self.end_rank(share, result, now);
         }
+        if self.end_twin(share, &result, now) {
+            return;
+        }
+        let Some(campaign) = self.campaigns.get_mut(&id.campaign) else { return };
         let Some(row) = campaign.after(share, &result) else {
             self.close_attempt(TaskResult { why: Reason::Superseded, ..result }, now);
             return;
@@ -450,6 +459,9 @@ impl Book {
         self.dirty.tasks.insert((id.campaign, id.task), row);
         if is_final {
             self.tell_losers(id.campaign, id.task);
+        }
+        if let Some(node) = self.slots.get(&share).map(|slot| slot.row.node.clone()) {
+            self.judge_node(&node, &result, now);
         }
         self.close_attempt(result, now);
     }
@@ -481,6 +493,9 @@ impl Book {
         effects.extend(slots.map(|slot| Effect::Slot(slot.row.clone())));
         effects.extend(dirty.forgotten.into_iter().map(Effect::SlotForgotten));
         effects.extend(dirty.notes.into_iter().map(Effect::Note));
+        effects.extend(dirty.faults.into_iter().map(Effect::Fault));
+        let suspects = dirty.suspects.into_iter();
+        effects.extend(suspects.map(|((id, node), ms)| Effect::Suspect(id, node, ms)));
         effects.extend(dirty.wake.into_iter().map(Effect::Wake));
         if dirty.publish {
             effects.push(Effect::Publish);
@@ -489,7 +504,8 @@ impl Book {
     }
 }
 
-/// The last attempt of a task.
+/// The attempt of a task that counts: the last, unless that is a copy.
 fn attempt_of(row: &TaskRow) -> AttemptId {
-    AttemptId { campaign: row.campaign, task: row.task, attempt: row.attempt }
+    let attempt = row.live.unwrap_or(row.attempt);
+    AttemptId { campaign: row.campaign, task: row.task, attempt }
 }

@@ -54,7 +54,7 @@ impl Book {
     pub(super) fn obey(&mut self, publication: Option<u64>, jobs: Vec<JobShares>, now: Now) {
         let mut works = BTreeMap::new();
         for campaign in self.campaigns.values() {
-            for step in &campaign.steps {
+            for step in campaign.all_steps() {
                 if let Some(number) = step.work.number {
                     works.insert(number, (campaign.facts.id, step.work.step));
                 }
@@ -130,11 +130,9 @@ impl Book {
         self.adopt(slot);
         self.dirty.slots.insert(share);
         self.dirty.settle.insert(campaign);
-        let is_wanted = self
-            .campaigns
-            .get(&campaign)
-            .is_some_and(|campaign| campaign.has_queued() && campaign.may_begin())
-            && (rank.is_some() || !has_gang);
+        let is_wanted = self.campaigns.get(&campaign).is_some_and(|it| {
+            it.may_use(&node) && (it.has_queued() && it.may_begin() || it.wants_copies())
+        }) && (rank.is_some() || !has_gang);
         if may_run || !is_wanted {
             self.stop_slot(share, StopReason::Finished, false, now);
         } else {
@@ -163,8 +161,10 @@ impl Book {
     /// Notes the refusals of the resource manager, once for each sentence.
     pub(super) fn refused(&mut self, sentences: &BTreeMap<u64, String>) {
         for campaign in self.campaigns.values_mut() {
-            let mut numbers = campaign.steps.iter().filter_map(|step| step.work.number);
-            let sentence = numbers.find_map(|number| sentences.get(&number));
+            let sentence = campaign
+                .all_steps()
+                .filter_map(|step| step.work.number)
+                .find_map(|number| sentences.get(&number));
             if campaign.refused.as_ref() == sentence {
                 continue;
             }

@@ -1,7 +1,7 @@
 //! Publication to the resource manager: a work for each memory step of a campaign.
 
 use super::Book;
-use super::campaigns::{Campaign, Step};
+use super::campaigns::{Campaign, EARLY_STEP, Step};
 use super::rows::{CampaignState, SlotRow, SlotState};
 use super::slots::Slot;
 use crate::model::Name;
@@ -68,7 +68,8 @@ impl Book {
         let mut slots: std::collections::BTreeMap<u64, Vec<PublishedSlot>> =
             std::collections::BTreeMap::new();
         for slot in self.slots.values() {
-            slots.entry(slot.row.work).or_default().push(published(slot, now));
+            let campaign = self.campaigns.get(&slot.row.campaign);
+            slots.entry(slot.row.work).or_default().push(published(slot, campaign, now));
         }
         let (times, overtaken) = (self.running_times(now), self.overtaken());
         let mut all = Vec::new();
@@ -76,10 +77,11 @@ impl Book {
             let (ended, ended_ms) = (campaign.facts.ended, campaign.facts.ended_ms);
             let running = times.get(&campaign.facts.id).map(Vec::as_slice).unwrap_or_default();
             let mean = campaign.measure.tell(ended, ended_ms, running.iter().copied());
-            for step in &campaign.steps {
+            for step in campaign.all_steps() {
                 let Some(number) = step.work.number else { continue };
                 let slots = slots.remove(&number).unwrap_or_default();
-                let more = overtaken.get(&number).copied().unwrap_or(0);
+                let late = if step.work.step == 0 { campaign.late } else { 0 };
+                let more = overtaken.get(&number).copied().unwrap_or(0) + late;
                 let work = work(campaign, step, number, mean, slots);
                 all.push(PublishedWork { remaining: work.remaining + more, ..work });
             }
@@ -131,11 +133,11 @@ fn work(
     PublishedWork {
         work: number,
         user: campaign.facts.owner.clone(),
-        class: campaign.spec.class.clone(),
+        class: class_of(&campaign.spec, step.work.step),
         memory_mb: step.work.memory_mb,
         threads: campaign.spec.lanes,
         remaining: campaign.remaining(step),
-        max: if campaign.spec.keep { Some(1) } else { campaign.spec.max },
+        max: campaign.most_slots(),
         is_frozen: campaign.is_frozen(),
         is_completing: campaign.facts.state == CampaignState::Cancelling
             || campaign.remaining(step) == 0,
@@ -150,18 +152,25 @@ fn work(
     }
 }
 
+/// The class of a step: early tasks have their own.
+fn class_of(spec: &CampaignSpec, step: u64) -> Option<String> {
+    let early = spec.first.as_ref().filter(|_| step == EARLY_STEP);
+    early.map(|early| early.class.clone()).or_else(|| spec.class.clone())
+}
+
 fn times_of(spec: &CampaignSpec) -> CampaignTimes {
     let limit = spec.task.time_limit_ms.filter(|_| spec.gang.is_some());
     CampaignTimes { duration_ms: spec.times.duration_ms.or(limit), ..spec.times.clone() }
 }
 
-fn published(slot: &Slot, now: u64) -> PublishedSlot {
+fn published(slot: &Slot, campaign: Option<&Campaign>, now: u64) -> PublishedSlot {
+    let is_copy = |id| campaign.is_some_and(|campaign| campaign.is_copy(id));
     let so_far = now.saturating_sub(slot.ordered);
     PublishedSlot {
         share: slot.row.share,
         node: slot.row.node.clone(),
         state: slot.row.state,
         initialization_ms: slot.prepared_ms.unwrap_or(so_far),
-        investment_ms: if slot.is_gone() { 0 } else { slot.investment(now) },
+        investment_ms: if slot.is_gone() { 0 } else { slot.investment(now, is_copy) },
     }
 }

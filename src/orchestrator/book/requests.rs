@@ -73,6 +73,8 @@ impl Book {
             prepared_ms: 0,
             rss_mb: 0,
             verdict: None,
+            waits_for: new.spec.after.iter().copied().collect(),
+            opens_ms: None,
         };
         let mut campaign = Campaign::new(facts, new.spec);
         let step = campaign.step_mut(0);
@@ -98,6 +100,10 @@ impl Book {
     pub(super) fn resume(&mut self, id: u64) {
         let Some(campaign) = self.campaigns.get_mut(&id) else { return };
         if campaign.facts.ending.is_none() {
+            if campaign.facts.state == CampaignState::Waiting {
+                // The owner does not want to wait for other campaigns any more.
+                campaign.facts.waits_for.clear();
+            }
             campaign.facts.state = CampaignState::Running;
             campaign.facts.init_fails = 0;
             self.dirty.notes.push(history(id, "resumed", "resumed"));
@@ -121,7 +127,7 @@ impl Book {
         self.dirty.notes.push(history(id, "ending", text));
         // Ranks that a malleable gang does not have now get the end of the others.
         let is_left = campaign.is_malleable() && campaign.begun_ranks().next().is_some();
-        let steps = campaign.steps.iter().filter(|_| !is_left);
+        let steps = campaign.all_steps().filter(|_| !is_left);
         let queued: Vec<u64> = steps.flat_map(|step| step.queue.tasks()).collect();
         for task in queued {
             if let Some(row) = campaign.displace(task) {

@@ -1,6 +1,8 @@
 //! Rows of the database: a row for each item of the book that a restart needs. The store keeps them
 //! unchanged.
 
+use std::collections::BTreeSet;
+
 use serde::{Deserialize, Serialize};
 
 use super::bag::UNTOUCHED;
@@ -11,6 +13,8 @@ use crate::orchestrator::wire::{AttemptId, Reason, StopReason, TaskResult};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum CampaignState {
+    /// No task begins: the campaign waits for other campaigns, or for its hours.
+    Waiting,
     /// Tasks of the campaign run, or wait for slots.
     Running,
     /// No task begins; slots drain.
@@ -29,7 +33,8 @@ pub enum CampaignState {
 
 impl CampaignState {
     /// Every state, in the order of the declaration.
-    pub const ALL: [CampaignState; 7] = [
+    pub const ALL: [CampaignState; 8] = [
+        CampaignState::Waiting,
         CampaignState::Running,
         CampaignState::Suspended,
         CampaignState::Finishing,
@@ -42,6 +47,7 @@ impl CampaignState {
     /// The word in the database, on the wire and in texts.
     pub fn word(self) -> &'static str {
         match self {
+            CampaignState::Waiting => "waiting",
             CampaignState::Running => "running",
             CampaignState::Suspended => "suspended",
             CampaignState::Finishing => "finishing",
@@ -119,10 +125,14 @@ pub struct CampaignRow {
     /// State that all ranks of a gang get once none of its attempts is left. `None`: the gang is not
     /// to end.
     pub verdict: Option<TaskState>,
+    /// Campaigns that have to be done before a task begins, and are not.
+    pub waits_for: BTreeSet<u64>,
+    /// Time at which its hours begin, in milliseconds since the epoch. `None`: tasks may begin now.
+    pub opens_ms: Option<u64>,
 }
 
-/// Work of a memory step of a campaign, as the resource manager knows it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+/// Work of a step of a campaign, as the resource manager knows it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WorkRow {
     /// The campaign.
     pub campaign: u64,
@@ -211,6 +221,9 @@ pub struct TaskRow {
     pub priority: u8,
     /// Memory step of the task.
     pub step: u64,
+    /// The number of the attempt in the slot, if the last attempt is a copy of it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub live: Option<u64>,
     /// Slot of the attempt, while the task is assigned or running.
     pub share: Option<u64>,
     /// True if the attempt has to end, as the task is cancelled.
@@ -232,6 +245,7 @@ impl TaskRow {
             resubmits: 0,
             priority: UNTOUCHED,
             step: 0,
+            live: None,
             share: None,
             cancel: false,
             reason: None,
@@ -322,6 +336,23 @@ pub struct SlotRow {
     /// Memory of the share, in MiB, if it differs from the memory of the step.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub memory_mb: Option<u64>,
+}
+
+/// An event of a node on which the tasks of a campaign go wrong. Open until a retest goes well.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FaultRow {
+    /// The campaign.
+    pub campaign: u64,
+    /// The node.
+    pub node: Name,
+    /// A stable word: `sink` or `failing`.
+    pub code: String,
+    /// Time of its begin, in milliseconds since the epoch.
+    pub opened_ms: u64,
+    /// Time of its end, in milliseconds since the epoch. `None`: it is open.
+    pub closed_ms: Option<u64>,
+    /// A sentence for people.
+    pub text: String,
 }
 
 /// A sentence about a campaign, for people.

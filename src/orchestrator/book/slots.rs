@@ -107,9 +107,11 @@ impl Slot {
         false
     }
 
-    /// Work of tasks that would be lost with it, in milliseconds.
-    pub fn investment(&self, now: u64) -> u64 {
-        let begun = self.attempts.values().filter(|held| held.begun.is_some());
-        begun.map(|held| now.saturating_sub(held.unsaved_since)).sum()
+    /// Work of tasks that would be lost with it, in milliseconds. A copy loses nothing: its task runs
+    /// elsewhere, too.
+    pub fn investment(&self, now: u64, is_copy: impl Fn(AttemptId) -> bool) -> u64 {
+        let begun =
+            self.attempts.iter().filter(|(id, held)| held.begun.is_some() && !is_copy(**id));
+        begun.map(|(_, held)| now.saturating_sub(held.unsaved_since)).sum()
     }
 }

@@ -1,6 +1,7 @@
 //! End of an attempt: moves its task by the table of states.
 
 use super::bag::{AGAIN, CHECKPOINTED, LAST, RETURNED};
+use super::campaigns::EARLY_STEP;
 use super::rows::{Ending, TaskRow, TaskState};
 use crate::orchestrator::spec::CampaignSpec;
 use crate::orchestrator::wire::{Reason, TaskResult};
@@ -16,7 +17,7 @@ pub const LOST_LIMIT: u64 = 5;
 
 /// Enters the end of an attempt into its task, by the table of states.
 pub fn enter(task: &mut TaskRow, result: &TaskResult, spec: &CampaignSpec, ending: Option<Ending>) {
-    task.share = None;
+    (task.share, task.live) = (None, None);
     task.reason = Some(result.why);
     let is_over = ending.is_some() || task.cancel;
     if is_over && !matches!(result.why, Reason::Done) {
@@ -69,8 +70,10 @@ fn another_try(task: &mut TaskRow, spec: &CampaignSpec) {
 
 fn more_memory(task: &mut TaskRow, spec: &CampaignSpec) {
     task.tries += 1;
-    if spec.memory_retry.is_some_and(|retry| task.step < retry.times) {
-        task.step += 1;
+    // Early tasks have the memory of step 0.
+    let step = if task.step == EARLY_STEP { 0 } else { task.step };
+    if spec.memory_retry.is_some_and(|retry| step < retry.times) {
+        task.step = step + 1;
         queue(task, AGAIN);
     } else {
         task.state = TaskState::Failed;
@@ -149,6 +152,7 @@ mod tests {
             })
         };
         assert_eq!((more(0).0, more(1).0), (Queued, Failed));
+        assert_eq!(more(EARLY_STEP).0, Queued, "an early task has the first size");
         assert_eq!(after(|row, _, spec| (row.cancel, spec.retries) = (true, 5)).0, Cancelled);
     }
 }

@@ -9,7 +9,7 @@
 use super::bag::AGAIN;
 use super::campaigns::Campaign;
 use super::rows::{Note, SlotState, TaskRow, TaskState};
-use super::{Book, Now, tries};
+use super::{Book, Now, attempt_of, tries};
 use crate::model::counted;
 use crate::orchestrator::wire::{AttemptId, Reason, TaskResult};
 
@@ -20,7 +20,12 @@ impl Campaign {
     /// True if the task of an attempt waits for this attempt.
     pub(super) fn is_current(&self, share: u64, id: AttemptId) -> bool {
         let row = self.tasks.get(&id.task);
-        row.is_some_and(|row| row.share == Some(share) && row.attempt == id.attempt)
+        row.is_some_and(|row| row.share == Some(share) && attempt_of(row) == id)
+    }
+
+    /// True if a slot should run an attempt: the task waits for it, or it is a copy.
+    pub(super) fn is_meant(&self, share: u64, id: AttemptId) -> bool {
+        self.is_current(share, id) || self.is_copy(id)
     }
 
     /// The task after an attempt in a slot ended. `None`: the result does not count.
@@ -64,8 +69,9 @@ impl Book {
             }
             let share = slot.row.share;
             let is_wanted = |id: &&AttemptId| {
-                let is_cancelled = campaign.tasks.get(&id.task).is_some_and(|row| row.cancel);
-                campaign.is_current(share, **id) && !is_cancelled
+                let row = campaign.tasks.get(&id.task);
+                let has_copy = row.is_some_and(|row| row.cancel || row.live.is_some());
+                campaign.is_current(share, **id) && !has_copy
             };
             let ids: Vec<AttemptId> = slot.attempts.keys().filter(is_wanted).copied().collect();
             if !ids.is_empty() {

@@ -122,6 +122,8 @@ fn row(id: u64, state: CampaignState) -> CampaignRow {
         prepared_ms: 3,
         rss_mb: 90,
         verdict: None,
+        waits_for: std::collections::BTreeSet::new(),
+        opens_ms: None,
     }
 }
 

@@ -7,18 +7,19 @@ use serde::Deserialize;
 use serde_json::{Map, Value};
 
 use super::MAX_LIVE;
+use super::admission::admit;
 use super::caller::OrchestratorCaller;
 use super::gangs::gang_of;
 use super::problem::Failed;
 use super::state::{ServeState, Sight};
 use crate::model::{memory_text, nearest};
-use crate::orchestrator::book::{Event, INIT_FAILS, MAX_STEPS, TaskState};
+use crate::orchestrator::book::{Event, FaultRow, INIT_FAILS, MAX_STEPS, TaskState};
 use crate::orchestrator::drive;
 use crate::orchestrator::spec::{CampaignSpec, MAX_STDIN, SpecProblem, mebibytes, short};
 use crate::orchestrator::store::{CampaignInfo, NoteInfo, StoreReader};
 use crate::orchestrator::wire::{
-    CampaignDetail, CampaignPage, CampaignSummary, NoteLine, Resubmit, Resubmitted, StateChange,
-    Stdin, Submitted, WantedState,
+    AvoidedNode, CampaignDetail, CampaignPage, CampaignSummary, NoteLine, Resubmit, Resubmitted,
+    StateChange, Stdin, Submitted, WantedState,
 };
 
 /// Bytes of a submission, without its standard input: a million lines of some length.
@@ -67,15 +68,22 @@ pub(super) async fn post_campaign(
     if query.stdin.is_some() {
         document.insert("stdin_length".to_owned(), Value::from(rest.len()));
     }
-    let (spec, params) = CampaignSpec::read(document)?;
+    let (spec, params, record) = admit(&state, &owner, document).await?;
     check_cluster(&state.sight, &spec).await?;
     let is_kept = matches!(spec.task.stdin, Stdin::Kept { .. });
     let stdin = is_kept.then(|| rest.to_vec());
     if MAX_LIVE <= state.reader().await?.get()?.live(&owner).await? {
         return Err(Failed::too_many(&owner, MAX_LIVE));
     }
+    for number in &spec.after {
+        if state.reader().await?.get()?.campaign(*number).await?.is_none() {
+            let message = format!("there is no campaign {number}");
+            let remedy = "`apportion campaign list` shows the numbers";
+            return Err(vec![SpecProblem::new("after", message, remedy)].into());
+        }
+    }
     let tasks = spec.tasks.count;
-    let submit = Box::new(drive::Submit { owner, uid, spec, params, stdin, key });
+    let submit = Box::new(drive::Submit { owner, uid, spec, params, stdin, key, record });
     let id = state.ask(|reply| drive::BookRequest::Submit(submit, caller.by(), reply)).await?;
     Ok((StatusCode::CREATED, Json(Submitted { id, tasks })))
 }
@@ -137,11 +145,21 @@ pub(super) async fn get_campaign(
     let notes =
         if caller.may_touch(&info.row.owner) { reader.notes(id, NOTES).await? } else { Vec::new() };
     let campaign = summarise(reader, &info).await?;
+    let mut admission = reader.admission(id).await?;
+    let (faults, suspicious) = reader.faults(id).await?;
     drop(reading);
+    if let Some(record) = admission.as_mut().filter(|_| !caller.may_touch(&info.row.owner)) {
+        record.asked = None;
+    }
     Ok(Json(CampaignDetail {
         campaign,
         gang: gang_of(&state, id, &spec).await?,
         memory_mb,
+        admission,
+        suspicious,
+        avoided: faults.into_iter().map(avoided).collect(),
+        waits_for: info.row.waits_for.iter().copied().collect(),
+        opens_ms: info.row.opens_ms.filter(|_| !info.row.state.is_final()),
         may_run_twice: spec.may_run_twice,
         on_unheard: if spec.task.finishes_unheard { "finish" } else { "stop" }.to_owned(),
         works: works.iter().filter_map(|work| work.number).collect(),
@@ -218,8 +236,14 @@ pub(super) async fn post_resubmit(
     if body.task.is_some() && states.is_empty() {
         states = vec![TaskState::Failed, TaskState::Cancelled, TaskState::Done];
     }
+    if body.suspicious {
+        if !states.is_empty() {
+            return Err(Failed::bad("suspicious: is alone; ask for other tasks by themselves"));
+        }
+        states = vec![TaskState::Done];
+    }
     if states.is_empty() {
-        return Err(Failed::bad("name `failed`, `cancelled` or `task`"));
+        return Err(Failed::bad("name `failed`, `cancelled`, `suspicious` or `task`"));
     }
     let memory_mb = body.memory.as_deref().map(memory_in).transpose()?;
     if let Some(memory_mb) = memory_mb {
@@ -229,7 +253,7 @@ pub(super) async fn post_resubmit(
         check_memory(&state, id, memory_mb).await?;
     }
     let (by, task) = (caller.by(), body.task);
-    let which = drive::Which { states, task, memory_mb };
+    let which = drive::Which { states, task, is_suspicious: body.suspicious, memory_mb };
     let ask = |reply| drive::BookRequest::Resubmit { campaign: id, which, by, reply };
     let tasks = state.ask(ask).await?;
     Ok(Json(Resubmitted { tasks }))
@@ -250,13 +274,16 @@ async fn check_cluster(sight: &Sight, spec: &CampaignSpec) -> Result<(), Failed>
         Ok(manager) => manager.classes().await,
         Err(silent) => Err(silent),
     };
-    if let (Some(class), Ok(classes)) = (&spec.class, classes)
-        && !classes.contains(class)
-    {
+    let first = spec.first.as_ref().map(|first| ("first_class", &first.class));
+    for (field, class) in spec.class.iter().map(|class| ("class", class)).chain(first) {
+        let Ok(classes) = &classes else { break };
+        if classes.contains(class) {
+            continue;
+        }
         let near = nearest(class, classes.iter().map(String::as_str));
         let near = near.map(|near| format!("did you mean `{near}`? ")).unwrap_or_default();
         let remedy = format!("{near}classes are {}", classes.join(", "));
-        problems.push(SpecProblem::new("class", format!("`{}` is unknown", short(class)), remedy));
+        problems.push(SpecProblem::new(field, format!("`{}` is unknown", short(class)), remedy));
     }
     if let Some(largest) = sight.exceeded(spec.memory_mb).await {
         let (wanted, most) = beyond(spec.memory_mb, largest);
@@ -351,6 +378,11 @@ fn summary(info: &CampaignInfo, running: u64) -> CampaignSummary {
         rss_mb: row.rss_mb,
         folded_ms: info.folded_ms,
     }
+}
+
+fn avoided(row: FaultRow) -> AvoidedNode {
+    let FaultRow { node, code, opened_ms, text, .. } = row;
+    AvoidedNode { node: node.to_string(), code, since_ms: opened_ms, text }
 }
 
 fn note(note: NoteInfo) -> NoteLine {

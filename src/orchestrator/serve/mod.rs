@@ -4,6 +4,7 @@
 //! book. The document is at `/orchestrator/openapi.json`, apart from the document of the resource
 //! manager.
 
+mod admission;
 mod adoption;
 mod advice;
 mod caller;
@@ -62,6 +63,8 @@ pub fn routes(state: ServeState) -> Router {
     let (routes, document) = OpenApiRouter::with_openapi(OrchestratorDocument::openapi())
         .routes(routes!(campaigns::post_campaign, campaigns::get_campaigns))
         .routes(routes!(campaigns::get_campaign))
+        .routes(routes!(admission::get_admission))
+        .routes(routes!(admission::post_try))
         .routes(routes!(campaigns::get_spec))
         .routes(routes!(campaigns::put_state))
         .routes(routes!(campaigns::post_resubmit))

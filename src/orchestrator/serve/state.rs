@@ -12,6 +12,7 @@ use super::hub::Hub;
 use super::problem::Failed;
 use crate::auth::Authenticator;
 use crate::orchestrator::drive::BookRequest;
+use crate::orchestrator::house::HouseRules;
 use crate::orchestrator::meters::OrchestratorMeters;
 use crate::orchestrator::rm::{Rm, RmError};
 use crate::orchestrator::store::StoreReader;
@@ -101,6 +102,8 @@ pub struct ServeShared {
     pub hub: Hub,
     /// Surroundings of the handlers.
     pub sight: Sight,
+    /// Rules of the site for campaigns that are submitted.
+    pub house: HouseRules,
     file: PathBuf,
     requests: mpsc::Sender<BookRequest>,
     phase: watch::Receiver<OrchestratorPhase>,
@@ -125,7 +128,12 @@ impl ServeState {
         requests: mpsc::Sender<BookRequest>,
         file: PathBuf,
         phase: watch::Receiver<OrchestratorPhase>,
-        (gatekeeper, meters, sight): (Option<Arc<Authenticator>>, OrchestratorMeters, Sight),
+        (gatekeeper, meters, sight, house): (
+            Option<Arc<Authenticator>>,
+            OrchestratorMeters,
+            Sight,
+            HouseRules,
+        ),
     ) -> ServeState {
         let (hub, readers) = (Hub::default(), Mutex::default());
         let places = Semaphore::new(READERS);
@@ -134,6 +142,7 @@ impl ServeState {
             meters,
             hub,
             sight,
+            house,
             file,
             requests,
             phase,

@@ -249,7 +249,8 @@ fn untouched(campaign: &CampaignInfo, task: u64, position: u64) -> TaskInfo {
     let state = match campaign.row.state {
         _ if !is_cut => TaskState::Queued,
         CampaignState::Cancelling | CampaignState::Cancelled => TaskState::Cancelled,
-        CampaignState::Running
+        CampaignState::Waiting
+        | CampaignState::Running
         | CampaignState::Suspended
         | CampaignState::Finishing
         | CampaignState::Done

@@ -2,13 +2,14 @@
 
 use axum::Json;
 use axum::extract::{Path, State};
+use jiff::Timestamp;
 
 use super::caller::OrchestratorCaller;
 use super::campaigns::known;
 use super::gangs::gang_of;
 use super::problem::Failed;
 use super::state::ServeState;
-use crate::orchestrator::book::CampaignState;
+use crate::orchestrator::book::{CampaignRow, CampaignState};
 use crate::orchestrator::wire::CampaignWhy;
 
 /// Reason code of a work for which a further process would come too late to help.
@@ -30,6 +31,25 @@ pub(super) async fn get_why(
     why_of(&state, id).await.map(Json)
 }
 
+/// The reasons of a campaign to wait.
+fn waits(row: &CampaignRow) -> Vec<String> {
+    let id = row.id;
+    let after = row.waits_for.iter().map(|other| {
+        format!(
+            "campaign {id} waits until campaign {other} is done; `apportion campaign resume {id}` \
+             lets it begin now"
+        )
+    });
+    let time = |ms: u64| {
+        let time = i64::try_from(ms).ok().and_then(|ms| Timestamp::from_millisecond(ms).ok());
+        time.unwrap_or(Timestamp::MAX).strftime("%Y-%m-%d %H:%M")
+    };
+    let hours = row
+        .opens_ms
+        .map(|ms| format!("campaign {id} waits for its hours, which begin at {} UTC", time(ms)));
+    after.chain(hours).collect()
+}
+
 /// The reasons of campaign `id`.
 pub(super) async fn why_of(state: &ServeState, id: u64) -> Result<CampaignWhy, Failed> {
     let (info, works, spec) = {
@@ -45,6 +65,10 @@ pub(super) async fn why_of(state: &ServeState, id: u64) -> Result<CampaignWhy, F
             "campaign {id} is suspended, and no task of it begins; `apportion campaign resume {id}` lets tasks begin"
         );
         why.sentences.push(text);
+        return Ok(why);
+    }
+    if info.row.state == CampaignState::Waiting {
+        why.sentences = waits(&info.row);
         return Ok(why);
     }
     for work in works.iter().filter_map(|work| work.number) {

@@ -6,18 +6,20 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use super::SpecProblem;
+use super::early::{self, EarlyTasks};
 use super::environment;
 use super::fields::Fields;
 use super::gang::{self, GangSpec};
 use super::limits::{MAX_DURATION_MS, MAX_GRACE_MS, MAX_NAME, MAX_STDIN};
+use super::mode::{self, CampaignMode};
 use super::params::{self, Params, TaskRange, short};
 use super::times::{self, CampaignTimes};
-use crate::model::is_hidden;
+use super::waits;
+use crate::model::{ActiveHours, is_hidden};
 use crate::orchestrator::wire::{Checkpoint, Command, Stdin, TaskSpec};
 
 /// Fields of the design that this version does not have.
-const LATER: [&str; 7] =
-    ["mode", "first", "first_class", "after", "cluster", "calendar", "stage_in"];
+const LATER: [&str; 2] = ["cluster", "stage_in"];
 
 /// Number of millionths in a whole.
 const MILLION: u64 = 1_000_000;
@@ -60,6 +62,18 @@ pub struct CampaignSpec {
     /// the first result counts.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub may_run_twice: bool,
+    /// Campaigns that have to be done before a task of this one begins, by number.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub after: Vec<u64>,
+    /// Hours of the week in which tasks may begin. Empty: always.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub active: Vec<String>,
+    /// Mode of the campaign.
+    #[serde(default, skip_serializing_if = "CampaignMode::is_default")]
+    pub mode: CampaignMode,
+    /// First tasks with a class of their own. Absent: all tasks have the class of the campaign.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub first: Option<EarlyTasks>,
     /// Gang of the campaign, whose ranks are the tasks. Absent: the tasks are independent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gang: Option<GangSpec>,
@@ -148,13 +162,24 @@ impl CampaignSpec {
             keep: fields.flag("keep"),
             nodes: nodes(&mut fields),
             may_run_twice: fields.flag("may_run_twice"),
+            after: waits::after(&mut fields),
+            active: waits::active(&mut fields),
+            mode: mode::take(&mut fields),
+            first: early::take(&mut fields),
             gang: gang::take(&mut fields),
             times: times::take(&mut fields),
         };
         fields.finish();
         gang::settle(&mut spec, &params, &mut problems);
+        early::settle(&mut spec, &mut problems);
+        mode::settle(&spec, &mut problems);
         spec.check_keep(&mut problems);
         if problems.is_empty() { Ok((spec, params)) } else { Err(problems) }
+    }
+
+    /// The hours in which tasks may begin. Empty hours: always.
+    pub fn hours(&self) -> ActiveHours {
+        waits::hours_of(&self.active)
     }
 
     /// Returns the same campaign with `total` tasks, after tasks were added.
@@ -410,7 +435,7 @@ mod tests {
         let problems = read(text).unwrap_err();
         let told: Vec<String> = problems.iter().map(ToString::to_string).collect();
         for start in [
-            "mode: this version does not have it",
+            "mode: `x` is unknown; write one of workqueue, prediction, finalise",
             "name: `a?b` has hidden characters",
             "command: no program is given",
             "checkpoint.signal: `\"FOO\"` does not fit",

@@ -32,6 +32,12 @@ impl<'p> Fields<'p> {
         self.problems.push(SpecProblem::new(&format!("{}{key}", self.prefix), message, remedy));
     }
 
+    /// True if the field `key` has a problem.
+    pub fn has_fault(&self, key: &str) -> bool {
+        let field = format!("{}{key}", self.prefix);
+        self.problems.iter().any(|problem| problem.field == field)
+    }
+
     /// Takes a field out; `None` if it is absent or null.
     pub fn take(&mut self, key: &'static str) -> Option<Value> {
         self.asked.push(key);

@@ -5,20 +5,25 @@
 //! line in the file.
 
 mod campaign;
+mod early;
 mod environment;
 mod fields;
 mod gang;
 mod limits;
+mod mode;
 mod params;
 mod times;
+mod waits;
 
 pub use campaign::{CampaignSpec, CampaignType, MemoryRetry};
+pub use early::EarlyTasks;
 pub use environment::{EnvironmentChoice, select};
 pub use gang::{GangSizes, GangSpec, MAX_RANKS};
 pub use limits::{
     MAX_ARGUMENT, MAX_COMMAND, MAX_ENVIRONMENT, MAX_GRACE_MS, MAX_NAME, MAX_STDIN, MAX_TASKS,
     mebibytes,
 };
+pub use mode::CampaignMode;
 pub use params::{Params, TaskRange, read_more, short};
 pub use times::CampaignTimes;
 

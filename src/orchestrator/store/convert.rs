@@ -1,5 +1,7 @@
 //! Rows of the book to columns and back.
 
+use std::collections::BTreeSet;
+
 use sqlx::Row;
 use sqlx::sqlite::SqliteRow;
 
@@ -98,6 +100,11 @@ pub(super) fn campaign(row: &SqliteRow) -> Result<CampaignRow, sqlx::Error> {
         prepared_ms: number(row, "prepared_ms")?,
         rss_mb: number(row, "rss_mb")?,
         verdict: maybe_word(row, "verdict", TaskState::from_word)?,
+        waits_for: match row.try_get::<Option<&str>, _>("waits_for")? {
+            Some(numbers) => json(numbers)?,
+            None => BTreeSet::new(),
+        },
+        opens_ms: maybe_number(row, "opens_ms")?,
     })
 }
 
@@ -114,6 +121,7 @@ pub(super) fn task(row: &SqliteRow) -> Result<TaskRow, sqlx::Error> {
         resubmits: number(row, "resubmits")?,
         priority: u8::try_from(priority).unwrap_or(0),
         step: number(row, "step")?,
+        live: maybe_number(row, "live")?,
         share: maybe_number(row, "share")?,
         cancel: row.try_get("cancel")?,
         reason: maybe_word(row, "reason", Reason::from_word)?,

@@ -1,9 +1,12 @@
-//! Tasks that are added to a campaign: their parameters, and the keys of their requests.
+//! Tasks that are added to a campaign, with the keys of their requests, and campaigns that another
+//! one waits for.
 
-use sqlx::query;
+use std::collections::BTreeSet;
+
 use sqlx::sqlite::SqliteConnection;
+use sqlx::{query, query_scalar};
 
-use super::convert::{number, to_sql};
+use super::convert::{from_sql, number, to_sql};
 use super::write::{CHUNK, chunk_of, put_chunk};
 use super::{CampaignStore, DbError};
 use crate::model::count;
@@ -48,6 +51,25 @@ impl CampaignStore {
             let added =
                 Added { position: number(&row, "position")?, count: number(&row, "added")? };
             Ok(Some(added))
+        };
+        found.await.map_err(failed)
+    }
+
+    /// Returns the campaigns among `numbers` that are done.
+    ///
+    /// # Errors
+    ///
+    /// If the file cannot be read.
+    pub async fn done_among(&mut self, numbers: &[u64]) -> Result<BTreeSet<u64>, DbError> {
+        let failed = self.failed("read campaigns");
+        let found = async {
+            let mut done = BTreeSet::new();
+            let sql = "select id from campaigns where id = ?1 and state = 'done'";
+            for number in numbers {
+                let row = query_scalar(sql).bind(to_sql(*number));
+                done.extend(row.fetch_optional(&mut self.connection).await?.map(from_sql));
+            }
+            Ok(done)
         };
         found.await.map_err(failed)
     }

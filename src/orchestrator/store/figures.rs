@@ -3,8 +3,9 @@
 use sqlx::sqlite::SqliteRow;
 use sqlx::{Row, query};
 
-use super::convert::{from_sql, maybe_number, number, to_sql};
+use super::convert::{from_sql, json, maybe_number, number, to_sql};
 use super::{DbError, StoreReader};
+use crate::orchestrator::wire::AdmissionRecord;
 
 /// Number of attempts from which figures are made: attempts with the highest task numbers.
 const SAMPLES: u32 = 10_000;
@@ -70,6 +71,20 @@ pub struct EventInfo {
 }
 
 impl StoreReader {
+    /// The admission rules that a campaign passed. `None`: there were none.
+    ///
+    /// # Errors
+    ///
+    /// If the file cannot be read.
+    pub async fn admission(&mut self, campaign: u64) -> Result<Option<AdmissionRecord>, DbError> {
+        let failed = self.failed();
+        let sql = "select admission from campaigns where id = ?1";
+        let row = sqlx::query_scalar::<_, Option<String>>(sql).bind(to_sql(campaign));
+        let row = row.fetch_optional(&mut self.connection).await;
+        let read = |text: Option<String>| text.as_deref().map(json).transpose();
+        row.and_then(|row| read(row.flatten())).map_err(failed)
+    }
+
     /// The ends of a campaign.
     ///
     /// # Errors

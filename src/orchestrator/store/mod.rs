@@ -7,6 +7,7 @@
 mod acts;
 mod convert;
 mod extend;
+mod faults;
 mod figures;
 mod gang;
 mod mark;
@@ -49,6 +50,10 @@ const SCHEMAS: &[(i64, &str, &str)] = &[
     (5, "retention", include_str!("../../../migrations/orchestrator/0005_retention.sql")),
     (6, "additions", include_str!("../../../migrations/orchestrator/0006_additions.sql")),
     (7, "gangs", include_str!("../../../migrations/orchestrator/0007_gangs.sql")),
+    (8, "copies", include_str!("../../../migrations/orchestrator/0008_copies.sql")),
+    (9, "waits", include_str!("../../../migrations/orchestrator/0009_waits.sql")),
+    (10, "admission", include_str!("../../../migrations/orchestrator/0010_admission.sql")),
+    (11, "events", include_str!("../../../migrations/orchestrator/0011_events.sql")),
 ];
 
 /// Reason why the database cannot be used.

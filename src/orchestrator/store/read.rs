@@ -9,6 +9,7 @@ use sqlx::sqlite::{SqliteConnectOptions, SqliteConnection, SqliteRow};
 use sqlx::{ConnectOptions, Row, query, query_scalar};
 
 use super::convert::{self, from_sql, json, maybe_number, number, to_sql};
+use super::faults;
 use super::write::chunk_of;
 use super::{BUSY, CampaignStore, DbError};
 use crate::orchestrator::book::{
@@ -50,7 +51,7 @@ pub struct NoteInfo {
     pub text: String,
 }
 
-const LIVE: &str = "('running', 'suspended', 'finishing', 'cancelling')";
+const LIVE: &str = "('waiting', 'running', 'suspended', 'finishing', 'cancelling')";
 
 impl CampaignStore {
     /// Reads the rows from which the book is restored.
@@ -196,9 +197,11 @@ async fn read_saved(connection: &mut SqliteConnection) -> Result<Saved, sqlx::Er
             attempts.push(convert::attempt(row)?);
         }
     }
-    let rows: Vec<String> = query_scalar("select facts from slots").fetch_all(connection).await?;
+    let rows: Vec<String> =
+        query_scalar("select facts from slots").fetch_all(&mut *connection).await?;
     let slots = rows.iter().map(|text| json::<SlotRow>(text)).collect::<Result<_, _>>()?;
-    Ok(Saved { next: from_sql(next), campaigns, works, tasks, attempts, slots })
+    let faults = faults::read_open(connection).await?;
+    Ok(Saved { next: from_sql(next), campaigns, works, tasks, attempts, slots, faults })
 }
 
 async fn read_works(
@@ -463,7 +466,7 @@ impl StoreReader {
         let failed = self.failed();
         let sql =
             "select * from (select * from notes where campaign = ?1 and code not in
-                       ('submitted', 'suspended', 'resumed', 'resubmitted', 'extended', 'ending', 'ended')
+                       ('submitted', 'suspended', 'resumed', 'resubmitted', 'extended', 'ending', 'ended', 'waiting', 'begins')
                    order by id desc limit ?2) order by id";
         let rows = query(sql).bind(to_sql(campaign)).bind(limit).fetch_all(&mut self.connection);
         rows.await.and_then(|rows| rows.iter().map(note).collect()).map_err(failed)

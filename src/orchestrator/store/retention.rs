@@ -134,6 +134,7 @@ async fn forget(connection: &mut SqliteConnection, campaign: u64) -> Result<bool
     }
     for sql in [
         "delete from works where campaign = ?1",
+        "delete from events where campaign = ?1",
         "delete from submissions where campaign = ?1",
         "delete from additions where campaign = ?1",
         "delete from summaries where campaign = ?1",

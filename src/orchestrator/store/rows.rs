@@ -10,10 +10,11 @@ use sqlx::sqlite::{Sqlite, SqliteConnection};
 use sqlx::{QueryBuilder, query};
 
 use super::convert::{ending_word, text, to_sql};
+use super::faults;
 use super::gang::new_key;
 use super::write::Batch;
 use crate::orchestrator::book::{
-    AttemptRow, CampaignRow, Effect, Note, SlotRow, TaskRow, TaskState, WorkRow,
+    AttemptRow, CampaignRow, Effect, FaultRow, Note, SlotRow, TaskRow, TaskState, WorkRow,
 };
 use crate::orchestrator::wire::{AttemptId, Reason};
 
@@ -31,6 +32,8 @@ struct Latest<'a> {
     /// `None`: the slot is forgotten.
     slots: BTreeMap<u64, Option<&'a SlotRow>>,
     notes: Vec<&'a Note>,
+    faults: Vec<&'a FaultRow>,
+    suspects: Vec<(u64, &'a str, u64)>,
 }
 
 impl<'a> Latest<'a> {
@@ -46,6 +49,10 @@ impl<'a> Latest<'a> {
                 Effect::Slot(row) => drop(latest.slots.insert(row.share, Some(row))),
                 Effect::SlotForgotten(share) => drop(latest.slots.insert(*share, None)),
                 Effect::Note(note) => latest.notes.push(note),
+                Effect::Fault(row) => latest.faults.push(row),
+                Effect::Suspect(campaign, node, ms) => {
+                    latest.suspects.push((*campaign, node.as_str(), *ms));
+                }
                 Effect::Wake(_) | Effect::Publish => {}
             }
         }
@@ -88,6 +95,12 @@ pub(super) async fn put(
         }
     }
     put_many(connection, SLOTS, &slots, push_slot).await?;
+    for row in latest.faults {
+        faults::put(connection, row).await?;
+    }
+    for (campaign, node, ms) in latest.suspects {
+        faults::suspect(connection, campaign, node, ms).await?;
+    }
     for note in latest.notes {
         put_note(connection, note, batch.at_ms).await?;
     }
@@ -141,7 +154,7 @@ async fn put_campaign(
     let sql = "update campaigns set state = ?2, ending = ?3, taken = ?4, positions = ?5, done = ?6,
                    failed = ?7, cancelled = ?8, dropped = ?9, init_fails = ?10, has_begun = ?11,
                    ended_ms = ?12, ended = ?13, prepared_ms = ?14, rss_mb = ?15, final_ms = ?16,
-                   total = ?17, verdict = ?18
+                   total = ?17, verdict = ?18, waits_for = ?19, opens_ms = ?20
                where id = ?1";
     query(sql)
         .bind(to_sql(row.id))
@@ -162,6 +175,8 @@ async fn put_campaign(
         .bind(row.state.is_final().then_some(to_sql(batch.at_ms)))
         .bind(to_sql(row.total))
         .bind(row.verdict.map(TaskState::word))
+        .bind((!row.waits_for.is_empty()).then(|| text(&row.waits_for)).transpose()?)
+        .bind(row.opens_ms.map(to_sql))
         .execute(connection)
         .await?;
     Ok(())
@@ -182,7 +197,7 @@ async fn put_work(connection: &mut SqliteConnection, row: &WorkRow) -> Result<()
 
 const TASKS: &str =
     "insert or replace into tasks (campaign, task, state, attempt, tries, losses, resubmits,
-                         priority, step, share, cancel, reason) ";
+                         priority, step, share, cancel, reason, live) ";
 
 fn push_task(columns: &mut Separated<'_, Sqlite, &'static str>, row: &TaskRow) {
     columns
@@ -197,7 +212,8 @@ fn push_task(columns: &mut Separated<'_, Sqlite, &'static str>, row: &TaskRow) {
         .push_bind(to_sql(row.step))
         .push_bind(row.share.map(to_sql))
         .push_bind(row.cancel)
-        .push_bind(row.reason.map(Reason::word));
+        .push_bind(row.reason.map(Reason::word))
+        .push_bind(row.live.map(to_sql));
 }
 
 const ATTEMPTS: &str =

@@ -358,3 +358,47 @@ async fn a_database_from_before_gangs_opens() {
     );
     assert_eq!(store.gang_key(1).await.unwrap().0, "");
 }
+
+/// A database of the first version with gangs, with a campaign under way.
+const OLDER: &str = "
+insert into meta (one, identity, epoch, next, sequence) values (1, '0a1b2c3d', 4, 2, 9);
+insert into campaigns (id, owner, uid, spec, name, total, submitted_ms, state, taken, positions, done, failed,
+    cancelled, dropped, init_fails, has_begun, ended_ms, ended, prepared_ms, rss_mb)
+    values (1, 'ann', 1000, 1, '', 9, 5, 'running', 2, 9, 1, 0, 0, 0, 0, 1, 70, 1, 3, 8);
+insert into works (campaign, step, memory_mb, number) values (1, 0, 1024, 1);
+insert into tasks (campaign, task, state, attempt, tries, losses, resubmits, priority, step, share, cancel)
+    values (1, 1, 'done', 1, 0, 0, 0, 10, 0, null, 0), (1, 2, 'running', 1, 0, 0, 0, 10, 0, 7, 0);
+insert into attempts (campaign, task, attempt, share, node, assigned_ms) values (1, 2, 1, 7, 'n1', 6);
+";
+
+#[tokio::test]
+async fn a_database_of_before_opens_and_its_campaign_goes_on() {
+    let folder = tempfile::tempdir().unwrap();
+    let (spec, _) = spec("command = [\"true\"]\ntasks = 9");
+    {
+        let options = SqliteConnectOptions::new().filename(file(&folder)).create_if_missing(true);
+        let mut older = options.connect().await.unwrap();
+        query("pragma application_id = 0x6170704f").execute(&mut older).await.unwrap();
+        let first = Migrator::with_migrations(migrations().iter().take(7).cloned().collect());
+        first.run_direct(None, &mut older, false).await.unwrap();
+        let text = serde_json::to_string(&*spec).unwrap();
+        for field in ["mode", "after", "active"] {
+            assert!(!text.contains(&format!("\"{field}\":")), "a field of later: {text}");
+        }
+        let insert = "insert into specs (number, sha256, text) values (1, x'00', ?1)";
+        query(insert).bind(text).execute(&mut older).await.unwrap();
+        sqlx::raw_sql(OLDER).execute(&mut older).await.unwrap();
+        older.close().await.unwrap();
+    }
+    let mut store = CampaignStore::open(&file(&folder)).await.unwrap();
+    let saved = store.saved().await.unwrap();
+    let (row, known) = &saved.campaigns[0];
+    assert_eq!((row.done, row.waits_for.len(), row.opens_ms), (1, 0, None));
+    assert_eq!(*known, spec);
+    assert_eq!((saved.tasks.len(), saved.tasks[0].live, saved.attempts.len()), (1, None, 1));
+    let mut book = Book::restore(Settings::default(), saved, 0);
+    let work = &book.publication(0)[0];
+    assert_eq!((work.work, work.remaining, work.is_frozen), (1, 8, false));
+    let effects = book.record(Event::Cancelled(1), Now { ms: 1, wall_ms: 7 });
+    store.commit(&Batch { effects, at_ms: 7, ..Batch::default() }).await.unwrap();
+}

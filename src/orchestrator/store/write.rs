@@ -12,6 +12,7 @@ use super::mark::CommitMark;
 use super::{CampaignStore, DbError, Extension, extend, rows};
 use crate::orchestrator::book::Effect;
 use crate::orchestrator::spec::{CampaignSpec, Params};
+use crate::orchestrator::wire::AdmissionRecord;
 
 /// Number of parameters in a row of the database.
 pub const CHUNK: usize = 4096;
@@ -40,6 +41,8 @@ pub struct Batch {
     pub effects: Vec<Effect>,
     /// Submissions.
     pub submissions: Vec<Submission>,
+    /// Admission rules that submitted campaigns passed.
+    pub admissions: Vec<(u64, AdmissionRecord)>,
     /// Parameters and keys of tasks that were added.
     pub extensions: Vec<Extension>,
     /// Acts.
@@ -114,6 +117,11 @@ async fn write(connection: &mut SqliteConnection, batch: &Batch) -> Result<(), s
     rows::put(connection, batch).await?;
     for submission in &batch.submissions {
         put_params(connection, submission).await?;
+    }
+    for (campaign, record) in &batch.admissions {
+        let sql = "update campaigns set admission = ?2 where id = ?1";
+        let update = query(sql).bind(to_sql(*campaign)).bind(text(record)?);
+        update.execute(&mut *connection).await?;
     }
     for extension in &batch.extensions {
         extend::put(connection, extension).await?;

@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
+use super::admission::AdmissionRecord;
 use super::exchange::TaskResult;
 use super::gang::GangInfo;
 
@@ -37,7 +38,7 @@ pub struct CampaignSummary {
     pub name: String,
     /// Owner of the campaign.
     pub user: String,
-    /// State of the campaign: `running`, `suspended`, `finishing`, `cancelling`, `done`, `failed`,
+    /// State of the campaign: `waiting`, `running`, `suspended`, `finishing`, `cancelling`, `done`, `failed`,
     /// `cancelled`.
     pub state: String,
     /// True if the campaign gets no further slots, as too many slots could not be prepared.
@@ -90,6 +91,21 @@ pub struct CampaignDetail {
     /// their queue.
     #[serde(default)]
     pub on_unheard: String,
+    /// Nodes that the campaign avoids, as its tasks went wrong there.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub avoided: Vec<AvoidedNode>,
+    /// Tasks that are done and whose results are suspicious, as their node was a sink.
+    #[serde(default)]
+    pub suspicious: u64,
+    /// Admission rules that the campaign passed. Absent: there were none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub admission: Option<AdmissionRecord>,
+    /// Campaigns that have to be done before a task begins, and are not.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub waits_for: Vec<u64>,
+    /// Time at which its hours begin, in milliseconds since the epoch. Absent: tasks may begin now.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub opens_ms: Option<u64>,
     /// The gang of the campaign. Absent: its tasks are independent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gang: Option<GangInfo>,
@@ -97,6 +113,19 @@ pub struct CampaignDetail {
     pub works: Vec<u64>,
     /// Notes for people, the latest at the end.
     pub notes: Vec<NoteLine>,
+}
+
+/// A node that a campaign avoids.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct AvoidedNode {
+    /// The node.
+    pub node: String,
+    /// A stable word: `sink` or `failing`.
+    pub code: String,
+    /// Time since which the node is avoided, in milliseconds since the epoch.
+    pub since_ms: u64,
+    /// A sentence.
+    pub text: String,
 }
 
 /// A note on a campaign.
@@ -149,6 +178,9 @@ pub struct Resubmit {
     /// True to select cancelled tasks.
     #[serde(default)]
     pub cancelled: bool,
+    /// True to select tasks that are done and whose results are suspicious.
+    #[serde(default)]
+    pub suspicious: bool,
     /// Only this task.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub task: Option<u64>,

@@ -28,6 +28,7 @@
 //! 8. **Unknown fields** are refused on the way in and ignored on the way out, so that heads are
 //!    upgraded before agents.
 
+mod admission;
 mod adoption;
 mod campaigns;
 mod exchange;
@@ -40,10 +41,12 @@ mod spec;
 mod stats;
 mod words;
 
+pub use admission::{AdmissionList, AdmissionRecord, AdmissionRule, AdmissionTrial, RuleVerdict};
 pub use adoption::{Adopt, Adoption, FoundAttempt};
 pub use campaigns::{
-    AddedTasks, AttemptInfo, CampaignDetail, CampaignPage, CampaignSummary, LostNode, NoteLine,
-    Resubmit, Resubmitted, SignalRequest, StateChange, Submitted, TaskInfo, TaskList, WantedState,
+    AddedTasks, AttemptInfo, AvoidedNode, CampaignDetail, CampaignPage, CampaignSummary, LostNode,
+    NoteLine, Resubmit, Resubmitted, SignalRequest, StateChange, Submitted, TaskInfo, TaskList,
+    WantedState,
 };
 pub use exchange::{
     AttemptId, Exchange, ExchangeAnswer, NewTask, Reason, RunningTask, SlotEnd, SlotOrder,

@@ -30,7 +30,11 @@ impl Rows {
                 Effect::Attempt(row) => drop(self.attempts.insert(row.id, row)),
                 Effect::Slot(row) => drop(self.slots.insert(row.share, row)),
                 Effect::SlotForgotten(share) => drop(self.slots.remove(&share)),
-                Effect::Note(_) | Effect::Wake(_) | Effect::Publish => {}
+                Effect::Note(_)
+                | Effect::Fault(_)
+                | Effect::Suspect(..)
+                | Effect::Wake(_)
+                | Effect::Publish => {}
             }
         }
     }
@@ -51,6 +55,7 @@ impl Rows {
             tasks: tasks.filter(|row| !row.state.is_final() || is_beyond(row)).cloned().collect(),
             attempts: self.attempts.values().filter(|row| row.result.is_none()).cloned().collect(),
             slots: self.slots.values().cloned().collect(),
+            faults: Vec::new(),
         }
     }
 }

@@ -1,10 +1,13 @@
 //! The book under random histories, and single stories of it.
 
+mod faults;
 mod forward;
 mod gangs;
+mod modes;
 mod random;
 mod resize;
 mod stories;
+mod waits;
 mod world;
 
 use std::sync::Arc;
@@ -36,6 +39,7 @@ pub(super) fn task(task: u64) -> TaskRow {
         resubmits: 0,
         priority: 10,
         step: 0,
+        live: None,
         share: Some(7),
         cancel: false,
         reason: None,

@@ -8,6 +8,7 @@ use proptest::prelude::*;
 use super::super::*;
 use super::world::World;
 use super::{shared, spec};
+use crate::orchestrator::spec::{CampaignMode, EarlyTasks};
 
 #[derive(Clone, Copy, Debug)]
 enum Op {
@@ -78,6 +79,12 @@ fn play(world: &mut World, op: Op) {
                 spec.retries = u64::from(count % 3);
             } else if count % 4 == 0 {
                 spec.memory_retry = crate::orchestrator::spec::MemoryRetry::parse("2x2");
+            }
+            if spec.gang.is_none() && count % 3 == 1 {
+                spec.first = Some(EarlyTasks { count: 3, class: "fast".to_owned() });
+            }
+            if spec.may_run_twice && count % 2 == 0 {
+                spec.mode = CampaignMode::Finalise;
             }
             world.submit(spec);
         }

@@ -33,7 +33,11 @@ impl Rows {
                 Effect::Attempt(row) => drop(self.attempts.insert(row.id, row)),
                 Effect::Slot(row) => drop(self.slots.insert(row.share, row)),
                 Effect::SlotForgotten(share) => drop(self.slots.remove(&share)),
-                Effect::Note(_) | Effect::Wake(_) | Effect::Publish => {}
+                Effect::Note(_)
+                | Effect::Fault(_)
+                | Effect::Suspect(..)
+                | Effect::Wake(_)
+                | Effect::Publish => {}
             }
         }
     }
@@ -53,6 +57,7 @@ impl Rows {
             tasks: tasks.filter(|row| !row.state.is_final() || is_beyond(row)).cloned().collect(),
             attempts: self.attempts.values().filter(|row| row.result.is_none()).cloned().collect(),
             slots: self.slots.values().cloned().collect(),
+            faults: Vec::new(),
         }
     }
 }
@@ -208,6 +213,12 @@ pub struct World {
     pub sequence: u64,
     pub published: Vec<PublishedWork>,
     pub next_share: u64,
+    /// Time of the tasks of a node, in milliseconds; 100 for all others.
+    pub ms: BTreeMap<usize, u64>,
+    /// Open events of nodes.
+    pub faults: BTreeMap<(u64, Name), FaultRow>,
+    /// Times below which results of a node are suspicious.
+    pub suspects: Vec<(u64, Name, u64)>,
     /// Every attempt that ever began.
     pub begun: BTreeSet<AttemptId>,
 }
@@ -232,6 +243,9 @@ impl World {
             sequence: 0,
             published: Vec::new(),
             next_share: 1,
+            ms: BTreeMap::new(),
+            faults: BTreeMap::new(),
+            suspects: Vec::new(),
             begun: BTreeSet::new(),
         }
     }
@@ -245,6 +259,18 @@ impl World {
         let effects = self.book.record(event, self.time());
         super::gangs::begins_whole(self, &effects);
         self.rows.keep(&effects);
+        for effect in &effects {
+            match effect {
+                Effect::Fault(row) if row.closed_ms.is_some() => {
+                    self.faults.remove(&(row.campaign, row.node.clone()));
+                }
+                Effect::Fault(row) => {
+                    self.faults.insert((row.campaign, row.node.clone()), row.clone());
+                }
+                Effect::Suspect(id, node, ms) => self.suspects.push((*id, node.clone(), *ms)),
+                _ => {}
+            }
+        }
         effects
     }
 
@@ -278,7 +304,9 @@ impl World {
     }
 
     pub fn restart(&mut self) {
-        self.book = Book::restore(self.settings, self.rows.saved(&self.specs), self.now);
+        let mut saved = self.rows.saved(&self.specs);
+        saved.faults = self.faults.values().cloned().collect();
+        self.book = Book::restore(self.settings, saved, self.now);
     }
 
     /// Publishes, and checks that no share is declared gone while its slot can run.
@@ -463,6 +491,9 @@ impl World {
         let kill = slot.stop.filter(|stop| stop.by_ms.is_some());
         let (why, exit) = kill.map_or((why, exit), |stop| (stop.why.of_task(), None));
         slot.end_one(id, why, exit);
+        if let (Some(ms), Some(result)) = (self.ms.get(&node), slot.results.last_mut()) {
+            result.ms = *ms;
+        }
         if slot.stop.is_some() && slot.running.is_empty() {
             slot.end_all(Reason::Preempted, SlotEnd::Stopped);
         }

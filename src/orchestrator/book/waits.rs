@@ -1,0 +1,108 @@
+//! Campaigns that wait: for other campaigns to be done, or for their hours.
+//!
+//! No task of a waiting campaign begins. Running tasks stay. The book knows no clock on the wall: it is
+//! told when the hours of a campaign begin and end.
+
+use std::collections::BTreeSet;
+
+use super::Book;
+use super::campaigns::Campaign;
+use super::notes::history;
+use super::rows::{CampaignState, Note};
+use crate::orchestrator::wire::StopReason;
+
+impl Campaign {
+    /// True if the campaign has a reason to wait.
+    fn is_held(&self) -> bool {
+        !self.facts.waits_for.is_empty() || self.facts.opens_ms.is_some()
+    }
+}
+
+impl Book {
+    /// Enters that campaigns were done before another was submitted that waits for them.
+    pub(super) fn meet(&mut self, id: u64, done: &BTreeSet<u64>) {
+        if let Some(campaign) = self.campaigns.get_mut(&id) {
+            campaign.facts.waits_for.retain(|number| !done.contains(number));
+            self.dirty.settle.insert(id);
+        }
+    }
+
+    /// Enters that the hours of a campaign begin (`None`) or end: they begin again at that moment, in
+    /// milliseconds since the epoch.
+    pub(super) fn change_hours(&mut self, id: u64, opens_ms: Option<u64>) {
+        if let Some(campaign) = self.campaigns.get_mut(&id) {
+            campaign.facts.opens_ms = opens_ms;
+            self.dirty.settle.insert(id);
+        }
+    }
+
+    /// Lets a campaign wait while it has a reason to, and go on afterwards.
+    pub(super) fn wait_or_go_on(&mut self, id: u64) {
+        let Some(campaign) = self.campaigns.get_mut(&id) else { return };
+        let is_held = campaign.is_held();
+        let state = campaign.facts.state;
+        if is_held && matches!(state, CampaignState::Running | CampaignState::Finishing) {
+            campaign.facts.state = CampaignState::Waiting;
+            let others: Vec<String> = campaign.facts.waits_for.iter().map(u64::to_string).collect();
+            let text = match (others.is_empty(), campaign.facts.opens_ms.is_some()) {
+                (true, _) => "waits for its hours".to_owned(),
+                (false, false) => format!("waits for campaigns {}", others.join(", ")),
+                (false, true) => {
+                    format!("waits for its hours, and for campaigns {}", others.join(", "))
+                }
+            };
+            self.dirty.notes.push(history(id, "waiting", &text));
+            self.stop_slots(id, StopReason::Drained, true);
+        } else if !is_held && state == CampaignState::Waiting {
+            campaign.facts.state = CampaignState::Running;
+            self.dirty.notes.push(history(id, "begins", "its wait is over"));
+        }
+    }
+
+    /// Moves a campaign between running and finishing. Stops its slots once all its tasks are
+    /// final.
+    pub(super) fn finish_or_go_on(&mut self, id: u64) {
+        let Some(campaign) = self.campaigns.get_mut(&id) else { return };
+        let is_over = !campaign.has_queued() && campaign.tasks.is_empty();
+        match campaign.facts.state {
+            CampaignState::Running if !campaign.has_queued() => {
+                campaign.facts.state = CampaignState::Finishing;
+            }
+            CampaignState::Finishing if campaign.has_queued() => {
+                campaign.facts.state = CampaignState::Running;
+            }
+            CampaignState::Running
+            | CampaignState::Finishing
+            | CampaignState::Suspended
+            | CampaignState::Waiting
+            | CampaignState::Cancelling
+            | CampaignState::Done
+            | CampaignState::Failed
+            | CampaignState::Cancelled => {}
+        }
+        if is_over {
+            self.stop_slots(id, StopReason::Finished, true);
+        }
+    }
+
+    /// Tells campaigns that wait for another that it is final.
+    pub(super) fn tell_waiting(&mut self, ended: u64, state: CampaignState) {
+        for (id, campaign) in &mut self.campaigns {
+            if !campaign.facts.waits_for.contains(&ended) {
+                continue;
+            }
+            self.dirty.settle.insert(*id);
+            if state == CampaignState::Done {
+                campaign.facts.waits_for.remove(&ended);
+                continue;
+            }
+            let text = format!(
+                "campaign {id} waits for campaign {ended}, which is {}: `apportion campaign resubmit \
+                 {ended} --failed`, or `apportion campaign resume {id}` to begin without it",
+                state.word()
+            );
+            let note = Note { campaign: *id, task: None, node: None, code: "after-failed", text };
+            self.dirty.notes.push(note);
+        }
+    }
+}
