@@ -105,7 +105,7 @@ pub(super) fn read_grid(mut section: Section<'_>) -> GridSettings {
     settings
 }
 
-/// The word under `key`, one of `words`.
+/// The word under `key`: it has to be among `words`.
 fn one_of(
     section: &mut Section<'_>,
     key: &'static str,
