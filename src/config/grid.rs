@@ -78,22 +78,17 @@ impl Default for GridSettings {
 /// Reads the section `grid`.
 pub(super) fn read_grid(mut section: Section<'_>) -> GridSettings {
     let defaults = GridSettings::default();
-    let policies = ROUTER_POLICIES.iter().map(|policy| policy.name());
-    let predictors = PREDICTORS.iter().map(|predictor| predictor.name());
+    let policies: Vec<&str> = ROUTER_POLICIES.iter().map(|policy| policy.name()).collect();
+    let predictors: Vec<&str> = PREDICTORS.iter().map(|it| it.name()).collect();
     let bounds = Strictness::ALL.map(Strictness::word);
     let knows_policy = |name: &str| router_policy(ROUTER_POLICIES, name).is_some();
     let knows_predictor = |name: &str| predictor(PREDICTORS, name).is_some();
     let knows_bounds = |name: &str| Strictness::from_word(name).is_some();
-    let policy = one_of(&mut section, "policy", &defaults.policy, knows_policy, policies.collect());
-    let predictor = one_of(
-        &mut section,
-        "predictor",
-        &defaults.predictor,
-        knows_predictor,
-        predictors.collect(),
-    );
+    let policy = one_of(&mut section, "policy", &defaults.policy, knows_policy, &policies);
+    let predictor =
+        one_of(&mut section, "predictor", &defaults.predictor, knows_predictor, &predictors);
     let word = defaults.strictness.word();
-    let strictness = one_of(&mut section, "strictness", word, knows_bounds, bounds.into());
+    let strictness = one_of(&mut section, "strictness", word, knows_bounds, &bounds);
     let spans = Duration::from_millis(100)..=Duration::from_hours(1);
     let resource = size(Mebibytes(1)..=Mebibytes(1 << 20));
     let settings = GridSettings {
@@ -110,13 +105,13 @@ pub(super) fn read_grid(mut section: Section<'_>) -> GridSettings {
     settings
 }
 
-/// The word under `key`, one of `words`.
+/// The word under `key`: it has to be among `words`.
 fn one_of(
     section: &mut Section<'_>,
     key: &'static str,
     default: &str,
     is_known: impl Fn(&str) -> bool,
-    words: Vec<&str>,
+    words: &[&str],
 ) -> String {
     let default = default.to_owned();
     let setting = section.default_to(key, &name(), &default);

@@ -101,24 +101,20 @@ async fn a_bag_over_three_clusters_is_counted_once_under_kills() {
         fleets.iter_mut().for_each(Fleet::revive);
         let logs = || fleets.iter().map(Fleet::logs).collect::<String>();
         let seen = campaign(&router).await;
-        if let Some(seen) = seen.filter(|seen| seen["state"] != "running") {
-            if seen["state"] != "finishing" {
-                break seen;
-            }
+        let is_over = |it: &Value| it["state"] != "running" && it["state"] != "finishing";
+        if let Some(seen) = seen.filter(is_over) {
+            break seen;
         }
         assert!(since.elapsed() < 2 * PATIENCE, "it never ends: {}{}", router.said(), logs());
         if killed < kills && lots.random_bool(0.5) {
             killed += 1;
             let which = lots.random_range(0..fleets.len() + 1);
-            match fleets.get_mut(which) {
-                Some(fleet) => {
-                    let parts = [Part::Daemon, Part::Orchestrator, Part::Agent(1), Part::Agent(2)];
-                    fleet.kill(parts[lots.random_range(0..parts.len())]);
-                }
-                None => {
-                    router.kill();
-                    router = Daemon::start_at(folder.path(), &config, &address);
-                }
+            if let Some(fleet) = fleets.get_mut(which) {
+                let parts = [Part::Daemon, Part::Orchestrator, Part::Agent(1), Part::Agent(2)];
+                fleet.kill(parts[lots.random_range(0..parts.len())]);
+            } else {
+                router.kill();
+                router = Daemon::start_at(folder.path(), &config, &address);
             }
         }
     };

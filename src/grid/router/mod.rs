@@ -18,6 +18,9 @@ pub use sights::{CampaignSight, ClusterSight, GridSight, STRESS_LIMIT, TargetSig
 /// Place of a pair in the order of a pass; the smallest goes first.
 pub type Position = [u64; 4];
 
+/// Place of a pair among all pairs: tests first, the position, and the number of the pair.
+type PairPlace = (bool, Position, usize);
+
 /// A campaign on a cluster, as a policy sees it.
 #[derive(Clone, Copy, Debug)]
 pub struct PairView<'a> {
@@ -42,7 +45,7 @@ pub trait RouterPolicy: std::fmt::Debug + Sync {
 
     /// Place of a pair. Test campaigns go before all other campaigns, under each policy.
     ///
-    /// A place may grow within a pass, with the share and the round, and never falls.
+    /// The share may be a component of the place, and changes no other component.
     fn position(&self, pair: &PairView<'_>) -> Position;
 }
 
@@ -117,21 +120,23 @@ pub fn route(
     settings: RouteSettings<'_>,
 ) -> Routing {
     let mut pass = RoutePass::new(sight, states, settings);
-    let mut order: BinaryHeap<Reverse<(bool, Position, usize)>> = BinaryHeap::new();
+    // The share is the same for all pairs of a user, so it does not change their order. Only the
+    // user's first pair is compared with the pairs of other users.
+    let mut by_user: BTreeMap<&str, BinaryHeap<Reverse<PairPlace>>> = BTreeMap::new();
     for at in 0..pass.pairs.len() {
-        order.push(Reverse(pass.position(at)));
+        by_user.entry(pass.user(at)).or_default().push(Reverse(pass.position(at, 0)));
     }
-    while let Some(Reverse(entry)) = order.pop() {
-        let at = entry.2;
-        let now = pass.position(at);
-        // The user's share has grown since.
-        if entry < now {
-            order.push(Reverse(now));
-            continue;
-        }
+    let mut order: BinaryHeap<Reverse<(PairPlace, &str)>> = BinaryHeap::new();
+    for (user, pairs) in &by_user {
+        order.extend(pass.first_of(user, pairs).map(Reverse));
+    }
+    while let Some(Reverse((_, user))) = order.pop() {
+        let Some(pairs) = by_user.get_mut(user) else { continue };
+        let Some(Reverse((_, _, at))) = pairs.pop() else { continue };
         if pass.serve(at) {
-            order.push(Reverse(pass.position(at)));
+            pairs.push(Reverse(pass.position(at, 0)));
         }
+        order.extend(pass.first_of(user, pairs).map(Reverse));
     }
     pass.end()
 }
@@ -235,10 +240,25 @@ impl<'a> RoutePass<'a> {
         count
     }
 
-    fn position(&self, at: usize) -> (bool, Position, usize) {
+    fn user(&self, at: usize) -> &'a str {
+        self.sight.campaigns[self.pairs[at].campaign].user.as_str()
+    }
+
+    /// Place of a user: the place of its first pair.
+    fn first_of(
+        &self,
+        user: &'a str,
+        pairs: &BinaryHeap<Reverse<PairPlace>>,
+    ) -> Option<(PairPlace, &'a str)> {
+        let Reverse((_, _, at)) = pairs.peek()?;
+        let held = self.users.get(user).copied().unwrap_or(0);
+        Some((self.position(*at, held), user))
+    }
+
+    /// Place of a pair whose user holds these resources.
+    fn position(&self, at: usize, held: u64) -> PairPlace {
         let pair = &self.pairs[at];
         let campaign = &self.sight.campaigns[pair.campaign];
-        let held = self.users.get(campaign.user.as_str()).copied().unwrap_or(0);
         let view = PairView {
             campaign,
             cluster: &self.sight.clusters[pair.target.cluster],

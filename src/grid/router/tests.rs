@@ -100,8 +100,8 @@ fn two_pass_launches_all_tests_on_their_clusters_and_then_all_others() {
 
 #[test]
 fn the_example_of_the_seed_comes_out_exactly() {
-    // cluster1: affinities campaign1, campaign2; others campaign3.
-    // cluster2: affinities campaign2; others campaign1, campaign3.
+    // cluster1: affinities campaign1, campaign2; else campaign3.
+    // cluster2: affinities campaign2; else campaign1, campaign3.
     // Each finds room, and has tasks left for its next cluster.
     let target = |at| TargetSight { max: Some(20), ..target(at) };
     let liked = |at| TargetSight { has_affinity: true, ..target(at) };
@@ -180,10 +180,10 @@ fn throughput_follows_measured_rates_and_transfer_times() {
     };
     let (fast, slow) = (with(5000, 0, None), with(9000, 0, None));
     assert_eq!((first(fast(0), slow(1)), first(slow(0), fast(1))), (0, 1));
-    // 6 s of transfer make the fast cluster the later one.
+    // 6 s of transfer make the fast cluster the later cluster.
     let far = with(5000, 6000, None);
     assert_eq!(first(far(0), slow(1)), 1);
-    // Ten tasks wait there, and one ends each second.
+    // Ten tasks wait there, and a task ends each second.
     let queued = TargetSight { waiting: 10, ..with(5000, 0, Some(ONE))(0) };
     assert_eq!(first(queued, slow(1)), 1);
 }

@@ -34,23 +34,23 @@ pub enum RemoteError {
 
 /// A remote cluster.
 #[derive(Debug)]
-pub struct Remote {
+pub struct RemoteCluster {
     transport: Transport,
     url: Url,
     settings: ClusterSettings,
 }
 
-impl Remote {
+impl RemoteCluster {
     /// Builds the client of a cluster.
     ///
     /// # Errors
     ///
     /// If this process cannot be a client in this way.
-    pub fn new(settings: &ClusterSettings) -> Result<Remote, RemoteError> {
+    pub fn new(settings: &ClusterSettings) -> Result<RemoteCluster, RemoteError> {
         let url = Url::parse(&settings.url);
         let url = url.map_err(|error| RemoteError::Silent(error.to_string()))?;
         let transport = Transport::new(&url, settings.authority.as_deref(), PATIENCE)?;
-        Ok(Remote { transport, url, settings: settings.clone() })
+        Ok(RemoteCluster { transport, url, settings: settings.clone() })
     }
 
     /// The settings of the cluster.

@@ -8,7 +8,7 @@ use std::time::Instant;
 use tokio::sync::{mpsc, oneshot};
 
 use super::document;
-use super::remote::{Remote, RemoteError};
+use super::remote::{RemoteCluster, RemoteError};
 use crate::config::GridSettings;
 use crate::grid::{
     Affinities, CampaignSight, ClusterSight, GridSight, LOCAL_PREDICTOR, PREDICTORS, PairStates,
@@ -76,7 +76,7 @@ pub struct GridRouter {
     policy: &'static dyn RouterPolicy,
     remote_predictor: &'static dyn Predictor,
     local_predictor: &'static dyn Predictor,
-    remotes: Vec<Remote>,
+    remotes: Vec<RemoteCluster>,
     /// Child campaign of each batch whose cluster has confirmed it.
     children: BTreeMap<u64, u64>,
     /// Batches from this number on were made in this life of the router.
@@ -116,7 +116,7 @@ impl GridRouter {
                 return Err(GridError::Twice(cluster.name.clone()));
             }
             let failed = |source| GridError::Cluster { name: cluster.name.clone(), source };
-            remotes.push(Remote::new(cluster).map_err(failed)?);
+            remotes.push(RemoteCluster::new(cluster).map_err(failed)?);
         }
         let by_name = |name: &str| predictor(PREDICTORS, name).ok_or_else(|| unknown(name));
         let policy = router_policy(ROUTER_POLICIES, &settings.policy);
@@ -248,7 +248,7 @@ impl GridRouter {
     fn sight(&self, view: &ForwardingView, states: &[ClusterState]) -> GridSight {
         let resource = self.settings.resource_mb.max(1);
         let resources = |mb: u64| mb.checked_div(resource).unwrap_or(0);
-        let settings = self.remotes.iter().map(Remote::settings);
+        let settings = self.remotes.iter().map(RemoteCluster::settings);
         let settings = std::iter::once(None).chain(settings.map(Some));
         let clusters = settings.zip(states).map(|(settings, state)| {
             let name = settings.map_or_else(|| Name::from(LOCAL), |it| it.name.clone());
@@ -289,7 +289,7 @@ impl GridRouter {
             let own = view.batches.iter();
             let own = own.filter(|it| it.campaign == campaign.id && it.cluster == cluster.name);
             let (running, waiting) = load(own);
-            let mut settings = self.remotes.iter().map(Remote::settings);
+            let mut settings = self.remotes.iter().map(RemoteCluster::settings);
             let settings = settings.find(|it| it.name == cluster.name);
             let names = |list: &[String]| list.contains(&campaign.owner);
             TargetSight {
