@@ -15,6 +15,7 @@
 
 mod access;
 mod check;
+mod civil;
 mod classes;
 mod descent;
 pub mod ducc;
@@ -49,6 +50,7 @@ use toml::de::DeTable;
 use crate::model::{Mebibytes, Quantum, Topology};
 
 pub use access::Access;
+pub use civil::{OpenSpan, closed_until, open_spans};
 use environment::Overrides;
 pub use environment::{Flag, NotText};
 use file::LARGEST;

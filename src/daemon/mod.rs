@@ -36,7 +36,6 @@ mod urgent;
 mod watch;
 
 pub use error::DaemonError;
-pub use hours::closed_until;
 
 use std::path::Path;
 use std::sync::Arc;

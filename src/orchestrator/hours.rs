@@ -2,7 +2,7 @@
 
 use super::book::Event;
 use super::drive::{Owner, wall_ms};
-use crate::daemon::closed_until;
+use crate::config::closed_until;
 
 impl Owner {
     /// Tells the book of each campaign whose hours began or ended.

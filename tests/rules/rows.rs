@@ -67,7 +67,8 @@ fn has_test(text: &str, name: &str) -> bool {
     };
     lines.iter().enumerate().any(|(number, line)| {
         let mut above = lines[..number].iter().rev().take_while(|line| line.starts_with("#["));
-        is_it(line) && above.any(|line| line.ends_with("test]"))
+        is_it(line)
+            && above.any(|line| line.ends_with("test]") || line.starts_with("#[tokio::test("))
     })
 }
 

@@ -396,7 +396,7 @@ async fn a_test_begins_next_on_a_full_cluster_with_100000_queued() {
         world.orchestrator.ask(Method::POST, "/v1/campaigns", Some(body("trial", 1))).await;
     assert_eq!(status, StatusCode::UNPROCESSABLE_ENTITY);
     assert!(answer.to_string().contains("`trial` is unknown"), "{answer}");
-    assert!(answer.to_string().contains(r#"write \\\"default\\\" or \\\"test\\\""#), "{answer}");
+    assert!(answer.to_string().contains(r#"write \"default\" or \"test\""#), "{answer}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

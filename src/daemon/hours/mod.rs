@@ -4,34 +4,19 @@
 //! scheduler thus gets them once a day, and a restart within the day changes nothing. At any moment
 //! at least the next 8 days are known.
 //!
-//! A span is one piece, also where clocks change. It begins when a clock on the wall first shows
-//! its start or a later time. It ends when the clock last shows a time before its end.
-//!
 //! Design: requests and time, section 2 "Time".
 
 use std::collections::BTreeMap;
 
-use jiff::civil::{Date, Weekday};
-use jiff::tz::{AmbiguousOffset, TimeZone};
-use jiff::{Timestamp, ToSpan};
-
-use crate::config::ClassCalendar;
-use crate::model::{ActiveHours, Millis, Name};
+use crate::config::{ClassCalendar, OpenSpan, open_spans};
+use crate::model::Name;
 
 /// Milliseconds of a day of UTC.
 const DAY: i64 = 24 * 3_600_000;
-/// Milliseconds of a minute.
-const MINUTE: i64 = 60_000;
 /// Days from the begin of today, for which spans are told: 8 and today.
 const AHEAD: i64 = 9;
 /// Days before today for which spans are told. A close that is just past is still known.
 const BEHIND: i64 = 1;
-/// Days beyond both ends in which spans may begin or end. Hours that are not always open have a gap
-/// in each week.
-const MARGIN: i64 = 8;
-
-/// A span in milliseconds since the epoch: the first moment, and the first moment after.
-type OpenSpan = (Millis, Millis);
 
 /// Spans of each class.
 type HoursByClass = Vec<(Name, Vec<OpenSpan>)>;
@@ -59,82 +44,11 @@ impl HoursTeller {
         let (from, to) = ((day - BEHIND) * DAY, (day + AHEAD) * DAY);
         let classes = calendar.classes.iter();
         let hours: HoursByClass = classes
-            .map(|(class, hours)| (class.clone(), spans(hours, &calendar.zone, from, to)))
+            .map(|(class, hours)| (class.clone(), open_spans(hours, &calendar.zone, from, to)))
             .collect();
         let is_known = known.iter().eq(hours.iter().map(|(class, spans)| (class, spans)));
         (!is_known).then_some(hours)
     }
-}
-
-/// Moment at which `hours` in `zone` begin next, in milliseconds since the epoch; `None` if `now` is
-/// within them. Without a next moment in the days ahead, the last of these days is told.
-pub fn closed_until(hours: &ActiveHours, zone: &TimeZone, now: Millis) -> Option<Millis> {
-    let from = i64::try_from(now).unwrap_or(i64::MAX - AHEAD * DAY);
-    let to = from.saturating_add(AHEAD * DAY);
-    let next = spans(hours, zone, from, to).into_iter().next();
-    let begin = next.map_or_else(|| Millis::try_from(to).unwrap_or(now), |(begin, _)| begin);
-    (now < begin).then_some(begin)
-}
-
-/// Spans of `hours` in `zone` that are at least partly from `from` until before `to`, ascending and
-/// apart. Spans at the ends are whole: the scheduler must not see a close that does not exist.
-fn spans(hours: &ActiveHours, zone: &TimeZone, from: i64, to: i64) -> Vec<OpenSpan> {
-    let date = |day: i64| {
-        let time = Timestamp::from_millisecond(day * DAY).unwrap_or(Timestamp::MAX);
-        zone.to_datetime(time).date()
-    };
-    let last = date(to.div_euclid(DAY) + MARGIN);
-    let days = date(from.div_euclid(DAY) - MARGIN).series(1.day()).take_while(|day| *day <= last);
-    let on_day = |day: Date| {
-        let weekday = u16::try_from(day.weekday().since(Weekday::Monday)).unwrap_or(0);
-        let minutes = hours.0.iter().filter_map(move |entry| entry.minutes_on(weekday));
-        minutes.filter_map(move |(open, close)| {
-            Some((
-                moment(zone, day, open, SpanEdge::Open)?,
-                moment(zone, day, close, SpanEdge::Close)?,
-            ))
-        })
-    };
-    let mut found: Vec<(i64, i64)> = days.flat_map(on_day).collect();
-    found.sort_unstable();
-    let mut merged: Vec<(i64, i64)> = Vec::new();
-    for (open, close) in found.into_iter().filter(|(open, close)| open < close) {
-        match merged.last_mut() {
-            Some((_, end)) if open <= *end => *end = close.max(*end),
-            Some(_) | None => merged.push((open, close)),
-        }
-    }
-    let shown = merged.into_iter().filter(|(open, close)| from < *close && *open < to);
-    let millis = |time: i64| Millis::try_from(time).ok();
-    shown.filter_map(|(open, close)| Some((millis(open)?, millis(close)?))).collect()
-}
-
-/// End of a span.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum SpanEdge {
-    Open,
-    Close,
-}
-
-/// Moment at which a clock in `zone` shows the minute of `day`, in milliseconds since the epoch. A
-/// minute that clocks skip is the moment of the change. Of a minute that clocks show twice, the
-/// first opens and the second closes. `None` beyond the year 9999.
-fn moment(zone: &TimeZone, day: Date, minute: u16, edge: SpanEdge) -> Option<i64> {
-    // A close is after its last minute: clocks may show the minute of the close once more.
-    let back = i64::from(edge == SpanEdge::Close);
-    let time = day.at(0, 0, 0, 0).checked_add((i64::from(minute) - back).minutes()).ok()?;
-    let ambiguous = zone.to_ambiguous_timestamp(time);
-    let moment = match (ambiguous.offset(), edge) {
-        (AmbiguousOffset::Gap { .. }, _) => {
-            let before = ambiguous.earlier().ok()?;
-            let change = zone.following(before).next();
-            return Some(change.map_or(before, |change| change.timestamp()).as_millisecond());
-        }
-        (AmbiguousOffset::Fold { .. }, SpanEdge::Close) => ambiguous.later().ok()?,
-        (AmbiguousOffset::Fold { .. }, SpanEdge::Open)
-        | (AmbiguousOffset::Unambiguous { .. }, _) => ambiguous.earlier().ok()?,
-    };
-    Some(moment.as_millisecond() + back * MINUTE)
 }
 
 #[cfg(test)]

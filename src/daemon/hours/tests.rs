@@ -1,10 +1,16 @@
 //! Hours over both changes of the clocks in two time zones, and counted again minute by minute.
 
 use jiff::civil::DateTime;
+use jiff::tz::TimeZone;
+use jiff::{Timestamp, ToSpan};
 use proptest::prelude::*;
 
 use super::*;
-use crate::model::ActiveEntry;
+use crate::config::closed_until;
+use crate::model::{ActiveEntry, ActiveHours, Millis};
+
+/// Milliseconds of a minute.
+const MINUTE: i64 = 60_000;
 
 fn zone(name: &str) -> TimeZone {
     TimeZone::get(name).unwrap()
@@ -26,7 +32,7 @@ fn spans_of(entries: &[&str], name: &str, first: &str, last: &str) -> Vec<String
         let time = Timestamp::from_millisecond(time.try_into().unwrap()).unwrap();
         time.strftime("%dT%H:%M").to_string()
     };
-    let spans = spans(&hours(entries), &zone(name), from, to).into_iter();
+    let spans = open_spans(&hours(entries), &zone(name), from, to).into_iter();
     spans.map(|(open, close)| format!("{} {}", text(open), text(close))).collect()
 }
 
@@ -144,7 +150,7 @@ proptest! {
         let to = from + 7 * DAY;
         let is_open = recount(&hours, &zone, from, 28 * 1440);
         let minute = |time: i64| usize::try_from((time - from + 10 * DAY).div_euclid(MINUTE)).unwrap();
-        let found = spans(&hours, &zone, from, to);
+        let found = open_spans(&hours, &zone, from, to);
         let signed = |time: Millis| i64::try_from(time).unwrap();
         let mut counted = vec![false; is_open.len()];
         let mut before = None;

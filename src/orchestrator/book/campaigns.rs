@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::bag::{Cursor, TaskQueue, UNTOUCHED};
-use super::faults::{NodeRecord, Shunned};
+use super::faults::{NodeStreak, Shunned};
 use super::forward::is_batch;
 use super::lengths::Lengths;
 use super::measure::Measure;
@@ -42,7 +42,7 @@ pub struct Campaign {
     /// Times of tasks that are done, since the start of the orchestrator.
     pub lengths: Lengths,
     /// Tasks on each node, since the start of the orchestrator.
-    pub records: BTreeMap<Name, NodeRecord>,
+    pub records: BTreeMap<Name, NodeStreak>,
     /// Nodes that the campaign avoids.
     pub shunned: BTreeMap<Name, Shunned>,
     /// Number of late tasks that the resource manager was last told of.

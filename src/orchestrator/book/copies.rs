@@ -27,13 +27,13 @@ struct Lone {
 }
 
 impl Campaign {
-    /// True if an attempt is a copy of one that counts.
+    /// True if an attempt is a copy of the attempt that counts.
     pub(super) fn is_copy(&self, id: AttemptId) -> bool {
         let row = self.tasks.get(&id.task);
         row.is_some_and(|row| row.live.is_some() && row.attempt == id.attempt)
     }
 
-    /// True if a task may get a copy. One that has used up its tries gets none: copies of a task
+    /// True if a task may get a copy. A task that has used up its tries gets none: copies of a task
     /// that always fails would replace each other for ever.
     fn is_lone(&self, row: &TaskRow) -> bool {
         let is_sound =
@@ -136,7 +136,7 @@ impl Book {
         }
     }
 
-    /// Enters the end of one of two attempts of a task, if the task goes on with the other. Returns
+    /// Enters the end of an attempt of a task, if the task goes on with another attempt. Returns
     /// false if the end concerns the task.
     pub(super) fn end_twin(&mut self, share: u64, result: &TaskResult, now: Now) -> bool {
         let id = result.task;

@@ -2,7 +2,7 @@
 //! avoids the node until a retest closes it.
 //!
 //! Two signs count, both against the tasks of the campaign on all other nodes. A *sink*: the last five
-//! tasks of the node ended well, each in a tenth of the median of the others. *Failing*: three tasks in a
+//! tasks of the node ended well, each in a tenth of the median of other nodes. *Failing*: three tasks in a
 //! row failed there, each in a tenth of that median. After five minutes a single task tries the node
 //! again. If it goes wrong, the wait doubles, up to an hour.
 //!
@@ -26,7 +26,7 @@ const SINK_OTHERS: u64 = 20;
 const FAILED_TASKS: u64 = 3;
 /// Tasks done on other nodes before a node can be failing.
 const FAILED_OTHERS: u64 = 3;
-/// A task is short if it takes less than this part of the median of the others.
+/// A task is short if it takes less than this part of the median of other nodes.
 const SHORT_PART: u64 = 10;
 /// Median below which no task counts as short, in milliseconds: such times differ by chance.
 const LEAST_MEDIAN_MS: u64 = 100;
@@ -37,7 +37,7 @@ const LONGEST_WAIT_MS: u64 = 3_600_000;
 
 /// Tasks of a campaign on a node.
 #[derive(Clone, Debug, Default)]
-pub struct NodeRecord {
+pub struct NodeStreak {
     /// Times of tasks that were done there.
     lengths: Lengths,
     /// Times of the last tasks that were done there, in milliseconds.
@@ -119,11 +119,11 @@ impl Campaign {
         }
     }
 
-    /// Longest time of a task that counts as short on a node, in milliseconds.
-    fn short_ms(&self, node: &Name) -> u64 {
+    /// Longest time of a suspicious result of a node, in milliseconds: half of the median of other nodes.
+    fn suspicious_ms(&self, node: &Name) -> u64 {
         let record = self.records.get(node);
         let (_, median) = record.map_or((0, 0), |record| self.lengths.without(&record.lengths));
-        median.checked_div(SHORT_PART).unwrap_or(0)
+        median >> 1
     }
 }
 
@@ -139,13 +139,13 @@ impl Book {
         }
     }
 
-    /// Opens an event of a node, or doubles the wait of one that is open.
+    /// Opens an event of a node, or doubles the wait of an open event.
     fn avoid(&mut self, id: u64, node: &Name, code: &'static str, now: Now) {
         let Some(campaign) = self.campaigns.get_mut(&id) else { return };
         let known = campaign.shunned.get(node);
-        let short_ms = campaign.short_ms(node);
+        let longest_ms = campaign.suspicious_ms(node);
         if code == "sink" {
-            self.dirty.suspects.insert((id, node.clone()), short_ms);
+            self.dirty.suspects.insert((id, node.clone()), longest_ms);
         }
         if known.is_some_and(|known| !known.is_tried) {
             // A task that the node had when the campaign began to avoid it.
@@ -212,7 +212,7 @@ impl Book {
         }
     }
 
-    /// Number of tasks that a slot may get, of `give`: none where its campaign avoids the node, and one in
+    /// Number of tasks that a slot may get, of `give`: none where its campaign avoids the node, and a single task in
     /// all for a retest.
     pub(super) fn bounded(&self, share: u64, give: u64) -> u64 {
         let Some(slot) = self.slots.get(&share) else { return 0 };

@@ -62,7 +62,7 @@ pub struct CampaignSpec {
     /// the first result counts.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub may_run_twice: bool,
-    /// Campaigns that have to be done before a task of this one begins, by number.
+    /// Campaigns that have to be done before a task of this campaign begins, by number.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub after: Vec<u64>,
     /// Hours of the week in which tasks may begin. Empty: always.

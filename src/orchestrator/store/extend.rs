@@ -1,5 +1,5 @@
 //! Tasks that are added to a campaign, with the keys of their requests, and campaigns that another
-//! one waits for.
+//! campaign waits for.
 
 use std::collections::BTreeSet;
 

@@ -100,7 +100,7 @@ fn prediction_keeps_to_one_slot_until_a_task_has_ended() {
     assert_eq!(world.published[0].max, Some(8));
 }
 
-/// A world of two nodes where task 1 of a campaign of one runs on node 0, and its copy on node 1.
+/// A world of two nodes where task 1 of a campaign runs on node 0, and its copy on node 1.
 fn with_copy(count: u64) -> (World, u64) {
     let mut world = World::new();
     let id = world.submit(finalising(count));
@@ -108,7 +108,7 @@ fn with_copy(count: u64) -> (World, u64) {
     world.begin(0, 0);
     world.exchange(0, false, false);
     world.publish();
-    // The second share comes while the task is the last one.
+    // The second share comes while the task is the last.
     world.shares.insert(world.next_share, (1, id, false));
     world.next_share += 1;
     world.schedule();

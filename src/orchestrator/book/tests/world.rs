@@ -213,7 +213,7 @@ pub struct World {
     pub sequence: u64,
     pub published: Vec<PublishedWork>,
     pub next_share: u64,
-    /// Time of the tasks of a node, in milliseconds; 100 for all others.
+    /// Time of the tasks of a node, in milliseconds. A node without an entry takes 100.
     pub ms: BTreeMap<usize, u64>,
     /// Open events of nodes.
     pub faults: BTreeMap<(u64, Name), FaultRow>,
@@ -268,7 +268,16 @@ impl World {
                     self.faults.insert((row.campaign, row.node.clone()), row.clone());
                 }
                 Effect::Suspect(id, node, ms) => self.suspects.push((*id, node.clone(), *ms)),
-                _ => {}
+                Effect::Next(_)
+                | Effect::Campaign(_)
+                | Effect::Work(_)
+                | Effect::Task(_)
+                | Effect::Attempt(_)
+                | Effect::Slot(_)
+                | Effect::SlotForgotten(_)
+                | Effect::Note(_)
+                | Effect::Wake(_)
+                | Effect::Publish => {}
             }
         }
         effects
