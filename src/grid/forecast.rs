@@ -244,7 +244,7 @@ mod tests {
                     ));
                 }
             }
-            let off = |(_, end): &(u64, u64)| end.abs_diff(now) * 100 / now;
+            let off = |(_, end): &(u64, u64)| (end.abs_diff(now) * 100).div_euclid(now);
             let worst = forecasts.iter().map(off).max().unwrap();
             assert!(5 < forecasts.len(), "{shape}: {} forecasts", forecasts.len());
             assert!(worst <= 20, "{shape}: off by {worst} % of {now}");

@@ -675,7 +675,7 @@ async fn a_database_from_a_backup_assigns_nothing_before_it_has_adopted_what_nod
     let id = world.orchestrator.submit(body.clone()).await;
     world.orchestrator.stop().await;
     let file = world.folder.path().join("orchestrator.db");
-    let copy = std::fs::read(&file).unwrap();
+    let copy = fs::read(&file).unwrap();
     world.restart().await;
     world.add_nodes(when_they_may);
     let begun = Arc::clone(&world.diary);
@@ -684,7 +684,7 @@ async fn a_database_from_a_backup_assigns_nothing_before_it_has_adopted_what_nod
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
     world.orchestrator.stop().await;
-    std::fs::write(&file, copy).unwrap();
+    fs::write(&file, copy).unwrap();
     world.restart().await;
     let found = loop {
         let (_, found) = world.orchestrator.ask(Method::GET, "/v1/adoption", None).await;
@@ -796,8 +796,8 @@ fn tokens(folder: &Path) -> (PathBuf, BTreeMap<&'static str, String>) {
         secrets.insert(name, secret.reveal().to_owned());
     }
     let file = folder.join("tokens");
-    std::fs::write(&file, lines.join("\n")).unwrap();
-    std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o600)).unwrap();
+    fs::write(&file, lines.join("\n")).unwrap();
+    fs::set_permissions(&file, fs::Permissions::from_mode(0o600)).unwrap();
     (file, secrets)
 }
 

@@ -39,7 +39,7 @@ impl LoopOutcome {
 
     /// Withdrawn tasks for each started task, in millionths.
     fn withdrawn_per_start(&self) -> u128 {
-        self.withdrawn * u128::from(ONE) / self.started
+        (self.withdrawn * u128::from(ONE)).div_euclid(self.started)
     }
 }
 
@@ -62,7 +62,7 @@ fn play(name: &str, how: Strictness, resources: u64, flood: u64) -> LoopOutcome 
         }
         let mut start = |running: &mut VecDeque<u64>, waiting: &mut u64| {
             let used = count(&*running) * resources;
-            let room = (CAPACITY - other - used) / resources;
+            let room = (CAPACITY - other - used).div_euclid(resources);
             let begun = room.min(*waiting);
             running.extend((0..begun).map(|_| pass + 5 + lots.below(11)));
             *waiting -= begun;
@@ -147,7 +147,7 @@ fn the_clamped_form_floods_or_starves() {
 fn the_controller_holds_its_setpoint() {
     for (resources, expected) in [(1, 5..30), (2, 5..30), (8, 5..30)] {
         let outcome = play("pi", Strictness::Guarded, resources, 100_000);
-        let waited = outcome.waited / u128::from(PASSES);
+        let waited = outcome.waited.div_euclid(u128::from(PASSES));
         assert!(expected.contains(&waited), "r={resources}: {outcome:?}");
         assert!(940_000 <= outcome.utilisation(), "r={resources}: {outcome:?}");
     }
