@@ -289,6 +289,7 @@ fn request_for(work: PublishedWork) -> Work {
         time_per_item_ms: (0 < work.time_per_item_ms && gang.is_none())
             .then(|| signed(work.time_per_item_ms)),
         nodes: work.nodes,
+        except_nodes: work.except_nodes,
         processes: work.slots.into_iter().map(process).collect(),
         ..Work::of(work.work, kind, work.user, work.submitted_ms)
     }

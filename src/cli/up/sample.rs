@@ -29,7 +29,7 @@ pub fn ensure(folder: &Folder) -> Result<PathBuf, Failure> {
         Ok(there) => there + &orchestrator,
         Err(error) if error.kind() == ErrorKind::NotFound => {
             let tokens = folder.at(super::secrets::TOKENS);
-            text(quantum(memory()?), &folder.at("apportion.db"), &tokens) + &orchestrator
+            text(quantum(memory()?), &folder.at("apportion.db"), &tokens, &orchestrator)
         }
         Err(error) => {
             return Err(error).with_context(|| format!("cannot read {}", path.display()))?;
@@ -38,6 +38,12 @@ pub fn ensure(folder: &Folder) -> Result<PathBuf, Failure> {
     fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))?;
     Ok(path)
 }
+
+/// Further setting of the orchestrator, which is the last section of a new file.
+const TRIALS: &str = "\
+# A trial of a campaign, `apportion submit sweep.toml --type test`, does not wait for queued campaigns.
+test_class = \"test\"
+";
 
 /// A JSON string of a path is also a TOML string, but for a few characters that neither allows.
 fn quoted(path: &Path) -> String {
@@ -77,7 +83,8 @@ fn quantum(memory: Mebibytes) -> u64 {
     1 << (memory.0 >> SHIFT).clamp(64, 1024).ilog2()
 }
 
-fn text(quantum: u64, state: &Path, tokens: &Path) -> String {
+/// A whole new file.
+fn text(quantum: u64, state: &Path, tokens: &Path, orchestrator: &str) -> String {
     let (state, tokens) = (quoted(state), quoted(tokens));
     format!(
         "\
@@ -93,10 +100,6 @@ heartbeat_interval = \"5s\"
 
 [daemon.access]
 tokens = {tokens}
-
-[orchestrator]
-# A trial of a campaign, `apportion submit sweep.toml --type test`, does not wait for queued campaigns.
-test_class = \"test\"
 
 [scheduler]
 # A 64th of the memory, as a power of two, and 64 MB to 1 GB.
@@ -130,7 +133,7 @@ name = \"keep\"
 policy = \"fixed-share\"
 nodepool = \"main\"
 default = true
-"
+{orchestrator}{TRIALS}"
     )
 }
 
@@ -150,9 +153,12 @@ mod tests {
     fn the_configuration_is_a_good_one() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("a \"b\" c.toml");
-        fs::write(&file, text(256, &file, &file)).unwrap();
+        let orchestrator = orchestrator(&file);
+        fs::write(&file, text(256, &file, &file, &orchestrator)).unwrap();
         let config = crate::config::Sources::new(&file, &[]).unwrap().load().unwrap();
         assert_eq!(config.daemon.state, file);
+        assert!(config.orchestrator.enabled);
+        assert_eq!(config.orchestrator.test_class.as_deref(), Some("test"));
         assert_eq!(config.daemon.access.tokens, Some(file));
     }
 }

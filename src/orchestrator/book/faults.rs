@@ -6,8 +6,8 @@
 //! row failed there, each in a tenth of that median. After five minutes a single task tries the node
 //! again. If it goes wrong, the wait doubles, up to an hour.
 //!
-//! The nodes of work that the resource manager knows cannot change. It may offer shares on an avoided
-//! node, and the book gives them back.
+//! The resource manager is told which nodes to except. A share that comes there all the same was decided
+//! before, and the book gives it back.
 
 use std::collections::VecDeque;
 
@@ -69,6 +69,11 @@ impl Campaign {
     /// True if tasks of the campaign may begin on a node.
     pub(super) fn may_use(&self, node: &Name) -> bool {
         self.shunned.get(node).is_none_or(|shunned| shunned.is_tried)
+    }
+
+    /// Nodes on which no task of the campaign may begin.
+    pub(super) fn avoided(&self) -> impl Iterator<Item = &Name> {
+        self.shunned.iter().filter(|(_, shunned)| !shunned.is_tried).map(|(node, _)| node)
     }
 
     /// True if a node gets a single task, as a retest.

@@ -39,6 +39,8 @@ pub struct PublishedWork {
     pub submitted_ms: u64,
     /// Only nodes that the work may use. Empty: any node.
     pub nodes: Vec<String>,
+    /// Nodes that get no further process of the work, as its campaign avoids them.
+    pub except_nodes: Vec<String>,
     /// Gang of the work: its processes start together. `None`: they come and go by themselves.
     pub gang: Option<GangSpec>,
     /// Times of the work. A gang that declares no length runs as long as its limit lets it.
@@ -146,6 +148,7 @@ fn work(
         time_per_item_ms,
         submitted_ms: campaign.facts.submitted_ms,
         nodes: campaign.spec.nodes.clone(),
+        except_nodes: campaign.avoided().map(ToString::to_string).collect(),
         gang: campaign.spec.gang.clone(),
         times: times_of(&campaign.spec),
         slots,
