@@ -57,7 +57,7 @@ fn may_step(ledger: &Ledger<'_>, line: &JobLine<'_>, shape: &Shape) -> bool {
 /// held by its user's allotment, by its priority or by an older gang. Another rule covers gangs. A
 /// reservation of a user with an allotment is tried on nodes of exactly the requested size only. A
 /// larger node may exceed the allotment. Where time decides, a request has its node before fair-share
-/// work of better priority has its own: if such work takes the node, the request waits for a cycle.
+/// work of higher priority has its own: if such work takes the node, the request waits for a cycle.
 pub(super) fn check_requests(ledger: &Ledger<'_>, findings: &mut Vec<Finding>) {
     let holes = holes(ledger);
     let fixed = ledger.jobs.iter();

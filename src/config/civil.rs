@@ -1,6 +1,6 @@
 //! Civil time: turns hours of the week into spans of milliseconds.
 //!
-//! A span is one piece, also where clocks change. It begins when a clock on the wall first shows
+//! A span is not divided, also where clocks change. It begins when a clock on the wall first shows
 //! its start or a later time. It ends when the clock last shows a time before its end.
 
 use jiff::civil::{Date, Weekday};

@@ -14,6 +14,7 @@ use super::fairness_tree::{Amounts, FairnessTree};
 use super::gang::{CalendarLeaves, GangPlan, gang_shape, leaves_claims};
 pub(super) use super::job_draft::{CountRefusal, JobDraft};
 use super::place::ListCursors;
+use super::precedence::reserved_work;
 use super::preempt::Takings;
 use super::report::{CapBound, StartEstimate};
 use super::schedule::{Alternatives, Expansion, Preemption, VictimRule};
@@ -94,15 +95,6 @@ fn held_amounts(entities: &FairnessTree, shares: &ShareTable, jobs: usize) -> Am
         entities.add(&mut held, ix, qshares);
     }
     held
-}
-
-/// Work in its advance reservation, by place: the opening of the reservation.
-fn reserved_work(snapshot: &Snapshot) -> BTreeMap<usize, Millis> {
-    if snapshot.windows.is_empty() {
-        return BTreeMap::new();
-    }
-    let jobs = snapshot.jobs.iter().enumerate();
-    jobs.filter_map(|(place, job)| Some((place, snapshot.reserved_from(job)?))).collect()
 }
 
 impl<'a> Draft<'a> {
@@ -186,74 +178,6 @@ impl<'a> Draft<'a> {
     /// The place of a job in the snapshot.
     pub(super) fn place_of(&self, job: JobId) -> Option<usize> {
         place_in(&self.jobs, &self.by_number, job)
-    }
-
-    /// Precedence of the job at `ix`.
-    pub(super) fn precedence(&self, ix: usize) -> Precedence {
-        if !self.reserved.is_empty() && self.reserved.contains_key(&ix) {
-            Precedence::Reserved
-        } else {
-            Precedence::Priority(self.class_of(ix).priority)
-        }
-    }
-
-    /// Opening of the reservation that the job at `ix` waits for, while room is made for the job: from
-    /// the notice on.
-    pub(super) fn opening_of(&self, ix: usize) -> Option<Millis> {
-        let (opens, now) = (self.reserved.get(&ix).copied()?, self.snapshot.now?);
-        let near = now.saturating_add(self.snapshot.topology.settings.notice);
-        (now < opens && opens <= near).then_some(opens)
-    }
-
-    /// The first moment from `now` on at which the job at `ix` may start: the opening of its
-    /// reservation, while room is made for the job.
-    pub(super) fn soonest(&self, ix: usize, now: Millis) -> Millis {
-        self.opening_of(ix).map_or(now, |opens| opens.max(now))
-    }
-
-    /// The rule under which a job of a lower priority gives way to the job at `ix`.
-    pub(super) fn rule_over_lower(&self, ix: usize) -> VictimRule {
-        match self.precedence(ix) {
-            Precedence::Reserved => VictimRule::Window,
-            Precedence::Priority(_) => VictimRule::Priority,
-        }
-    }
-
-    /// The precedences of all jobs, highest first.
-    pub(super) fn priorities(&self) -> Vec<Precedence> {
-        let classes = &self.snapshot.topology.classes;
-        let of_groups = self.entities.groups().iter().map(|(class, _)| classes[class.0].priority);
-        let reserved = (!self.reserved.is_empty()).then_some(Precedence::Reserved);
-        let mut priorities: Vec<Precedence> =
-            of_groups.map(Precedence::Priority).chain(reserved).collect();
-        priorities.sort_unstable();
-        priorities.dedup();
-        priorities
-    }
-
-    /// The jobs of `priority` whose class has a policy that `matches`, oldest first.
-    pub(super) fn jobs_of(
-        &self,
-        priority: Precedence,
-        matches: impl Fn(&ClassPolicy) -> bool,
-    ) -> Vec<usize> {
-        if priority == Precedence::Reserved {
-            let reserved = self.reserved.keys().copied();
-            return reserved.filter(|&job| matches(&self.class_of(job).policy)).collect();
-        }
-        let classes = self.snapshot.topology.classes.iter();
-        let is_asked = |class: &ResourceClass| Precedence::Priority(class.priority) == priority;
-        let is_asked: Vec<bool> =
-            classes.map(|class| is_asked(class) && matches(&class.policy)).collect();
-        if !is_asked.contains(&true) {
-            return Vec::new();
-        }
-        let jobs = 0..self.snapshot.jobs.len();
-        let jobs = jobs.filter(|job| is_asked[self.entities.class_of(*job).0]);
-        if self.reserved.is_empty() {
-            return jobs.collect();
-        }
-        jobs.filter(|job| !self.reserved.contains_key(job)).collect()
     }
 
     /// The job at place `ix` of the snapshot. Facts that loops over many jobs need are in

@@ -15,6 +15,7 @@ mod gang;
 mod job_draft;
 mod phases;
 mod place;
+mod precedence;
 mod preempt;
 mod reasons;
 mod report;

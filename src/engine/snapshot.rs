@@ -258,7 +258,7 @@ impl Snapshot {
         self.now.filter(|now| *now < opens).map(|_| opens)
     }
 
-    /// Opening of the advance reservation of `job`, if it may use one that is not over. `None` for
+    /// Opening of the advance reservation of `job`, if it may use that and the reservation is not over. `None` for
     /// work that can be preempted: it uses reserved nodes anyway.
     pub fn reserved_from(&self, job: &Job) -> Option<Millis> {
         let name = job.shape.as_deref()?.reservation.as_ref()?;

@@ -35,8 +35,8 @@ impl ClassPolicy {
 
 /// Order in which work is served: the first goes first, and may preempt what comes later.
 ///
-/// Design: requests and time, section 3.6: work of others gives way to work that names the reservation
-/// whatever the priorities are.
+/// Design: requests and time, section 3.6: fair-share work gives way to work that names the
+/// reservation, at all priorities.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Precedence {
     /// Work that stays, in its advance reservation.

@@ -513,7 +513,10 @@ async fn tasks_of_a_node_that_nothing_reaches_end_before_others_begin() {
     }
 }
 
-/// The first attempt of five tasks hangs. What it starts ignores TERM.
+/// Tasks whose first attempt hangs.
+const HANG: [u64; 5] = [10, 30, 50, 70, 90];
+
+/// The first attempt of these tasks hangs. Processes that it starts ignore TERM.
 const HANGING: &str = r#"
 [ "$APPORTION_ATTEMPT" = 1 ] && case $APPORTION_TASK_ID in
 10|30|50|70|90) trap '' TERM; sleep 1000 & while :; do sleep 1; done;;
@@ -529,14 +532,17 @@ async fn copies_finish_a_campaign_of_which_five_tasks_hang() {
     let id = fleet.submit(body).await;
     let detail = fleet.until_state(id, "done").await;
     assert_eq!((detail.campaign.done, detail.campaign.failed), (200, 0));
-    let all = attempts(fleet.folder(), id).await;
-    let superseded: BTreeSet<u64> =
-        all.iter().filter(|one| one.why == "superseded").map(|one| one.task).collect();
-    for task in [10, 30, 50, 70, 90] {
+    // The hanging attempts are killed after their grace.
+    let superseded = async |fleet: &Fleet| {
+        let all = attempts(fleet.folder(), id).await;
+        let is_over = |task| all.iter().any(|it| it.task == task && it.why == "superseded");
+        HANG.into_iter().all(is_over).then_some(all)
+    };
+    let all = fleet.until("the hanging attempts are superseded", superseded).await;
+    for task in HANG {
         let done = all.iter().filter(|one| one.task == task && one.why == "done");
         let numbers: Vec<_> = done.map(|one| one.number).collect();
         assert_eq!(numbers, [2], "{all:?}");
-        assert!(superseded.contains(&task), "{superseded:?}");
     }
     let rests = async |fleet: &Fleet| marked(fleet.folder()).is_empty().then_some(());
     fleet.until("no process is left", rests).await;

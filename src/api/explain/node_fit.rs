@@ -307,10 +307,9 @@ impl<'a> NodeFit<'a> {
         let (needs, now_free, all) = (text(needs), free(node), text(node.order));
         let free = text(now_free);
         let unit = self.gang.as_ref().map_or("one process needs", GangFit::unit);
-        let leaving = match leaving(node) {
-            QShares(0) => String::new(),
-            leaving => format!(", {} more is terminating", text(leaving)),
-        };
+        let leaving = Some(leaving(node)).filter(|leaving| QShares(0) < *leaving);
+        let leaving =
+            leaving.map(|it| format!(", {} more is terminating", text(it))).unwrap_or_default();
         let promised = self.promised.get(node.name.as_str()).copied().unwrap_or_default();
         match verdict {
             Verdict::OtherPool => {

@@ -1,5 +1,5 @@
-//! Checks that work which can be preempted gives way to work in its advance reservation, whatever the
-//! priorities are.
+//! Checks that work which can be preempted gives way to work in its advance reservation, at all
+//! priorities.
 
 use super::crew::GangLine;
 use super::fit::{Fit, GangParts};
@@ -16,7 +16,7 @@ const STEPS: u64 = 6_000_000;
 
 /// No request waits on the nodes of its open reservation that fits there beside the work that stays.
 ///
-/// Only the first request of each reservation counts: it may be that the others wait for it.
+/// Only the first request of each reservation counts: the next requests may wait for it.
 pub(in crate::audit) fn check_way(ledger: &Ledger<'_>, findings: &mut Vec<Finding>) {
     let Some(now) = ledger.snapshot.now else { return };
     let mut steps = STEPS;

@@ -179,7 +179,7 @@ fn work_ends_at_its_declared_end_and_no_sooner() {
     scene.breaks(Rule::WrongEnd, |scene| scene.schedule.preemptions.clear());
 }
 
-/// Node 0 is reserved from now on. Fair-share work of a better priority leaves it for a gang that
+/// Node 0 is reserved from now on. Fair-share work of a higher priority leaves it for a gang that
 /// names the reservation.
 fn giving_way() -> (Scene, JobId) {
     let kept = window(WindowKind::Reservation, &[0], NOW, NOW + 2 * HOUR);

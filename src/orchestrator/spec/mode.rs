@@ -13,7 +13,7 @@ pub enum CampaignMode {
     /// Each free slot gets the next task.
     #[default]
     Workqueue,
-    /// The same, with one slot until a task has ended.
+    /// The same, with a single slot until a task has ended.
     Prediction,
     /// The same, and at the end free slots run copies of the last tasks.
     Finalise,

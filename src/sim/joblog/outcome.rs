@@ -27,6 +27,6 @@ pub struct ReplayOutcome {
     /// Jobs that did not run for a reason of this policy: index and reason. Jobs that fit no empty
     /// cluster are not among them.
     pub waiting: Vec<(usize, String)>,
-    /// Use of memory by the endless job that fills what the jobs leave, if there is one.
+    /// Use of memory by the endless job that fills what the jobs leave; `None` without such a job.
     pub filler: Option<FillerUse>,
 }

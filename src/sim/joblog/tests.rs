@@ -344,7 +344,7 @@ fn preempted_jobs_begin_anew_and_their_time_is_lost() {
     assert!(figures.users[1].mean_wait_ms < 60_000, "user 2 waits for a few cycles: {figures:?}");
 }
 
-/// Two nodes of 8 GB. A job has one of them for the first hour, another has both for the second. What
+/// Two nodes of 8 GB. A job has a node for the first hour, the next job has both for the second. What
 /// is left is 8 GB for an hour.
 #[test]
 fn endless_work_fills_what_the_jobs_leave_and_delays_none() {
@@ -362,7 +362,7 @@ fn endless_work_fills_what_the_jobs_leave_and_delays_none() {
         figures.policies[0].clone()
     };
     assert_eq!(figures(None).filled, None);
-    // Processes of 4 GB fill the node. Only one of 5 GB fits on it.
+    // Processes of 4 GB fill the node. A single process of 5 GB fits on it.
     for (gib, processes, least, most) in [(4, 2, 950, 1000), (5, 1, 590, 625)] {
         let full = figures(Some(gib));
         let filled = full.filled.unwrap();

@@ -68,7 +68,7 @@ fn withdrawn_tasks_go_first_and_run_elsewhere() {
     let batches = world.book.forwarding().batches;
     let second = &batches[1];
     assert_eq!((second.cluster.as_str(), second.tasks[0].id.attempt), ("grenoble", 2));
-    // The old attempt is over, whatever its cluster says later.
+    // The old attempt is over, and a later report of its cluster changes nothing.
     end(&mut world, result(2, 1, Reason::Done));
     assert_eq!(world.book.campaigns()[&1].facts.done, 0);
     for (task, attempt) in [(1, 1), (2, 2), (3, 1), (4, 1)] {

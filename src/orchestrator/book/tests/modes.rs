@@ -54,7 +54,7 @@ fn early_tasks_are_work_of_their_own_class() {
     world.exchange(1, false, false);
     let begun = world.begun.first().copied().unwrap();
     assert_eq!(world.rows.tasks[&(id, begun.task)].step, EARLY_STEP);
-    // An early task that is interrupted stays one, also over a restart.
+    // An interrupted early task is early again, also over a restart.
     world.kill(1, 0);
     world.exchange(1, false, false);
     world.restart();
