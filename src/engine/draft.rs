@@ -23,9 +23,7 @@ use super::snapshot::{Job, Promise, Share, Snapshot};
 use super::target::orders_that_suit;
 use super::wait_reason::WaitReason;
 use super::water_filling::{Participant, Service, Turn, WaterFill};
-use crate::model::{
-    ClassPolicy, JobId, Millis, NShares, NodeIx, Order, PoolIx, Precedence, ResourceClass,
-};
+use crate::model::{ClassPolicy, JobId, Millis, NShares, NodeIx, Order, PoolIx, ResourceClass};
 
 /// Jobs fetched from memory at a time.
 const PREFETCH_JOBS: usize = 16;
