@@ -369,7 +369,7 @@ impl History {
 
     /// A gang that takes from its peers has earned it: the fair shares of all cycles up to now, and
     /// those of the time that it will run, cover what it will use. Nothing that was spent meanwhile
-    /// is taken off. A turn that was promised before has come, whatever it deserves by now.
+    /// is taken off. A turn that was promised before has come, even if it deserves less by now.
     fn check_turns(&mut self) {
         let planned = self.cluster.view.planned.as_deref().unwrap();
         let (snapshot, schedule) = (&planned.snapshot, &planned.schedule);

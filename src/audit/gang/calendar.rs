@@ -290,6 +290,28 @@ fn younger_starts(ledger: &Ledger<'_>, place: usize) -> BTreeSet<JobId> {
     new.filter(is_younger).collect()
 }
 
+/// True if the request at `place`, which is a gang or single, fits where so many qshares of each node
+/// are taken.
+pub(super) fn fits_beside(
+    ledger: &Ledger<'_>,
+    (place, gang): (usize, Option<&GangLine>),
+    taken: impl Fn(NodeIx) -> u64,
+    steps: &mut u64,
+) -> bool {
+    let line = &ledger.jobs[place];
+    match gang {
+        Some(gang) => GangParts::of(gang, wish(line.job, &gang.shape)).is_some_and(|request| {
+            let rooms = without(ledger, gang, taken);
+            fit_in_sets(ledger, gang, &request, &rooms, steps) == Fit::Yes
+        }),
+        None => ledger.nodes_with_ix().any(|(ix, node)| {
+            *steps = steps.saturating_sub(1);
+            let asks = ledger.would_take(line, ix);
+            asks.is_some_and(|asks| taken(ix).saturating_add(asks) <= node.order)
+        }),
+    }
+}
+
 /// The first request that waits in its pool.
 struct FirstRequest<'l, 'a> {
     ledger: &'l Ledger<'a>,
@@ -327,24 +349,8 @@ impl FirstRequest<'_, '_> {
                 let there = stays.iter().filter(|(node, _, end)| *node == ix && at < *end);
                 there.map(|(_, order, _)| *order).fold(0, u64::saturating_add)
             };
-            self.fits(taken, steps)
+            fits_beside(ledger, (self.place, self.gang), taken, steps)
         })
-    }
-
-    /// True if the request fits where so many qshares of each node are taken.
-    fn fits(&self, taken: impl Fn(NodeIx) -> u64, steps: &mut u64) -> bool {
-        let (ledger, line) = (self.ledger, &self.ledger.jobs[self.place]);
-        match self.gang {
-            Some(gang) => GangParts::of(gang, wish(line.job, &gang.shape)).is_some_and(|request| {
-                let rooms = without(ledger, gang, taken);
-                fit_in_sets(ledger, gang, &request, &rooms, steps) == Fit::Yes
-            }),
-            None => ledger.nodes_with_ix().any(|(ix, node)| {
-                *steps = steps.saturating_sub(1);
-                let asks = ledger.would_take(line, ix);
-                asks.is_some_and(|asks| taken(ix).saturating_add(asks) <= node.order)
-            }),
-        }
     }
 
     /// Node, size and end of all work that the request may not take and that is there after the cycle.

@@ -1,14 +1,11 @@
 //! Checks that work which can be preempted gives way to work in its advance reservation, at all
 //! priorities.
 
+use super::calendar::fits_beside;
 use super::crew::GangLine;
-use super::fit::{Fit, GangParts};
-use super::rooms::without;
-use super::sets::fit_in_sets;
 use crate::audit::finding::{Finding, Rule};
 use crate::audit::ledger::Ledger;
 use crate::audit::lines::JobLine;
-use crate::audit::shapes::wish;
 use crate::model::{Millis, NodeIx, Precedence};
 
 /// Most steps of the check. Beyond that the check stops without findings.
@@ -52,7 +49,6 @@ fn fits(
     now: Millis,
     steps: &mut u64,
 ) -> bool {
-    let line = &ledger.jobs[place];
     let end = ledger.end(place, now);
     let mut taken = vec![0_u64; ledger.nodes.len()];
     for other in ledger.jobs.iter().filter(|other| !other.is_fair_share()) {
@@ -70,15 +66,5 @@ fn fits(
     let taken = |ix: NodeIx| {
         if ledger.is_kept_from(place, ix, now, end) { u64::MAX } else { taken[ix.0] }
     };
-    match gang {
-        Some(gang) => GangParts::of(gang, wish(line.job, &gang.shape)).is_some_and(|request| {
-            let rooms = without(ledger, gang, taken);
-            fit_in_sets(ledger, gang, &request, &rooms, steps) == Fit::Yes
-        }),
-        None => ledger.nodes_with_ix().any(|(ix, node)| {
-            *steps = steps.saturating_sub(1);
-            let asks = ledger.would_take(line, ix);
-            asks.is_some_and(|asks| taken(ix).saturating_add(asks) <= node.order)
-        }),
-    }
+    fits_beside(ledger, (place, gang), taken, steps)
 }

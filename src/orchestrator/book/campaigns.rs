@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::bag::{Cursor, TaskQueue, UNTOUCHED};
-use super::faults::{NodeStreak, Shunned};
+use super::faults::{Avoidance, NodeStreak};
 use super::forward::is_batch;
 use super::lengths::Lengths;
 use super::measure::Measure;
@@ -44,7 +44,7 @@ pub struct Campaign {
     /// Tasks on each node, since the start of the orchestrator.
     pub records: BTreeMap<Name, NodeStreak>,
     /// Nodes that the campaign avoids.
-    pub shunned: BTreeMap<Name, Shunned>,
+    pub avoided: BTreeMap<Name, Avoidance>,
     /// Number of late tasks that the resource manager was last told of.
     pub late: u64,
     /// Mean time of a task, as last published.
@@ -104,7 +104,7 @@ impl Campaign {
             slots: 0,
             lengths: Lengths::default(),
             records: BTreeMap::new(),
-            shunned: BTreeMap::new(),
+            avoided: BTreeMap::new(),
             late: 0,
             measure: Measure::default(),
             refused: None,

@@ -48,7 +48,7 @@ pub struct NodeStreak {
 
 /// A node that a campaign avoids.
 #[derive(Clone, Debug)]
-pub struct Shunned {
+pub struct Avoidance {
     row: FaultRow,
     /// Wait before the retest, in milliseconds.
     wait_ms: u64,
@@ -60,25 +60,25 @@ pub struct Shunned {
 
 impl Campaign {
     /// Avoids the node of an open event, as after a restart at `now`.
-    pub(super) fn shun(&mut self, row: FaultRow, now: u64) {
+    pub(super) fn avoid_again(&mut self, row: FaultRow, now: u64) {
         let (wait_ms, is_tried) = (FIRST_WAIT_MS, false);
         let retest_at = now.saturating_add(wait_ms);
-        self.shunned.insert(row.node.clone(), Shunned { row, wait_ms, retest_at, is_tried });
+        self.avoided.insert(row.node.clone(), Avoidance { row, wait_ms, retest_at, is_tried });
     }
 
     /// True if tasks of the campaign may begin on a node.
     pub(super) fn may_use(&self, node: &Name) -> bool {
-        self.shunned.get(node).is_none_or(|shunned| shunned.is_tried)
+        self.avoided.get(node).is_none_or(|avoided| avoided.is_tried)
     }
 
     /// Nodes on which no task of the campaign may begin.
-    pub(super) fn avoided(&self) -> impl Iterator<Item = &Name> {
-        self.shunned.iter().filter(|(_, shunned)| !shunned.is_tried).map(|(node, _)| node)
+    pub(super) fn excepted_nodes(&self) -> impl Iterator<Item = &Name> {
+        self.avoided.iter().filter(|(_, avoided)| !avoided.is_tried).map(|(node, _)| node)
     }
 
     /// True if a node gets a single task, as a retest.
     pub(super) fn tries(&self, node: &Name) -> bool {
-        self.shunned.get(node).is_some_and(|shunned| shunned.is_tried)
+        self.avoided.get(node).is_some_and(|avoided| avoided.is_tried)
     }
 
     /// Enters a result into the record of its node. Returns the code of the event that it makes.
@@ -147,7 +147,7 @@ impl Book {
     /// Opens an event of a node, or doubles the wait of an open event.
     fn avoid(&mut self, id: u64, node: &Name, code: &'static str, now: Now) {
         let Some(campaign) = self.campaigns.get_mut(&id) else { return };
-        let known = campaign.shunned.get(node);
+        let known = campaign.avoided.get(node);
         let longest_ms = campaign.suspicious_ms(node);
         if code == "sink" {
             self.dirty.suspects.insert((id, node.clone()), longest_ms);
@@ -178,8 +178,8 @@ impl Book {
             },
         };
         let retest_at = now.ms.saturating_add(wait_ms);
-        let shunned = Shunned { row: row.clone(), wait_ms, retest_at, is_tried: false };
-        campaign.shunned.insert(node.clone(), shunned);
+        let avoided = Avoidance { row: row.clone(), wait_ms, retest_at, is_tried: false };
+        campaign.avoided.insert(node.clone(), avoided);
         self.dirty.faults.push(row);
         let note = Note { campaign: id, task: None, node: Some(node.clone()), code, text };
         self.dirty.notes.push(note);
@@ -197,9 +197,9 @@ impl Book {
     /// Closes the event of a node after a retest that went well.
     fn mend(&mut self, id: u64, node: &Name, now: Now) {
         let Some(campaign) = self.campaigns.get_mut(&id) else { return };
-        let Some(shunned) = campaign.shunned.remove(node) else { return };
+        let Some(avoided) = campaign.avoided.remove(node) else { return };
         let text = format!("campaign {id} uses {node} again: a task went well there");
-        self.dirty.faults.push(FaultRow { closed_ms: Some(now.wall_ms), ..shunned.row });
+        self.dirty.faults.push(FaultRow { closed_ms: Some(now.wall_ms), ..avoided.row });
         let (node, code) = (Some(node.clone()), "node-mended");
         self.dirty.notes.push(Note { campaign: id, task: None, node, code, text });
         self.dirty.settle.insert(id);
@@ -208,9 +208,9 @@ impl Book {
     /// Lets a single task try each node whose wait is over.
     pub(super) fn retest(&mut self, now: Now) {
         for (id, campaign) in &mut self.campaigns {
-            for shunned in campaign.shunned.values_mut() {
-                if !shunned.is_tried && shunned.retest_at <= now.ms {
-                    shunned.is_tried = true;
+            for avoided in campaign.avoided.values_mut() {
+                if !avoided.is_tried && avoided.retest_at <= now.ms {
+                    avoided.is_tried = true;
                     self.dirty.settle.insert(*id);
                 }
             }

@@ -294,7 +294,7 @@ impl Book {
         }
         for row in saved.faults {
             if let Some(campaign) = book.campaigns.get_mut(&row.campaign) {
-                campaign.shun(row, now);
+                campaign.avoid_again(row, now);
             }
         }
         book.open = saved.attempts.into_iter().map(|row| (row.id, row)).collect();

@@ -148,7 +148,7 @@ fn work(
         time_per_item_ms,
         submitted_ms: campaign.facts.submitted_ms,
         nodes: campaign.spec.nodes.clone(),
-        except_nodes: campaign.avoided().map(ToString::to_string).collect(),
+        except_nodes: campaign.excepted_nodes().map(ToString::to_string).collect(),
         gang: campaign.spec.gang.clone(),
         times: times_of(&campaign.spec),
         slots,

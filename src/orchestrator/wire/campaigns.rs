@@ -49,7 +49,7 @@ pub struct CampaignSummary {
     pub tasks: u64,
     /// Tasks that wait for a slot.
     pub queued: u64,
-    /// Tasks that a slot has, begun or not.
+    /// Tasks that a slot or another cluster has, begun or not.
     pub running: u64,
     /// Tasks done.
     pub done: u64,
