@@ -10,7 +10,7 @@ use super::file::{ClassEntry, File, TagEntry, UserEntry};
 use super::hours::{self, ClassCalendar, HoursOfClass};
 use super::listed;
 use super::listing::Listing;
-use super::problem::Problems;
+use super::problem::{Code, ConfigProblem, Problems};
 use super::setting::{Located, Setting};
 use super::{DaemonSettings, classes, pools, tags};
 use crate::model::{Mebibytes, Name, NodeTagging, TagRule, Tags, Topology, UserAllotment};
@@ -66,8 +66,18 @@ fn tag_rule(entry: &TagEntry) -> TagRule {
 fn allotments(users: &[UserEntry], problems: &mut Problems) -> BTreeMap<String, UserAllotment> {
     index_by_name("user", users.iter().map(|user| &user.name), problems);
     let allotment = |user: &UserEntry| UserAllotment {
-        fixed: user.allotment.clone().or(Mebibytes(0)),
+        fixed: user.allotment.clone().into_value(),
         urgent: user.urgent_allotment.clone().into_value(),
     };
+    for user in users {
+        if user.allotment.is_absent() && user.urgent_allotment.is_absent() {
+            let name = &user.name;
+            let message =
+                format!("user `{}` has neither `allotment` nor `urgent_allotment`", name.value);
+            let path = format!("user.{}", name.value);
+            let problem = ConfigProblem::new(Code::Missing, &path, &name.place, message);
+            problems.add(problem.remedy("add one of the two, or remove the section"));
+        }
+    }
     users.iter().map(|user| (user.name.value.clone(), allotment(user))).collect()
 }

@@ -451,7 +451,7 @@ fn read_user(section: &mut Section<'_>) -> UserEntry {
     let allotment = size(Mebibytes(0)..=LARGEST).coded(Code::Allotment);
     UserEntry {
         name: section.name(),
-        allotment: section.required("allotment", &allotment),
+        allotment: section.setting("allotment", &allotment),
         urgent_allotment: section.default_to("urgent_allotment", &allotment, &Mebibytes(0)),
     }
 }

@@ -35,7 +35,8 @@ pub(super) fn extend(listing: &mut Listing, file: &File, pools: &[Nodepool], cla
     }
     for UserEntry { name, allotment, urgent_allotment } in &file.users {
         let path = format!("user.{}.allotment", name.value);
-        listing.push(path, allotment, None, |size| toml_size(*size));
+        let usual = file.settings.allotment.map(toml_size);
+        listing.push(path, allotment, usual, |size| toml_size(*size));
         let path = format!("user.{}.urgent_allotment", name.value);
         let usual = Some(toml_size(Mebibytes(0)));
         listing.push(path, urgent_allotment, usual, |size| toml_size(*size));

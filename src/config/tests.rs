@@ -129,7 +129,7 @@ fn the_schema_takes_the_sample_and_refuses_what_the_loader_refuses() {
         ("[scheduler]\nnode_stability = 0", "/scheduler/node_stability: range"),
         ("[scheduler]\nprediction = 'yes'", "/scheduler/prediction: not a boolean"),
         ("[[class]]\nname='d'\npolicy='fairshare'\nnodepool='p'", "/class/1/policy: no such word"),
-        ("[[user]]\nname='u'", "/user/0/allotment: missing"),
+        ("[[user]]\nallotment='1GB'", "/user/0/name: missing"),
         ("[daemon.limits]\nmax_nodes = '7'", "/daemon/limits/max_nodes: not a integer"),
         ("[[nodepool]]\nname='a'\nnodes=['n1', 5]", "/nodepool/1/nodes/1: not a string"),
     ];
@@ -563,7 +563,7 @@ const MISTAKES: &[(&str, &[&str])] = &[
     // Row 64: allotments.
     ("[scheduler]\nallotment = true", &["C017 8:13 scheduler.allotment"]),
     ("[[user]]\nname='u'\nallotment='-1GB'", &["C017 9:11 user.u.allotment"]),
-    ("[[user]]\nname='u'", &["C023 7:1 user.u.allotment"]),
+    ("[[user]]\nname='u'", &["C023 8:6 user.u"]),
     // Row 65: nodes.
     ("[[nodepool]]\nname='a'\nnodes=['n1', 'n[1-3]']", &["C018 9:14 nodepool.a.nodes"]),
     ("[[nodepool]]\nname='a'\nnodes=['n1,n1']", &["C018 9:8 nodepool.a.nodes"]),
@@ -703,6 +703,19 @@ const MISTAKES: &[(&str, &[&str])] = &[
 fn each_mistake_has_a_code_and_a_place() {
     for (addition, expected) in MISTAKES {
         assert_eq!(places(&format!("{SMALL}{addition}")), *expected, "{addition}");
+    }
+}
+
+#[test]
+fn an_allotment_that_a_user_lacks_is_that_of_the_cluster() {
+    let text = "[scheduler]\nallotment = '8GB'\n[[user]]\nname = 'ann'\nurgent_allotment = '2GB'\n\
+                [[user]]\nname = 'bob'\nallotment = '4GB'\n";
+    let config = parse("test.toml", &format!("{SMALL}{text}")).unwrap();
+    let gib = |size: u64| Some(Mebibytes::from_gib(size));
+    for (user, fixed, urgent) in [("ann", gib(8), gib(2)), ("bob", gib(4), gib(0))] {
+        let topology = &config.topology;
+        assert_eq!(topology.allotment_of(user), fixed, "{user}");
+        assert_eq!(topology.urgent_allotment_of(user), urgent, "{user}");
     }
 }
 

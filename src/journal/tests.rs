@@ -77,10 +77,10 @@ fn topology() -> Topology {
             class("whole", ClassPolicy::Reserve),
             ResourceClass { gangs: gang_rules(), ..class("wide", ClassPolicy::FixedShare) },
         ],
-        allotments: BTreeMap::from([(
-            "ann".to_owned(),
-            UserAllotment { fixed: Mebibytes(3), urgent: Some(Mebibytes(4)) },
-        )]),
+        allotments: BTreeMap::from([
+            ("ann".to_owned(), UserAllotment::of_fixed(Mebibytes(3))),
+            ("bob".to_owned(), UserAllotment { fixed: None, urgent: Some(Mebibytes(4)) }),
+        ]),
     }
 }
 
@@ -419,7 +419,7 @@ fn without_gangs_the_text_says_nothing_of_them() {
     without.tagging = NodeTagging { rules: without.tagging.rules, ..NodeTagging::default() };
     without.tagging.rules.truncate(1);
     without.classes.truncate(3);
-    without.allotments.values_mut().for_each(|own| own.urgent = None);
+    without.allotments.retain(|_, own| own.urgent.take().is_none());
     without.settings = Settings {
         notice: 20_000,
         backfill_depth: 100,

@@ -76,16 +76,17 @@ impl Default for Settings {
 /// Limits of the work of a user that is never preempted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct UserAllotment {
-    /// Maximum memory of fixed-share work and reservations, urgent work left out.
-    pub fixed: Mebibytes,
-    /// Maximum memory of urgent work. `None` means that the user has none of their own.
+    /// Maximum memory of fixed-share work and reservations, urgent work left out. `None`: the
+    /// cluster's limit holds.
+    pub fixed: Option<Mebibytes>,
+    /// Maximum memory of urgent work. `None`: the cluster's limit holds.
     pub urgent: Option<Mebibytes>,
 }
 
 impl UserAllotment {
     /// Limit of fixed-share work and reservations; for urgent work the cluster's limit holds.
     pub fn of_fixed(fixed: Mebibytes) -> UserAllotment {
-        UserAllotment { fixed, urgent: None }
+        UserAllotment { fixed: Some(fixed), urgent: None }
     }
 }
 
@@ -137,7 +138,7 @@ impl Topology {
 
     /// Maximum non-preemptable memory of `user`, urgent work left out. `None` means no limit.
     pub fn allotment_of(&self, user: &str) -> Option<Mebibytes> {
-        self.allotments.get(user).map(|own| own.fixed).or(self.settings.allotment)
+        self.allotments.get(user).and_then(|own| own.fixed).or(self.settings.allotment)
     }
 
     /// Maximum memory of urgent work of `user`. `None` means no limit.

@@ -194,7 +194,7 @@ impl From<&model::Topology> for TopologyText {
             span_sets: tagging.may_span,
             allotments_mb: allotments
                 .iter()
-                .map(|(user, own)| (user.clone(), own.fixed.0))
+                .filter_map(|(user, own)| Some((user.clone(), own.fixed?.0)))
                 .collect(),
             urgent_allotments_mb: allotments
                 .iter()
@@ -206,11 +206,13 @@ impl From<&model::Topology> for TopologyText {
 
 impl From<TopologyText> for model::Topology {
     fn from(topology: TopologyText) -> model::Topology {
-        let urgent = topology.urgent_allotments_mb;
-        let allotments = topology.allotments_mb.into_iter().map(|(user, most)| {
-            let urgent = urgent.get(&user).copied().map(Mebibytes);
-            (user, model::UserAllotment { fixed: Mebibytes(most), urgent })
-        });
+        let mut allotments: BTreeMap<String, model::UserAllotment> = BTreeMap::new();
+        for (user, most) in topology.allotments_mb {
+            allotments.entry(user).or_default().fixed = Some(Mebibytes(most));
+        }
+        for (user, most) in topology.urgent_allotments_mb {
+            allotments.entry(user).or_default().urgent = Some(Mebibytes(most));
+        }
         model::Topology {
             tagging: model::NodeTagging {
                 may_span: topology.span_sets,
@@ -221,7 +223,7 @@ impl From<TopologyText> for model::Topology {
             settings: topology.settings.into(),
             pools: topology.pools.into_iter().map(Into::into).collect(),
             classes: topology.classes.into_iter().map(Into::into).collect(),
-            allotments: allotments.collect(),
+            allotments,
         }
     }
 }

@@ -52,7 +52,7 @@ pub(super) fn topology(config: &ScenarioConfig, has_clock: bool) -> Result<Topol
 
 fn allotment_of(user: &UserInput) -> UserAllotment {
     UserAllotment {
-        fixed: Mebibytes::from_gib(user.max_allotment_gb),
+        fixed: Some(Mebibytes::from_gib(user.max_allotment_gb)),
         urgent: user.urgent_allotment_gb.map(Mebibytes::from_gib),
     }
 }
