@@ -94,8 +94,8 @@ pub enum WaitReason {
     },
     /// The job cannot end by its deadline.
     DeadlineUnreachable {
-        /// Its earliest start, in milliseconds since the epoch.
-        starts: Millis,
+        /// Its earliest start, in milliseconds since the epoch; `None` if even a start now is too late.
+        starts: Option<Millis>,
         /// The deadline, in milliseconds since the epoch.
         deadline: Millis,
     },
@@ -344,8 +344,11 @@ impl WaitReason {
                 "reservation ahead: there is no advance reservation of that name"
             }
             WaitReason::TooEarly { .. } => "too early: its owner wants a later start",
-            WaitReason::DeadlineUnreachable { .. } => {
+            WaitReason::DeadlineUnreachable { starts: Some(_), .. } => {
                 "deadline unreachable: from its earliest start on it would not end in time"
+            }
+            WaitReason::DeadlineUnreachable { starts: None, .. } => {
+                "deadline unreachable: it would not end in time if it started now"
             }
             WaitReason::ClassClosed { .. } => "class closed: jobs of its class run at other hours",
             WaitReason::WaitsForOverrun { job } => {

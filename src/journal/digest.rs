@@ -209,7 +209,7 @@ fn write_reason(text: &mut impl Write, reason: &WaitReason) -> fmt::Result {
         }
         WaitReason::TooEarly { opens } => write!(text, " {opens}"),
         WaitReason::DeadlineUnreachable { starts, deadline } => {
-            write!(text, " {starts} {deadline}")
+            write!(text, " {} {deadline}", Optional(*starts))
         }
         WaitReason::Earning { deserves, asks } => write!(text, " {deserves} {asks}"),
         WaitReason::NoLegalSize { given, next } => write!(text, " {given} {next}"),

@@ -92,6 +92,27 @@ fn changed_times_move_what_waits_in_the_next_cycle() {
     cluster.diary.take().unwrap().replay(0).unwrap();
 }
 
+/// No cycle has to be planned for deadlines that can no longer be met, until the running gang runs
+/// longer than it declared.
+#[test]
+fn a_deadline_that_is_past_lets_cycles_be_quiet() {
+    let mut cluster = cluster();
+    gang(&mut cluster, 1, 2, 10);
+    gang(&mut cluster, 2, 1, 5);
+    let mut single = job(3, "ann", "fixed", 4);
+    single.shape = Some(Arc::new(Shape { duration: Some(5 * MINUTE), ..Shape::default() }));
+    cluster.arrive(single);
+    for id in [2, 3] {
+        retime(&mut cluster, id, [Some(5), None, Some(4)]);
+    }
+    cycle_at(&mut cluster, 1);
+    let valid_until = cluster.view.planned.as_deref().unwrap().schedule.valid_until;
+    for id in [2, 3] {
+        assert_eq!(cluster.reason(id), "deadline_unreachable");
+    }
+    assert_eq!((cluster.held(1), valid_until), (2, Some(11 * MINUTE + 1)));
+}
+
 /// A length that is declared late counts from then on, where no time was told before.
 #[test]
 fn a_length_declared_while_it_runs_counts_from_then() {

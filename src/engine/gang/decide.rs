@@ -107,7 +107,7 @@ impl GangPlanner {
         } else {
             reason
         };
-        if let WaitReason::DeadlineUnreachable { starts, .. } = reason {
+        if let WaitReason::DeadlineUnreachable { starts: Some(starts), .. } = reason {
             // The earliest start moves on with the time.
             draft.change_expected_at(starts + 1);
         }

@@ -236,7 +236,7 @@ impl GangPlanner {
             reason => self.keep_place(draft, job, amount).err().or(reason),
         };
         draft.note_times(job, until);
-        if let Some(WaitReason::DeadlineUnreachable { starts, .. }) = reason {
+        if let Some(WaitReason::DeadlineUnreachable { starts: Some(starts), .. }) = reason {
             // The earliest start moves on with the time.
             draft.change_expected_at(starts + 1);
         }
@@ -293,7 +293,7 @@ impl GangPlanner {
         let (to, edges) = (times.end(from), times.edges().to_vec());
         let deadline = draft.job(job).shape.as_deref().and_then(|shape| shape.deadline);
         if let Some(deadline) = deadline.filter(|deadline| *deadline < to) {
-            return Err(WaitReason::DeadlineUnreachable { starts: from, deadline });
+            return Err(WaitReason::DeadlineUnreachable { starts: Some(from), deadline });
         }
         draft.tell_start(job, from, &edges);
         if let Some(calendar) = &mut self.calendar {

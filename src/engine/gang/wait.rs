@@ -93,7 +93,7 @@ impl GangPlanner {
         }
         match shape.and_then(|shape| shape.deadline) {
             Some(deadline) if deadline < until => {
-                Err(WaitReason::DeadlineUnreachable { starts: calendar.now, deadline })
+                Err(WaitReason::DeadlineUnreachable { starts: None, deadline })
             }
             Some(_) | None => Ok(()),
         }
@@ -129,7 +129,7 @@ impl GangPlanner {
         let to = request.end_from(opening.at);
         let deadline = draft.job(request.job).shape.as_deref().and_then(|shape| shape.deadline);
         if let Some(deadline) = deadline.filter(|deadline| *deadline < to) {
-            return WaitReason::DeadlineUnreachable { starts: opening.at, deadline };
+            return WaitReason::DeadlineUnreachable { starts: Some(opening.at), deadline };
         }
         let times = StartTimes::new(draft, &self.kinds.windows, request.job, now);
         draft.tell_start(request.job, opening.at, times.edges());

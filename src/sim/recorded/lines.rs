@@ -123,7 +123,8 @@ fn numbers(reason: &WaitReason, now: Millis) -> BTreeMap<&'static str, u64> {
         }
         WaitReason::TooEarly { opens } => vec![("opensAtMs", opens)],
         WaitReason::DeadlineUnreachable { starts, deadline } => {
-            vec![("startsAtMs", starts), ("deadlineMs", deadline)]
+            let starts = starts.map(|starts| ("startsAtMs", starts));
+            starts.into_iter().chain([("deadlineMs", deadline)]).collect()
         }
         WaitReason::Earning { deserves, asks } => vec![("deserves", deserves.0), ("asks", asks.0)],
         WaitReason::NoLegalSize { given, next } => vec![("given", given.0), ("next", next.0)],
