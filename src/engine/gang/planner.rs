@@ -12,7 +12,7 @@ use super::supply::{Space, Supply};
 use super::{Claim, Slot, Taker, gang_shape};
 use crate::engine::capacity::{Cell, EmptyCluster};
 use crate::engine::draft::{CountRefusal, Draft, JobDraft};
-use crate::engine::snapshot::Promise;
+use crate::engine::snapshot::{Node, Promise};
 use crate::engine::target::NodeListCapacity;
 use crate::engine::wait_reason::WaitReason;
 use crate::model::{ClassPolicy, JobId, Millis, NodeIx, PoolIx, Precedence};
@@ -74,20 +74,23 @@ impl GangPlanner {
         let endless = endless_space(draft);
         let mut pools: BTreeMap<PoolIx, PoolSupplies> = BTreeMap::new();
         for &pool in of_gangs {
-            let pool_supplies = pools.entry(pool).or_default();
-            for (ix, node) in draft.snapshot.nodes_with_ix().filter(|(_, node)| node.pool == pool) {
-                let all = |amount| Space { available: amount, usable: amount };
-                let size = if node.state.is_awaited { UNKNOWN_SIZE } else { node.order.0 };
-                pool_supplies.configured.set(&kinds, ix, all(size));
-                if node.state.is_up() {
-                    pool_supplies.up.set(&kinds, ix, all(size));
-                    let endless = endless.get(&ix).copied().unwrap_or(0);
-                    pool_supplies.ending.set(&kinds, ix, all(size.saturating_sub(endless)));
-                }
-            }
+            let all = |amount| Space { available: amount, usable: amount };
+            let size =
+                |node: &Node| if node.state.is_awaited { UNKNOWN_SIZE } else { node.order.0 };
+            let nodes = || draft.snapshot.nodes_with_ix().filter(|(_, node)| node.pool == pool);
+            let up = || nodes().filter(|(_, node)| node.state.is_up());
+            let ending = |(ix, node): (NodeIx, &Node)| {
+                let endless = endless.get(&ix).copied().unwrap_or(0);
+                (ix, all(size(node).saturating_sub(endless)))
+            };
+            let empty = |(ix, node): (NodeIx, &Node)| (ix, all(size(node)));
+            let mut configured = Supply::of(&kinds, nodes().map(empty));
             for (kind, nodes) in kinds.unheard(pool) {
-                pool_supplies.configured.add_unheard(kind, nodes);
+                configured.add_unheard(kind, nodes);
             }
+            let (up, ending) =
+                (Supply::of(&kinds, up().map(empty)), Supply::of(&kinds, up().map(ending)));
+            pools.insert(pool, PoolSupplies { configured, up, ending });
         }
         let mut promises: BTreeMap<JobId, Vec<Promise>> = BTreeMap::new();
         for promise in draft.snapshot.promises.iter().filter(|promise| promise.rank.is_some()) {

@@ -7,6 +7,7 @@ use super::kinds::Kinds;
 use super::supply::{Space, Supply};
 use crate::engine::draft::Draft;
 use crate::engine::share_table::ShareIx;
+use crate::engine::snapshot::Node;
 use crate::model::{JobKind, NodeIx, PoolIx, QShares};
 
 /// Nodes of a pool under three conditions that do not depend on the gang.
@@ -55,8 +56,6 @@ pub(super) fn supplies(
     taker: Taker,
     keeps: impl Fn(ShareIx) -> bool,
 ) -> BTreeMap<PoolIx, Supply> {
-    let mut supplies: BTreeMap<PoolIx, Supply> =
-        pools.map(|pool| (pool, Supply::default())).collect();
     let mut staying = vec![0_u64; draft.snapshot.nodes.len()];
     let gives = |job: usize| taker.may_take_from(draft, job);
     for job in 0..draft.jobs.len() {
@@ -78,17 +77,22 @@ pub(super) fn supplies(
             on_node.0 += amount;
         }
     }
-    for (ix, node) in draft.snapshot.nodes_with_ix() {
-        let Some(supply) = supplies.get_mut(&node.pool) else { continue };
-        if !node.state.is_schedulable() {
-            continue;
+    let in_use = |ix: NodeIx, node: &Node| {
+        node.limbo.0 + staying[ix.0] + promised[ix.0].0 + draft.spaces.closed(ix).0
+    };
+    let space = |(ix, node): (NodeIx, &Node)| {
+        let available = node.order.0.saturating_sub(in_use(ix, node));
+        let usable = draft.spaces.usable(ix).0.saturating_sub(promised[ix.0].1);
+        (ix, Space { available, usable })
+    };
+    let supply_of = |pool: PoolIx| {
+        let is_there = |node: &Node| node.pool == pool && node.state.is_schedulable();
+        let nodes = || draft.snapshot.nodes_with_ix().filter(|(_, node)| is_there(node));
+        let mut supply = Supply::of(kinds, nodes().map(space));
+        for (ix, node) in nodes() {
+            supply.owe(ix, in_use(ix, node).saturating_sub(node.order.0));
         }
-        let (kept, all) = promised[ix.0];
-        let in_use = node.limbo.0 + staying[ix.0] + kept + draft.spaces.closed(ix).0;
-        let available = node.order.0.saturating_sub(in_use);
-        supply.owe(ix, in_use.saturating_sub(node.order.0));
-        let usable = draft.spaces.usable(ix).0.saturating_sub(all);
-        supply.set(kinds, ix, Space { available, usable });
-    }
-    supplies
+        (pool, supply)
+    };
+    pools.map(supply_of).collect()
 }

@@ -28,6 +28,15 @@ pub(super) struct Shelf {
     usable: u64,
 }
 
+impl Shelf {
+    fn of(kinds: &Kinds, node: NodeIx, Space { available, usable }: Space) -> Shelf {
+        let usable = usable.min(available);
+        let is_in_use = usable < available;
+        let windows = kinds.windows.list_of(node.0);
+        Shelf { kind: kinds.of(node.0), is_in_use, windows, available, usable }
+    }
+}
+
 /// A placement set: a key, and the value that all nodes of the set have.
 pub(super) type PlacementSet = (Name, Name);
 
@@ -86,6 +95,21 @@ impl Stock {
 }
 
 impl Supply {
+    /// Nodes with their space, ascending.
+    pub(super) fn of(kinds: &Kinds, nodes: impl Iterator<Item = (NodeIx, Space)>) -> Supply {
+        // Sets are built whole, which is much cheaper than node by node.
+        let mut shelves: BTreeMap<Shelf, Vec<NodeIx>> = BTreeMap::new();
+        let mut shelf_of = Vec::new();
+        for (node, space) in nodes {
+            let shelf = Shelf::of(kinds, node, space);
+            shelves.entry(shelf).or_default().push(node);
+            shelf_of.resize(node.0, None);
+            shelf_of.push(Some(shelf));
+        }
+        let shelves = shelves.into_iter().map(|(shelf, nodes)| (shelf, BTreeSet::from_iter(nodes)));
+        Supply { shelves: shelves.collect(), shelf_of, ..Supply::default() }
+    }
+
     /// Adds listed nodes that never reported.
     pub(super) fn add_unheard(&mut self, kind: NodeKind, nodes: u64) {
         *self.unheard.entry(kind).or_default() += nodes;
@@ -105,11 +129,7 @@ impl Supply {
         if self.shelf_of.len() <= node.0 {
             self.shelf_of.resize(node.0 + 1, None);
         }
-        let Space { available, usable } = space;
-        let usable = usable.min(available);
-        let is_in_use = usable < available;
-        let windows = kinds.windows.list_of(node.0);
-        let shelf = Shelf { kind: kinds.of(node.0), is_in_use, windows, available, usable };
+        let shelf = Shelf::of(kinds, node, space);
         let before = self.shelf_of[node.0].replace(shelf);
         if before == Some(shelf) {
             return;
