@@ -13,7 +13,7 @@ use super::listing::Listing;
 use super::problem::{Code, ConfigProblem, Problems};
 use super::setting::{Located, Setting};
 use super::{DaemonSettings, classes, pools, tags};
-use crate::model::{Mebibytes, Name, NodeTagging, TagRule, Tags, Topology, UserAllotment};
+use crate::model::{Name, NodeTagging, TagRule, Tags, Topology, UserAllotment};
 
 /// Checks that everything in `file` fits together, and completes the `listing` of its settings.
 pub(super) fn check(
