@@ -1,8 +1,9 @@
 //! Checks that work which can be preempted gives way to work in its advance reservation, at all
 //! priorities.
 
-use super::calendar::fits_beside;
+use super::calendar::fit_beside;
 use super::crew::GangLine;
+use super::fit::Fit;
 use crate::audit::finding::{Finding, Rule};
 use crate::audit::ledger::Ledger;
 use crate::audit::lines::JobLine;
@@ -66,5 +67,5 @@ fn fits(
     let taken = |ix: NodeIx| {
         if ledger.is_kept_from(place, ix, now, end) { u64::MAX } else { taken[ix.0] }
     };
-    fits_beside(ledger, (place, gang), taken, steps)
+    fit_beside(ledger, (place, gang), taken, steps) == Fit::Yes
 }
