@@ -3,23 +3,35 @@
 //! The search knows nothing of kinds, counts or places. It tries nodes by name for all work that
 //! runs and waits, with the starts that were told.
 
-use apportion::model::Millis;
+use apportion::model::{JobId, Millis};
 
 /// A node, and its use over time.
 #[derive(Clone, Debug)]
 pub struct NodeLine {
     pub size: u64,
     pub color: &'static str,
-    /// Start, end and amount.
-    pub uses: Vec<(Millis, Millis, u64)>,
+    pub uses: Vec<NodeUse>,
+}
+
+/// A part of a node for a time.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NodeUse {
+    pub owner: JobId,
+    pub from: Millis,
+    pub to: Millis,
+    pub amount: u64,
+    pub is_whole: bool,
 }
 
 /// A process that needs a node from a moment on.
 #[derive(Clone, Debug)]
 pub struct Part {
+    pub owner: JobId,
     /// Amount; of a whole node, the least size.
     pub amount: u64,
     pub is_whole: bool,
+    /// True if no other process of its owner may be on the node.
+    pub is_apart: bool,
     pub color: String,
     pub from: Millis,
     pub to: Millis,
@@ -27,19 +39,23 @@ pub struct Part {
 
 impl NodeLine {
     fn takes(&self, part: &Part) -> bool {
-        let overlaps = |(from, to, _): &&(Millis, Millis, u64)| *from < part.to && part.from < *to;
+        let overlaps = |it: &&NodeUse| it.from < part.to && part.from < it.to;
         let is_suited = part.color.is_empty() || part.color == self.color;
         if !is_suited || self.size < part.amount {
             return false;
         }
-        if part.is_whole {
-            return !self.uses.iter().any(|other| overlaps(&other));
+        let is_in_the_way = |it: &NodeUse| {
+            let is_own = it.owner == part.owner;
+            if is_own { part.is_apart } else { part.is_whole || it.is_whole }
+        };
+        if self.uses.iter().filter(overlaps).any(is_in_the_way) {
+            return false;
         }
         // The use only grows where another use begins.
-        let starts = self.uses.iter().filter(overlaps).map(|(from, ..)| (*from).max(part.from));
+        let starts = self.uses.iter().filter(overlaps).map(|it| it.from.max(part.from));
         let at = |moment: Millis| -> u64 {
-            let there = self.uses.iter().filter(|(from, to, _)| *from <= moment && moment < *to);
-            there.map(|(.., amount)| amount).sum()
+            let there = self.uses.iter().filter(|it| it.from <= moment && moment < it.to);
+            there.map(|it| it.amount).sum()
         };
         starts.chain([part.from]).all(|moment| at(moment) + part.amount <= self.size)
     }
@@ -59,8 +75,8 @@ pub fn all_fit(nodes: &mut [NodeLine], parts: &[Part], steps: &mut u64) -> Optio
             continue;
         }
         tried.push(nodes[place].clone());
-        let amount = if part.is_whole { nodes[place].size } else { part.amount };
-        nodes[place].uses.push((part.from, part.to, amount));
+        let Part { owner, amount, is_whole, from, to, .. } = *part;
+        nodes[place].uses.push(NodeUse { owner, from, to, amount, is_whole });
         let fits = all_fit(nodes, rest, steps);
         nodes[place].uses.pop();
         if fits? {

@@ -12,7 +12,7 @@ use super::node_time::{CalendarSpot, NodeTime};
 use super::planner::GangPlanner;
 use super::request::{GangRequest, total};
 use super::supply::{PlacementSet, SpacePart, Stock};
-use super::timeline::NEVER;
+use super::timeline::{NEVER, Timeline};
 use super::windows::StartTimes;
 use crate::engine::draft::Draft;
 use crate::model::{Millis, NodeIx, Place, count};
@@ -48,8 +48,58 @@ type SharedShelves =
 /// A node, and the number of processes of each chunk on it.
 type LoadedSpot = (CalendarSpot, Vec<(usize, u64)>);
 
-/// Start and end of a stay.
-type StaySpan = (Millis, Millis);
+/// Nodes that older requests leave until the end of a stay, less the nodes by name that the stay may
+/// use longer.
+struct Leftover<'c> {
+    calendar: &'c Calendar,
+    /// End of the stay.
+    to: Millis,
+    /// Groups of which nodes by name were retained.
+    groups: BTreeMap<CalendarGroup, Timeline>,
+}
+
+impl<'c> Leftover<'c> {
+    fn new(calendar: &'c Calendar, to: Millis) -> Leftover<'c> {
+        Leftover { calendar, to, groups: BTreeMap::new() }
+    }
+
+    /// Retains of `shelves` as many nodes as may all be in use until the end of the stay. To the
+    /// count, the use of a node goes on where it ends now.
+    fn retain(&mut self, shelves: &mut SharedShelves) {
+        let (calendar, to) = (self.calendar, self.to);
+        for places in shelves.values_mut() {
+            let until = |place: usize| calendar.nodes()[place].until.max(calendar.now);
+            let mut alike: BTreeMap<(CalendarGroup, Millis), u64> = BTreeMap::new();
+            for &place in places.iter().filter(|place| until(**place) < to) {
+                *alike.entry((calendar.nodes()[place].group, until(place))).or_default() += 1;
+            }
+            for ((group, from), nodes) in &mut alike {
+                *nodes = self.nodes(*group, *from).min(*nodes);
+                if let Some(left) = self.groups.get_mut(group) {
+                    left.take(*from, to, *nodes);
+                }
+            }
+            places.retain(|&place| {
+                let key = (calendar.nodes()[place].group, until(place));
+                alike.get_mut(&key).is_none_or(|nodes| {
+                    let is_left = 0 < *nodes;
+                    *nodes = nodes.saturating_sub(1);
+                    is_left
+                })
+            });
+        }
+        shelves.retain(|_, places| !places.is_empty());
+    }
+
+    /// Nodes of a group that are left from `from` on.
+    fn nodes(&mut self, group: CalendarGroup, from: Millis) -> u64 {
+        let left = || {
+            let left = self.calendar.left(&group).cloned();
+            left.unwrap_or_else(|| Timeline::whole(self.calendar.now, 0))
+        };
+        self.groups.entry(group).or_insert_with(left).least(from, self.to)
+    }
+}
 
 /// Space that a chunk, or a packed gang, needs to start somewhere.
 struct ChunkNeed<'r> {
@@ -99,12 +149,14 @@ impl GangPlanner {
                     };
                     let is_open = |_, list: usize| times.allow(list, at);
                     let mut shelves = self.nodes_in_use(request, set, (may_use, free, is_open));
+                    let mut leftover = Leftover::new(calendar, span.1);
+                    leftover.retain(&mut shelves);
                     if request.list.is_none() {
-                        self.add_empty(&mut shelves, request, set, (span, is_longer), is_open);
+                        self.add_empty(&mut shelves, request, set, (&mut leftover, at), is_open);
                     }
                     self.shared_stock(request, shelves)
                 };
-                self.assign_shared(request, stock, span)
+                self.assign_shared(request, stock)
             })?;
             let amount = |processes: Vec<(usize, u64)>| {
                 processes.iter().map(|(chunk, each)| each * request.pieces[*chunk].size).sum()
@@ -149,23 +201,16 @@ impl GangPlanner {
             let mut shelves = self.nodes_in_use(request, set, (in_use, free, is_open));
             let empty =
                 |place: usize, node: &NodeTime| node.until <= span.0 && may_use(place, node);
-            let mut left: BTreeMap<CalendarGroup, u64> = BTreeMap::new();
-            for (shelf, mut places) in self.nodes_in_use(request, set, (empty, free, is_open)) {
-                places.retain(|&place| {
-                    let group = calendar.nodes()[place].group;
-                    let least = || calendar.left(&group).map_or(0, |it| it.least(span.0, span.1));
-                    let left = left.entry(group).or_insert_with(least);
-                    let is_left = 0 < *left;
-                    *left = left.saturating_sub(1);
-                    is_left
-                });
-                if !places.is_empty() {
-                    shelves.entry(shelf).or_default().append(&mut places);
-                }
+            let mut empty = self.nodes_in_use(request, set, (empty, free, is_open));
+            let mut leftover = Leftover::new(calendar, span.1);
+            leftover.retain(&mut shelves);
+            leftover.retain(&mut empty);
+            for (shelf, mut places) in empty {
+                shelves.entry(shelf).or_default().append(&mut places);
             }
             self.shared_stock(request, shelves)
         };
-        let spots = self.assign_shared(request, stock, span)?;
+        let spots = self.assign_shared(request, stock)?;
         let mut of_chunk: Vec<Vec<(NodeIx, u64)>> = vec![Vec::new(); request.pieces.len()];
         for (spot, processes) in spots {
             let CalendarSpot::Node(place) = spot else { return None };
@@ -176,22 +221,18 @@ impl GangPlanner {
         Some(self.slots_on(request, of_chunk))
     }
 
-    /// Assigns nodes to all processes. If work would be on a node for longer than older requests
-    /// leave it, only nodes that are in use for longer anyway are taken.
+    /// Assigns nodes to all processes: of all nodes that older requests leave, or only of nodes that
+    /// are in use for as long anyway and of empty nodes.
     fn assign_shared(
         &self,
         request: &GangRequest<'_>,
         stock: impl Fn(bool) -> SharedStock,
-        (from, to): StaySpan,
     ) -> Option<Vec<LoadedSpot>> {
-        let calendar = self.calendar.as_ref()?;
         [true, false].into_iter().find_map(|is_longer| {
             let SharedStock { batches, spots } = stock(is_longer);
             let stock = Stock::of(batches);
             let loads = request.fitting(&stock).assign().ok()?;
-            let spots = loaded_spots(spots, loads);
-            let nodes = spots.iter().map(|(spot, _)| *spot);
-            calendar.leaves_nodes(nodes, from, to).then_some(spots)
+            Some(loaded_spots(spots, loads))
         })
     }
 
@@ -225,26 +266,18 @@ impl GangPlanner {
         shelves
     }
 
-    /// Adds the nodes that are empty for all of a stay. Of these, nodes that become empty at its
-    /// start are known by name if `is_longer`.
+    /// Adds the nodes without a name that are empty from `from` on for all of a stay.
     fn add_empty(
         &self,
         shelves: &mut SharedShelves,
         request: &GangRequest<'_>,
         set: Option<&PlacementSet>,
-        ((from, to), is_longer): (StaySpan, bool),
+        (leftover, from): (&mut Leftover<'_>, Millis),
         is_open: impl Fn(NodeKind, usize) -> bool,
     ) {
         let Some(calendar) = &self.calendar else { return };
-        let mut named: BTreeMap<CalendarGroup, u64> = BTreeMap::new();
-        for places in shelves.values().filter(|_| is_longer) {
-            for &place in places.iter().filter(|place| calendar.nodes()[**place].until <= from) {
-                *named.entry(calendar.nodes()[place].group).or_default() += 1;
-            }
-        }
         for group @ (_, kind, list) in calendar.groups_of(request.pool) {
-            let nodes = calendar.left(&group).map_or(0, |left| left.least(from, to));
-            let nodes = nodes.saturating_sub(named.get(&group).copied().unwrap_or(0));
+            let nodes = leftover.nodes(group, from);
             if 0 < nodes && self.is_in_set(kind, set) && is_open(kind, list) {
                 let empty = Some((group, nodes));
                 shelves.insert((kind, list, kind.order, kind.order, empty), Vec::new());
@@ -314,7 +347,10 @@ impl GangPlanner {
                 }
             }
         }
-        let edges = times.edges().iter().copied().chain([soon]).filter(|edge| soon <= *edge);
+        // Nodes that are kept for gangs that share none have no name yet.
+        let counted = calendar.moments(&self.kinds, request.pool);
+        let edges = times.edges().iter().copied().chain(counted).chain([soon]);
+        let edges = edges.filter(|edge| soon <= *edge);
         changes.extend(edges.map(|edge| (edge, 0, 0)));
         changes.sort_unstable();
         let mut units = vec![0_i64; needs.len()];
@@ -346,7 +382,9 @@ impl GangPlanner {
                 let is_scattered = request.shape.place == Place::Scatter;
                 let need = |(piece, chunk): (&'r super::fit::Piece, &'r crate::model::Chunk)| {
                     let suits = |kind| self.kinds.tags(kind).satisfy(&chunk.tags);
-                    let most_per_node = if is_scattered { 1 } else { piece.count };
+                    // A node with space for more may hold processes of several chunks.
+                    let alone = || total(&request.pieces).div_ceil(piece.size.max(1));
+                    let most_per_node = if is_scattered { 1 } else { alone() };
                     let (amount, units) = (piece.size, piece.count);
                     ChunkNeed { amount, most_per_node, units, suits: Box::new(suits) }
                 };
