@@ -17,9 +17,22 @@ impl NodeTable {
         }
         book.preference = self.preferences.get(&book.report.name).copied().unwrap_or(0);
         if *book.tags != tags {
-            book.tags = Arc::new(tags);
+            self.books[node.0].tags = self.shared(tags);
             self.have_tags_changed = true;
         }
+    }
+
+    /// The tags that equal nodes share, so that they are told apart by their address.
+    fn shared(&mut self, tags: Tags) -> Arc<Tags> {
+        if let Some(shared) = self.shared_tags.get(&tags) {
+            return Arc::clone(shared);
+        }
+        if 2 * self.books.len() < self.shared_tags.len() {
+            self.shared_tags.retain(|tags| 1 < Arc::strong_count(tags));
+        }
+        let tags = Arc::new(tags);
+        self.shared_tags.insert(Arc::clone(&tags));
+        tags
     }
 
     /// Takes note that a snapshot is built. Returns true if tags changed since the one before.

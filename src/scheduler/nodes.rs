@@ -67,6 +67,8 @@ pub(super) struct NodeTable {
     pools: BTreeMap<Name, PoolIx>,
     /// Configured tags, by node.
     pub(super) tags: BTreeMap<Name, Tags>,
+    /// Tags of nodes, each combination once.
+    pub(super) shared_tags: BTreeSet<Arc<Tags>>,
     /// Configured preferences, by node.
     pub(super) preferences: BTreeMap<Name, i32>,
     /// True if the tags of a node changed since the last snapshot.
@@ -111,6 +113,7 @@ impl NodeTable {
             pools: topology.pools_by_node(),
             tags: topology.tagging.by_node(),
             preferences: topology.tagging.preferences(),
+            shared_tags: BTreeSet::new(),
             have_tags_changed: false,
             dying: BTreeSet::new(),
             places: OnceCell::new(),

@@ -7,6 +7,7 @@
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use super::windows::WindowLists;
 use crate::engine::snapshot::Snapshot;
@@ -59,9 +60,14 @@ impl Kinds {
         asked.extend(&sets);
         let unheard = unheard_nodes(snapshot);
         // Many nodes have the same tags, so each combination is dealt with once.
-        let mut by_tags: BTreeMap<(PoolIx, &Tags), u64> = BTreeMap::new();
+        let mut by_address: BTreeMap<(PoolIx, *const Tags), (&Tags, u64)> = BTreeMap::new();
         for node in snapshot.nodes.iter() {
-            *by_tags.entry((node.pool, &*node.tags)).or_default() += 1;
+            let address = (node.pool, Arc::as_ptr(&node.tags));
+            by_address.entry(address).or_insert((&*node.tags, 0)).1 += 1;
+        }
+        let mut by_tags: BTreeMap<(PoolIx, &Tags), u64> = BTreeMap::new();
+        for ((pool, _), (tags, nodes)) in &by_address {
+            *by_tags.entry((*pool, *tags)).or_default() += nodes;
         }
         for (pool, tags, _) in &unheard {
             *by_tags.entry((*pool, tags)).or_default() += 1;
@@ -85,19 +91,28 @@ impl Kinds {
             let alike = alike.unwrap_or(0);
             known.insert((pool, tags), (place, alike));
         }
-        let kind = |pool: PoolIx, tags: &Tags, preference: i32, order: u64| {
-            let (tags, alike) = known.get(&(pool, tags)).copied().unwrap_or_default();
-            NodeKind { preference: Reverse(preference), alike: Reverse(alike), order, tags }
+        let known =
+            |pool: PoolIx, tags: &Tags| known.get(&(pool, tags)).copied().unwrap_or_default();
+        let kind = |(tags, alike): (usize, u64), preference: i32, order: u64| NodeKind {
+            preference: Reverse(preference),
+            alike: Reverse(alike),
+            order,
+            tags,
         };
+        let known_at: BTreeMap<(PoolIx, *const Tags), (usize, u64)> =
+            by_address.iter().map(|(at, (tags, _))| (*at, known(at.0, tags))).collect();
         let size = |node: &crate::engine::snapshot::Node| {
             if node.state.is_awaited { UNKNOWN_SIZE } else { node.order.0 }
         };
         let nodes = snapshot.nodes.iter();
-        let of = nodes.map(|node| kind(node.pool, &node.tags, node.preference, size(node)));
+        let of = nodes.map(|node| {
+            let known = known_at.get(&(node.pool, Arc::as_ptr(&node.tags))).copied();
+            kind(known.unwrap_or_default(), node.preference, size(node))
+        });
         let of = of.collect();
         let mut counts: BTreeMap<(PoolIx, NodeKind), u64> = BTreeMap::new();
         for (pool, tags, preference) in &unheard {
-            let kind = kind(*pool, tags, *preference, UNKNOWN_SIZE);
+            let kind = kind(known(*pool, tags), *preference, UNKNOWN_SIZE);
             *counts.entry((*pool, kind)).or_default() += 1;
         }
         let mut tags = vec![Tags::default(); places.len()];
