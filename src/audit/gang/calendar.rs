@@ -300,23 +300,18 @@ pub(super) fn fit_beside(
     steps: &mut u64,
 ) -> Fit {
     let line = &ledger.jobs[place];
-    match gang {
-        Some(gang) => match GangParts::of(gang, wish(line.job, &gang.shape)) {
-            Some(request) => {
-                let rooms = without(ledger, gang, taken);
-                fit_in_sets(ledger, gang, &request, &rooms, steps)
-            }
-            None => Fit::No,
-        },
-        None => {
-            let has_space = ledger.nodes_with_ix().any(|(ix, node)| {
-                *steps = steps.saturating_sub(1);
-                let asks = ledger.would_take(line, ix);
-                asks.is_some_and(|asks| taken(ix).saturating_add(asks) <= node.order)
-            });
-            if has_space { Fit::Yes } else { Fit::No }
-        }
+    if let Some(gang) = gang {
+        let request = GangParts::of(gang, wish(line.job, &gang.shape));
+        return request.map_or(Fit::No, |request| {
+            fit_in_sets(ledger, gang, &request, &without(ledger, gang, taken), steps)
+        });
     }
+    let has_space = ledger.nodes_with_ix().any(|(ix, node)| {
+        *steps = steps.saturating_sub(1);
+        let asks = ledger.would_take(line, ix);
+        asks.is_some_and(|asks| taken(ix).saturating_add(asks) <= node.order)
+    });
+    if has_space { Fit::Yes } else { Fit::No }
 }
 
 /// The first request that waits in its pool.

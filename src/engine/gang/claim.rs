@@ -52,12 +52,13 @@ impl GangPlanner {
                 best = Some((amount, claims));
             }
         }
-        for claim in best.map(|(_, claims)| claims).unwrap_or_default() {
-            self.claims.push(claim);
+        let claims = best.map(|(_, claims)| claims).unwrap_or_default();
+        for claim in &claims {
             self.claimants.entry(request.pool).or_default().insert(claim.job);
             draft.claims.entry(claim.node).or_default().push((claim.job, claim.amount));
-            self.take_claim(draft, space, listed, claim);
         }
+        self.take_claims(draft, space, listed, &claims);
+        self.claims.extend(claims);
     }
 
     /// Claims on the nodes of a set, chunk by chunk, in the order in which gangs use nodes.
@@ -87,22 +88,27 @@ impl GangPlanner {
         claims.filter(|claim| 0 < claim.amount).collect()
     }
 
-    /// Takes the space of a claim from everything that younger work that stays is counted on.
-    pub(super) fn take_claim(
+    /// Takes the space of the claims of a gang from everything that younger work that stays is
+    /// counted on.
+    pub(super) fn take_claims(
         &mut self,
         draft: &Draft<'_>,
         space: &mut EmptyCluster,
         listed: &mut NodeListCapacity,
-        claim: Claim,
+        claims: &[Claim],
     ) {
-        let pool = draft.spaces.pool(claim.node);
+        let Some(pool) = claims.first().map(|claim| draft.spaces.pool(claim.node)) else { return };
         if let Some(supply) = self.supply.get_mut(&pool) {
-            supply.take(&self.kinds, claim.node, claim.amount);
+            let amounts: Vec<(NodeIx, u64)> =
+                claims.iter().map(|claim| (claim.node, claim.amount)).collect();
+            supply.take_all(&self.kinds, &amounts);
         }
-        if let Some(cell) = space.take_like(pool, listed.cell(claim.node), claim.amount) {
-            self.claimed_cells.push((pool, cell, claim.amount));
+        for claim in claims {
+            if let Some(cell) = space.take_like(pool, listed.cell(claim.node), claim.amount) {
+                self.claimed_cells.push((pool, cell, claim.amount));
+            }
+            self.claimed_on_lists.push((claim.node, listed.take(claim.node, claim.amount)));
         }
-        self.claimed_on_lists.push((claim.node, listed.take(claim.node, claim.amount)));
     }
 
     /// The oldest gang without whose claims this gang could start.

@@ -131,8 +131,9 @@ impl GangPlanner {
         if let Some(calendar) = &mut self.calendar {
             calendar.find_ends(draft, &self.kinds, taker);
         }
-        for claim in self.claims.clone() {
-            self.take_claim(draft, space, listed, claim);
+        let claims = self.claims.clone();
+        for of_gang in claims.chunk_by(|one, next| one.job == next.job) {
+            self.take_claims(draft, space, listed, of_gang);
         }
     }
 
@@ -172,14 +173,16 @@ impl GangPlanner {
         }
     }
 
-    /// Takes space of a node for good.
-    fn take(&mut self, pool: PoolIx, node: NodeIx, amount: u64) {
+    /// Takes space of nodes for good.
+    fn take(&mut self, pool: PoolIx, amounts: &[(NodeIx, u64)]) {
         for supplies in [&mut self.supply, &mut self.unclaimed] {
             if let Some(supply) = supplies.get_mut(&pool) {
-                supply.take(&self.kinds, node, amount);
+                supply.take_all(&self.kinds, amounts);
             }
         }
-        *self.used.entry(node).or_default() += amount;
+        for &(node, amount) in amounts {
+            *self.used.entry(node).or_default() += amount;
+        }
     }
 
     /// Takes the space that is free now as the only supply.
@@ -267,14 +270,15 @@ impl GangPlanner {
         pool: PoolIx,
         slots: &[Slot],
     ) {
-        for (node, amount) in amounts_by_node(slots) {
+        let mut amounts: Vec<(NodeIx, u64)> = amounts_by_node(slots).into_iter().collect();
+        for (node, amount) in &mut amounts {
             draft.effort.step();
-            let cell = listed.cell(node);
-            let amount = amount.min(cell.order);
-            space.take_like(pool, cell, amount);
-            listed.take(node, amount);
-            self.take(pool, node, amount);
+            let cell = listed.cell(*node);
+            *amount = cell.order.min(*amount);
+            space.take_like(pool, cell, *amount);
+            listed.take(*node, *amount);
         }
+        self.take(pool, &amounts);
     }
 
     /// Enters in the calendar that a request starts on `slots`.

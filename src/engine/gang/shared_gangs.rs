@@ -156,7 +156,7 @@ impl GangPlanner {
                     }
                     self.shared_stock(request, shelves)
                 };
-                self.assign_shared(request, stock)
+                assign_shared(request, stock)
             })?;
             let amount = |processes: Vec<(usize, u64)>| {
                 processes.iter().map(|(chunk, each)| each * request.pieces[*chunk].size).sum()
@@ -210,7 +210,7 @@ impl GangPlanner {
             }
             self.shared_stock(request, shelves)
         };
-        let spots = self.assign_shared(request, stock)?;
+        let spots = assign_shared(request, stock)?;
         let mut of_chunk: Vec<Vec<(NodeIx, u64)>> = vec![Vec::new(); request.pieces.len()];
         for (spot, processes) in spots {
             let CalendarSpot::Node(place) = spot else { return None };
@@ -219,21 +219,6 @@ impl GangPlanner {
             }
         }
         Some(self.slots_on(request, of_chunk))
-    }
-
-    /// Assigns nodes to all processes: of all nodes that older requests leave, or only of nodes that
-    /// are in use for as long anyway and of empty nodes.
-    fn assign_shared(
-        &self,
-        request: &GangRequest<'_>,
-        stock: impl Fn(bool) -> SharedStock,
-    ) -> Option<Vec<LoadedSpot>> {
-        [true, false].into_iter().find_map(|is_longer| {
-            let SharedStock { batches, spots } = stock(is_longer);
-            let stock = Stock::of(batches);
-            let loads = request.fitting(&stock).assign().ok()?;
-            Some(loaded_spots(spots, loads))
-        })
     }
 
     /// Nodes of the calendar that `may_use` names. `free` is the free space at the start, and the
@@ -392,6 +377,20 @@ impl GangPlanner {
             }
         }
     }
+}
+
+/// Assigns nodes to all processes: of all nodes that older requests leave, or only of nodes that are in
+/// use for as long anyway and of empty nodes.
+fn assign_shared(
+    request: &GangRequest<'_>,
+    stock: impl Fn(bool) -> SharedStock,
+) -> Option<Vec<LoadedSpot>> {
+    [true, false].into_iter().find_map(|is_longer| {
+        let SharedStock { batches, spots } = stock(is_longer);
+        let stock = Stock::of(batches);
+        let loads = request.fitting(&stock).assign().ok()?;
+        Some(loaded_spots(spots, loads))
+    })
 }
 
 /// True if the gang may be on a node later.

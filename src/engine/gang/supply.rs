@@ -153,6 +153,48 @@ impl Supply {
         self.set(kinds, node, Space { available, usable });
     }
 
+    /// Takes an amount of each of several nodes. Nodes with the same space move together.
+    pub(super) fn take_all(&mut self, kinds: &Kinds, amounts: &[(NodeIx, u64)]) {
+        let mut moves: BTreeMap<(Shelf, Shelf), Vec<NodeIx>> = BTreeMap::new();
+        for &(node, amount) in amounts {
+            let Some(before) = self.shelf_of.get(node.0).copied().flatten() else {
+                self.take(kinds, node, amount);
+                continue;
+            };
+            self.owe(node, amount.saturating_sub(before.available));
+            let available = before.available.saturating_sub(amount);
+            let usable = before.usable.saturating_sub(amount);
+            let after = Shelf::of(kinds, node, Space { available, usable });
+            if before != after {
+                self.shelf_of[node.0] = Some(after);
+                moves.entry((before, after)).or_default().push(node);
+            }
+        }
+        for ((before, after), nodes) in moves {
+            self.move_nodes(before, after, nodes);
+        }
+    }
+
+    fn move_nodes(&mut self, before: Shelf, after: Shelf, nodes: Vec<NodeIx>) {
+        let moved = match self.shelves.get_mut(&before) {
+            Some(all) if nodes.len() < all.len() => {
+                for node in &nodes {
+                    all.remove(node);
+                }
+                nodes.into_iter().collect()
+            }
+            _ => self.shelves.remove(&before).unwrap_or_default(),
+        };
+        let others = self.shelves.entry(after).or_default();
+        // To join two sets costs as much as both are large.
+        if others.len() < moved.len() {
+            let smaller = std::mem::replace(others, moved);
+            others.extend(smaller);
+        } else {
+            others.extend(moved);
+        }
+    }
+
     /// Returns `amount` to a node, `usable` of it free now.
     pub(super) fn give_back(&mut self, kinds: &Kinds, node: NodeIx, amount: u64, usable: u64) {
         let space = self.space(node);

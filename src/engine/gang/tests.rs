@@ -6,6 +6,8 @@ use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
 use super::fit::{Fitting, NodeBatch, Piece};
+use super::kinds::Kinds;
+use super::supply::{Space, Supply};
 use crate::audit::tests::{ANN, BOB, FAIR, FIXED, Scene};
 use crate::engine::{CycleSchedule, GangLack, GangNodes, WaitReason, plan};
 use crate::model::{
@@ -27,6 +29,32 @@ fn color(scene: &mut Scene, nodes: std::ops::Range<usize>, key: &'static str, va
     for node in nodes {
         let tags = Arc::make_mut(&mut scene.node(node).tags);
         tags.merge(&Tags::of([(key, value)]));
+    }
+}
+
+/// Space that is taken of many nodes at once is what is taken of one after the other.
+#[test]
+fn nodes_taken_together_are_nodes_taken_one_by_one() {
+    let scene = Scene::new(&[8; 12]);
+    let kinds = Kinds::new(&scene.snapshot, std::iter::empty());
+    let space = |node: usize| {
+        let available = if node.is_multiple_of(4) { 5 } else { 8 };
+        (NodeIx(node), Space { available, usable: available.min(6) })
+    };
+    for amounts in [vec![(0, 3)], (0..12).map(|node| (node, 2)).collect(), vec![(3, 9), (7, 5)]] {
+        let mut together = Supply::of(&kinds, (0..12).map(space));
+        let mut one_by_one = Supply::default();
+        for (node, space) in (0..12).map(space) {
+            one_by_one.set(&kinds, node, space);
+        }
+        assert_eq!(format!("{together:?}"), format!("{one_by_one:?}"));
+        let amounts: Vec<(NodeIx, u64)> =
+            amounts.into_iter().map(|(node, amount)| (NodeIx(node), amount)).collect();
+        together.take_all(&kinds, &amounts);
+        for &(node, amount) in &amounts {
+            one_by_one.take(&kinds, node, amount);
+        }
+        assert_eq!(format!("{together:?}"), format!("{one_by_one:?}"), "{amounts:?}");
     }
 }
 
