@@ -121,6 +121,7 @@ const TABLE: &[(&str, &str, Permission)] = &[
     ("GET", "/v1/campaigns/{id}/why", READ),
     ("GET", "/v1/grid", READ),
     ("GET", "/v1/grid/{node}", READ),
+    ("POST", "/v1/grid/leases", Permission::Submit),
     ("GET", "/v1/admission", OPERATE),
     ("POST", "/v1/admission/try", Permission::Submit),
     ("GET", "/v1/campaigns/{id}/spec", Permission::Submit),

@@ -15,16 +15,20 @@ use tokio_util::sync::CancellationToken;
 use super::answers::Answers;
 use super::book::{
     Book, CannotExtend, Effect, Event, ExchangeRefusal, Figures, Forwarding, ForwardingView,
-    GangState, JobShares, NewCampaign, NodeFacts, Now, PublishedWork, Settings, TaskState,
+    GangState, JobShares, LeaseRow, NewCampaign, NodeFacts, Now, PublishedWork, Settings,
+    TaskState,
 };
 use super::extend::{Extend, ExtendReply};
 use super::meters::OrchestratorMeters;
 use super::spec::{CampaignSpec, Params};
-use super::store::{Batch, CallerAct, CampaignStore, DbError, RemovalStep, Submission};
+use super::store::{
+    Batch, CallerAct, CampaignStore, ClusterRow, DbError, PassRows, RemovalStep, Submission,
+};
 use super::wire::{
     AddedTasks, AdmissionRecord, Adoption, Exchange, ExchangeAnswer, NodeSlots, OutputRequest,
 };
 use crate::model::Name;
+use crate::slot::since_boot_ms;
 
 /// Most requests in a batch.
 const BATCH: usize = 512;
@@ -57,6 +61,8 @@ pub struct Submit {
     pub key: Option<String>,
     /// Admission rules that it passed.
     pub record: Option<AdmissionRecord>,
+    /// Length of its lease, in milliseconds, and end of the lease, in milliseconds since the boot.
+    pub lease: Option<(u64, u64)>,
 }
 
 /// Selection of tasks that are queued again.
@@ -85,6 +91,13 @@ pub enum BookRequest {
     Forwarding(oneshot::Sender<ForwardingView>),
     /// Enter changes of forwarded tasks. The answer is sent once they are on record.
     Forward(Vec<Forwarding>, oneshot::Sender<()>),
+    /// Renew the leases of campaigns, as of a moment in milliseconds since the boot. The answer is
+    /// the campaigns whose leases go on.
+    Renew(Vec<u64>, u64, oneshot::Sender<Vec<u64>>),
+    /// Put clusters on record. The answer is sent once they are.
+    Clusters(BTreeMap<Name, ClusterRow>, oneshot::Sender<()>),
+    /// Put a pass of the router on record. The answer is sent once it is.
+    Pass(Box<PassRows>, oneshot::Sender<()>),
     /// Puts a refused act on record.
     Note(By, &'static str, String),
     /// Queue final tasks of a campaign again. The answer is their number.
@@ -182,7 +195,6 @@ pub struct Owner {
     inbox: mpsc::Receiver<BookRequest>,
     signals: Arc<Signals>,
     meters: OrchestratorMeters,
-    began: Instant,
     /// Start of the batch.
     batch_began: Instant,
     waiters: BTreeMap<Name, Waiter>,
@@ -236,7 +248,7 @@ impl Owner {
         (meters, zone): (OrchestratorMeters, TimeZone),
     ) -> Result<Owner, DbError> {
         let saved = store.saved().await?;
-        let book = Book::restore(settings, saved, 0);
+        let book = Book::restore(settings, saved, since_boot_ms());
         let answers = Answers::new(store.identity().to_owned(), store.epoch(), settings.lease_ms);
         let mut owner = Owner {
             book,
@@ -245,7 +257,6 @@ impl Owner {
             inbox,
             signals,
             meters,
-            began: Instant::now(),
             batch_began: Instant::now(),
             waiters: BTreeMap::new(),
             ready: BTreeSet::new(),
@@ -297,7 +308,8 @@ impl Owner {
     }
 
     fn now(&self) -> Now {
-        Now { ms: millis(self.began.elapsed().as_millis()), wall_ms: wall_ms() }
+        // Ends of leases are on record, so this clock goes on over restarts.
+        Now { ms: since_boot_ms(), wall_ms: wall_ms() }
     }
 
     pub(super) fn record(&mut self, event: Event) {
@@ -314,6 +326,8 @@ impl Owner {
                 | Effect::SlotForgotten(_)
                 | Effect::Note(_)
                 | Effect::Fault(_)
+                | Effect::Lease(_)
+                | Effect::LeaseForgotten(_)
                 | Effect::Suspect(..) => self.batch.effects.push(effect),
             }
         }
@@ -361,6 +375,18 @@ impl Owner {
                 }
                 self.replies.push(Reply::Done(reply));
             }
+            BookRequest::Renew(campaigns, as_of_ms, reply) => {
+                self.record(Event::Renewed(campaigns.clone(), as_of_ms));
+                drop(reply.send(self.book.renewable(&campaigns)));
+            }
+            BookRequest::Clusters(rows, reply) => {
+                self.batch.clusters.extend(rows);
+                self.replies.push(Reply::Done(reply));
+            }
+            BookRequest::Pass(rows, reply) => {
+                self.batch.passes.push(*rows);
+                self.replies.push(Reply::Done(reply));
+            }
             BookRequest::Count(reply) => drop(reply.send(self.book.figures())),
             BookRequest::Publication(reply) => self.publication(reply),
             BookRequest::Published(sequence, gone) => self.record(Event::Published(sequence, gone)),
@@ -386,7 +412,7 @@ impl Owner {
         by: By,
         reply: oneshot::Sender<u64>,
     ) -> Result<(), DbError> {
-        let Submit { owner, uid, spec, params, stdin, key, record } = submit;
+        let Submit { owner, uid, spec, params, stdin, key, record, lease } = submit;
         if let Some(key) = &key {
             // A submission in this very batch is on record after the commit only.
             self.finish_batch().await?;
@@ -412,6 +438,9 @@ impl Owner {
             self.store.done_among(&spec.after).await?
         };
         self.record(Event::Submitted(Box::new(new)));
+        if let Some((lease_ms, until_ms)) = lease {
+            self.record(Event::Leased(LeaseRow { number: campaign, lease_ms, until_ms }));
+        }
         self.record(Event::Met(campaign, done));
         self.tell_hours();
         let submission = Submission { campaign, spec_number, spec, stdin, params, key };
@@ -450,7 +479,7 @@ impl Owner {
     /// Commits, then answers.
     pub(super) async fn finish_batch(&mut self) -> Result<(), DbError> {
         let mut batch = std::mem::take(&mut self.batch);
-        if !batch.effects.is_empty() || !batch.submissions.is_empty() || !batch.acts.is_empty() {
+        if !batch.is_empty() {
             batch.at_ms = self.now().wall_ms;
             let began = Instant::now();
             self.store.commit(&batch).await?;

@@ -111,6 +111,9 @@ impl PendingAdoption<'_> {
             | BookRequest::Extend(..)
             | BookRequest::Forwarding(_)
             | BookRequest::Forward(..)
+            | BookRequest::Renew(..)
+            | BookRequest::Clusters(..)
+            | BookRequest::Pass(..)
             | BookRequest::Output(..)
             | BookRequest::OutputHeard(..) => {}
         }

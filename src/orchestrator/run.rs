@@ -163,6 +163,7 @@ impl Prepared {
         let millis = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
         let settings =
             Settings { lease_ms: millis(options.lease), linger_ms: millis(options.linger) };
+        state.sight.tell_times(store.boot(), settings.lease_ms);
         let signals = Arc::new(Signals { publish: Notify::new(), committed });
         let (meters, zone) = (state.meters.clone(), options.house.zone.clone());
         let (told, ends) = (Arc::clone(&signals), stop.clone());

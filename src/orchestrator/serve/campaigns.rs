@@ -10,6 +10,7 @@ use super::MAX_LIVE;
 use super::admission::admit;
 use super::caller::OrchestratorCaller;
 use super::gangs::gang_of;
+use super::grid::lease_in;
 use super::problem::Failed;
 use super::state::{ServeState, Sight};
 use crate::model::{memory_text, nearest};
@@ -37,7 +38,8 @@ pub(super) struct SubmitQuery {
 
 /// Submits a campaign: a JSON object with the fields of a campaign file. The object may have
 /// `lines` or `items`, and `user` for callers that may choose. With `?stdin=N` the last N bytes of
-/// the body are the standard input of each task. With the header `idempotency-key`, the same key of
+/// the body are the standard input of each task. With a `lease` (`for_ms`, `boot`, `as_of_ms`) the
+/// campaign is cancelled unless `POST /v1/grid/leases` renews it. With the header `idempotency-key`, the same key of
 /// the same user again is answered with the first campaign.
 #[utoipa::path(
     post,
@@ -65,6 +67,7 @@ pub(super) async fn post_campaign(
         .map_err(|error| Failed::bad(format!("the body is no JSON object: {error}")))?;
     let wanted = document.remove("user").and_then(|user| user.as_str().map(str::to_owned));
     let (owner, uid) = caller.owner(wanted.as_deref())?;
+    let lease = lease_in(&state, &mut document)?;
     if query.stdin.is_some() {
         document.insert("stdin_length".to_owned(), Value::from(rest.len()));
     }
@@ -83,7 +86,7 @@ pub(super) async fn post_campaign(
         }
     }
     let tasks = spec.tasks.count;
-    let submit = Box::new(drive::Submit { owner, uid, spec, params, stdin, key, record });
+    let submit = Box::new(drive::Submit { owner, uid, spec, params, stdin, key, record, lease });
     let id = state.ask(|reply| drive::BookRequest::Submit(submit, caller.by(), reply)).await?;
     Ok((StatusCode::CREATED, Json(Submitted { id, tasks })))
 }

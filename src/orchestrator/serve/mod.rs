@@ -73,6 +73,7 @@ pub fn routes(state: ServeState) -> Router {
         .routes(routes!(events::get_events))
         .routes(routes!(grid::get_grid))
         .routes(routes!(grid::get_node))
+        .routes(routes!(grid::post_leases))
         .routes(routes!(tasks::get_tasks, extend::post_tasks))
         .routes(routes!(tasks::get_task))
         .routes(routes!(tasks::post_cancel))

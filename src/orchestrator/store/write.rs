@@ -1,5 +1,6 @@
 //! Commits of a batch: each batch is a single transaction.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use sha2::{Digest, Sha256};
@@ -9,7 +10,8 @@ use sqlx::{Connection, Row, query, query_scalar};
 use super::acts::{self, CallerAct};
 use super::convert::{from_sql, text, to_sql};
 use super::mark::CommitMark;
-use super::{CampaignStore, DbError, Extension, extend, rows};
+use super::{CampaignStore, ClusterRow, DbError, Extension, PassRows, extend, grid, leases, rows};
+use crate::model::Name;
 use crate::orchestrator::book::Effect;
 use crate::orchestrator::spec::{CampaignSpec, Params};
 use crate::orchestrator::wire::AdmissionRecord;
@@ -45,6 +47,10 @@ pub struct Batch {
     pub admissions: Vec<(u64, AdmissionRecord)>,
     /// Parameters and keys of tasks that were added.
     pub extensions: Vec<Extension>,
+    /// Clusters that changed.
+    pub clusters: BTreeMap<Name, ClusterRow>,
+    /// Passes of the router.
+    pub passes: Vec<PassRows>,
     /// Acts.
     pub acts: Vec<CallerAct>,
     /// Number of the last publication, if it changed.
@@ -53,6 +59,17 @@ pub struct Batch {
     pub adopts: bool,
     /// The time, in milliseconds since the epoch.
     pub at_ms: u64,
+}
+
+impl Batch {
+    /// True if there is nothing to commit.
+    pub fn is_empty(&self) -> bool {
+        self.effects.is_empty()
+            && self.submissions.is_empty()
+            && self.acts.is_empty()
+            && self.clusters.is_empty()
+            && self.passes.is_empty()
+    }
 }
 
 impl CampaignStore {
@@ -89,7 +106,7 @@ impl CampaignStore {
         let failed = self.failed("commit");
         let done = async {
             let mut transaction = self.connection.begin_with("begin immediate").await?;
-            write(&mut transaction, batch).await?;
+            write(&mut transaction, batch, &self.boot).await?;
             let sql = "update meta set commits = commits + 1 returning commits";
             let commits = query_scalar(sql).fetch_one(&mut *transaction).await.map(from_sql)?;
             transaction.commit().await?;
@@ -110,11 +127,19 @@ fn sum_of(text: &str, stdin: Option<&[u8]>) -> Vec<u8> {
     sum.finalize().to_vec()
 }
 
-async fn write(connection: &mut SqliteConnection, batch: &Batch) -> Result<(), sqlx::Error> {
+async fn write(
+    connection: &mut SqliteConnection,
+    batch: &Batch,
+    boot: &str,
+) -> Result<(), sqlx::Error> {
     for submission in &batch.submissions {
         put_spec(connection, submission).await?;
     }
-    rows::put(connection, batch).await?;
+    rows::put(connection, batch, boot).await?;
+    leases::put_clusters(connection, &batch.clusters).await?;
+    for pass in &batch.passes {
+        grid::put(connection, pass).await?;
+    }
     for submission in &batch.submissions {
         put_params(connection, submission).await?;
     }
