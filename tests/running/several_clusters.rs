@@ -236,3 +236,28 @@ async fn tasks_of_a_silent_cluster_end_there_and_run_elsewhere_after_their_lease
         assert_eq!(processes.len(), expected, "task {task}: {processes:?}");
     }
 }
+
+/// An orchestrator without a daemon around it is a router by the configuration file of a daemon.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_orchestrator_alone_routes_by_a_configuration_file() {
+    let lyon = cluster("20s").await;
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("grid.toml");
+    fs::write(&file, router_config(folder.path(), std::slice::from_ref(&lyon), "20s")).unwrap();
+    let plan = Plan {
+        config: CONFIG,
+        agents: 0,
+        agent_flags: &[],
+        head_flags: &["--config", file.to_str().unwrap()],
+        detours: BTreeMap::new(),
+        ports: None,
+    };
+    let alone = Fleet::start(&plan).await;
+    let id = alone.submit(json!({ "shell": "true", "tasks": 4, "class": "normal" })).await;
+    assert_eq!(alone.until_state(id, "done").await.campaign.done, 4);
+    let path = format!("/v1/campaigns/{id}/tasks?attempts=true");
+    let (_, told) = alone.ask(Method::GET, &path, None).await.unwrap();
+    let tasks = told["tasks"].as_array().unwrap();
+    let nodes: Vec<&Value> = tasks.iter().map(|task| &task["attempts"][0]["node"]).collect();
+    assert_eq!(nodes, vec!["lyon"; 4], "{told}");
+}
