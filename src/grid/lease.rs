@@ -72,7 +72,7 @@ mod tests {
             way in 0_u64..20_000,
             stopped in 0_u64..3_000_000,
         ) {
-            let there = |time: u64| offset + time - time * slower / 10_000;
+            let there = |time: u64| offset + time - (time * slower).checked_div(10_000).unwrap();
             // Slots hear of the end within half a second.
             let last_word = there(stopped).min(there(read) + lease_ms + 500);
             let end = last_word + slot_lease_ms + grace_ms;

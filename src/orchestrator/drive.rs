@@ -14,16 +14,14 @@ use tokio_util::sync::CancellationToken;
 
 use super::answers::Answers;
 use super::book::{
-    Book, CannotExtend, Effect, Event, ExchangeRefusal, Figures, Forwarding, ForwardingView,
-    GangState, JobShares, LeaseRow, NewCampaign, NodeFacts, Now, PublishedWork, Settings,
-    TaskState,
+    Book, CannotExtend, Effect, Event, ExchangeRefusal, Figures, GangState, JobShares, LeaseRow,
+    NewCampaign, NodeFacts, Now, PublishedWork, Settings, TaskState,
 };
 use super::extend::{Extend, ExtendReply};
+use super::forwarding::GridRequest;
 use super::meters::OrchestratorMeters;
 use super::spec::{CampaignSpec, Params};
-use super::store::{
-    Batch, CallerAct, CampaignStore, ClusterRow, DbError, PassRows, RemovalStep, Submission,
-};
+use super::store::{Batch, CallerAct, CampaignStore, DbError, RemovalStep, Submission};
 use super::wire::{
     AddedTasks, AdmissionRecord, Adoption, Exchange, ExchangeAnswer, NodeSlots, OutputRequest,
 };
@@ -87,17 +85,8 @@ pub enum BookRequest {
     Extend(Box<Extend>, By, ExtendReply),
     /// Record an act of an owner or operator. The answer is sent once the act is on record.
     Act(Event, By, &'static str, String, oneshot::Sender<()>),
-    /// Tell the router about campaigns and forwarded tasks.
-    Forwarding(oneshot::Sender<ForwardingView>),
-    /// Enter changes of forwarded tasks. The answer is sent once they are on record.
-    Forward(Vec<Forwarding>, oneshot::Sender<()>),
-    /// Renew the leases of campaigns, as of a moment in milliseconds since the boot. The answer is
-    /// the campaigns whose leases go on.
-    Renew(Vec<u64>, u64, oneshot::Sender<Vec<u64>>),
-    /// Put clusters on record. The answer is sent once they are.
-    Clusters(BTreeMap<Name, ClusterRow>, oneshot::Sender<()>),
-    /// Put a pass of the router on record. The answer is sent once it is.
-    Pass(Box<PassRows>, oneshot::Sender<()>),
+    /// A request about forwarded tasks or other clusters.
+    Grid(GridRequest),
     /// Puts a refused act on record.
     Note(By, &'static str, String),
     /// Queue final tasks of a campaign again. The answer is their number.
@@ -218,6 +207,11 @@ pub(super) fn wall_ms() -> u64 {
     wall.map_or(0, |time| millis(time.as_millis()))
 }
 
+/// The time. Ends of leases are on record, so this clock goes on over restarts.
+fn now() -> Now {
+    Now { ms: since_boot_ms(), wall_ms: wall_ms() }
+}
+
 impl Owner {
     /// Answers requests for a publication that came before the owner had a book.
     pub fn publish_to(&mut self, parked: Vec<oneshot::Sender<ToPublish>>) {
@@ -228,7 +222,7 @@ impl Owner {
 
     fn publication(&mut self, reply: oneshot::Sender<ToPublish>) {
         self.meters.published();
-        let now = self.now().ms;
+        let now = now().ms;
         self.sequence += 1;
         let (sequence, gone) = (self.sequence, self.book.gone());
         let work = self.book.publication(now);
@@ -307,13 +301,8 @@ impl Owner {
         }
     }
 
-    fn now(&self) -> Now {
-        // Ends of leases are on record, so this clock goes on over restarts.
-        Now { ms: since_boot_ms(), wall_ms: wall_ms() }
-    }
-
     pub(super) fn record(&mut self, event: Event) {
-        for effect in self.book.record(event, self.now()) {
+        for effect in self.book.record(event, now()) {
             match effect {
                 Effect::Wake(node) => drop(self.ready.insert(node)),
                 Effect::Publish => self.signals.publish.notify_one(),
@@ -334,7 +323,7 @@ impl Owner {
     }
 
     pub(super) fn note(&mut self, by: By, act: &str, detail: String) {
-        let at_ms = self.now().wall_ms;
+        let at_ms = now().wall_ms;
         let By { who, origin } = by;
         self.batch.acts.push(CallerAct { at_ms, who, origin, act: act.to_owned(), detail });
     }
@@ -356,9 +345,9 @@ impl Owner {
             BookRequest::Exchange(node, report, wait, reply) => {
                 self.hear(node, report, wait, reply);
             }
-            BookRequest::Nodes(reply) => drop(reply.send(self.book.nodes(self.now().ms))),
+            BookRequest::Nodes(reply) => drop(reply.send(self.book.nodes(now().ms))),
             BookRequest::Slots(node, reply) => {
-                drop(reply.send(self.book.slots_on(&node, self.now())));
+                drop(reply.send(self.book.slots_on(&node, now())));
             }
             BookRequest::Schedule(publication, jobs) => {
                 self.record(Event::Scheduled(publication, jobs));
@@ -368,25 +357,7 @@ impl Owner {
                 drop(reply.send(Adoption::default()));
             }
             BookRequest::Gang(id, reply) => drop(reply.send(self.book.gang(id))),
-            BookRequest::Forwarding(reply) => drop(reply.send(self.book.forwarding())),
-            BookRequest::Forward(changes, reply) => {
-                for change in changes {
-                    self.record(Event::Forwarded(change));
-                }
-                self.replies.push(Reply::Done(reply));
-            }
-            BookRequest::Renew(campaigns, as_of_ms, reply) => {
-                self.record(Event::Renewed(campaigns.clone(), as_of_ms));
-                drop(reply.send(self.book.renewable(&campaigns)));
-            }
-            BookRequest::Clusters(rows, reply) => {
-                self.batch.clusters.extend(rows);
-                self.replies.push(Reply::Done(reply));
-            }
-            BookRequest::Pass(rows, reply) => {
-                self.batch.passes.push(*rows);
-                self.replies.push(Reply::Done(reply));
-            }
+            BookRequest::Grid(request) => self.take_grid(request),
             BookRequest::Count(reply) => drop(reply.send(self.book.figures())),
             BookRequest::Publication(reply) => self.publication(reply),
             BookRequest::Published(sequence, gone) => self.record(Event::Published(sequence, gone)),
@@ -480,7 +451,7 @@ impl Owner {
     pub(super) async fn finish_batch(&mut self) -> Result<(), DbError> {
         let mut batch = std::mem::take(&mut self.batch);
         if !batch.is_empty() {
-            batch.at_ms = self.now().wall_ms;
+            batch.at_ms = now().wall_ms;
             let began = Instant::now();
             self.store.commit(&batch).await?;
             self.signals.committed.send_modify(|commits| *commits += 1);

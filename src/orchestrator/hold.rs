@@ -109,11 +109,7 @@ impl PendingAdoption<'_> {
             | BookRequest::Refused(_)
             | BookRequest::Remove(..)
             | BookRequest::Extend(..)
-            | BookRequest::Forwarding(_)
-            | BookRequest::Forward(..)
-            | BookRequest::Renew(..)
-            | BookRequest::Clusters(..)
-            | BookRequest::Pass(..)
+            | BookRequest::Grid(_)
             | BookRequest::Output(..)
             | BookRequest::OutputHeard(..) => {}
         }

@@ -12,6 +12,7 @@ use crate::grid::ForwardingLease;
 use crate::model::Name;
 use crate::orchestrator::book::{Book, ForwardingView};
 use crate::orchestrator::drive::BookRequest;
+use crate::orchestrator::forwarding::GridRequest;
 use crate::orchestrator::store::ClusterRow;
 use crate::orchestrator::wire::TaskResult;
 
@@ -53,8 +54,8 @@ impl BatchLeases {
             return Ok(());
         }
         row.slot_lease_ms = slot_lease_ms;
-        let rows = BTreeMap::from([(cluster.clone(), row.clone())]);
-        ask(requests, |reply| BookRequest::Clusters(rows, reply)).await
+        let cluster = cluster.clone();
+        ask(requests, |reply| GridRequest::SlotLease(cluster, slot_lease_ms, reply)).await
     }
 
     /// Ends of the tasks that cannot run on their clusters any more, as those are silent and the

@@ -18,7 +18,7 @@ use crate::orchestrator::store::{
 const EVERY_MS: u64 = 60_000;
 
 /// Figures of campaigns, by cluster.
-pub(super) type Figures = BTreeMap<u64, BTreeMap<Name, TaskFigures>>;
+pub(super) type FiguresByCampaign = BTreeMap<u64, BTreeMap<Name, TaskFigures>>;
 
 /// A pass that has been routed.
 #[derive(Clone, Copy)]
@@ -38,7 +38,7 @@ pub(super) struct GridRecord {
     told: BTreeMap<(u64, Name), (PredictorState, u64)>,
     affinities: BTreeMap<(u64, u64, Name), i64>,
     /// Figures of campaigns, and the time of their reading.
-    figures: Figures,
+    figures: FiguresByCampaign,
     read_ms: Option<u64>,
 }
 
@@ -65,7 +65,7 @@ impl GridRecord {
         &mut self,
         sight: &GridSight,
         reader: &mut StoreReader,
-    ) -> Result<Figures, DbError> {
+    ) -> Result<FiguresByCampaign, DbError> {
         let is_due = self.read_ms.is_none_or(|read| EVERY_MS <= sight.now_ms.saturating_sub(read));
         let is_new = |id: &u64| !self.figures.contains_key(id);
         let campaigns = sight.campaigns.iter().map(|campaign| campaign.id);
@@ -88,7 +88,7 @@ impl GridRecord {
         pass: PassSight<'_>,
         states: &PairStates,
         affinities: &Affinities,
-        figures: &Figures,
+        figures: &FiguresByCampaign,
     ) -> PassRows {
         let (sight, at_ms) = (pass.sight, wall_ms());
         let mut forecasts = Vec::new();
@@ -256,7 +256,7 @@ mod tests {
             in_window: 8,
             window_ms: 40_000,
         };
-        let figures = Figures::from([(9, BTreeMap::from([("lyon".into(), figures)]))]);
+        let figures = FiguresByCampaign::from([(9, BTreeMap::from([("lyon".into(), figures)]))]);
         let pass = PassSight { sight: &sight, clusters: &clusters, routing: &routing };
         record.rows(pass, &states, &Affinities::default(), &figures)
     }

@@ -18,13 +18,14 @@ use crate::grid::{
     Predictor, ROUTER_POLICIES, RouteSettings, RouterPolicy, SentTask, TargetSight,
     WAITING_LIMIT_MS, WithdrawalCause, predict, predictor, route, router_policy, settle, surplus,
 };
-use crate::model::{Name, count};
+use crate::model::Name;
 use crate::orchestrator::book::{
     Book, ForwardableCampaign, ForwardedBatch, Forwarding, ForwardingView,
 };
 use crate::orchestrator::drive::{BookRequest, wall_ms};
+use crate::orchestrator::forwarding::GridRequest;
 use crate::orchestrator::rm::Rm;
-use crate::orchestrator::store::{DbError, StoreReader};
+use crate::orchestrator::store::{ClusterRow, DbError, StoreReader};
 use crate::orchestrator::wire::{Reason, TaskResult};
 use crate::slot::since_boot_ms;
 
@@ -87,6 +88,8 @@ pub struct GridRouter {
     affinities: Affinities,
     /// Clusters that were silent in the last pass.
     silent: BTreeSet<Name>,
+    /// Clusters that an operator took out of the grid.
+    out: BTreeSet<Name>,
     /// Leases of the batches.
     leases: BatchLeases,
     /// Rows on record.
@@ -137,6 +140,7 @@ impl GridRouter {
             states: PairStates::new(),
             affinities: Affinities::default(),
             silent: BTreeSet::new(),
+            out: BTreeSet::new(),
             leases: BatchLeases::default(),
             record: GridRecord::default(),
         }))
@@ -159,6 +163,9 @@ impl GridRouter {
         if !self.leases.is_loaded() {
             self.load().await?;
         }
+        let known = StoreReader::open(&self.state).await?.clusters().await?;
+        let is_out = |(name, row): (Name, ClusterRow)| row.out.is_some().then_some(name);
+        self.out = known.into_iter().filter_map(is_out).collect();
         let clusters = self.observe(requests).await?;
         let view = self.give_up(requests, &clusters).await?;
         let sight = self.sight(&view, &clusters);
@@ -178,7 +185,7 @@ impl GridRouter {
             Forwarding::Leave(grant.campaign, cluster, grant.count.min(MOST), lease_ms)
         });
         forward(requests, leave.collect()).await?;
-        let view = ask(requests, BookRequest::Forwarding).await?;
+        let view = ask(requests, GridRequest::View).await?;
         let refused = self.submit(&view, &clusters).await?;
         forward(requests, vec![Forwarding::Ended(refused)]).await?;
         self.withdraw(&view, &sight).await;
@@ -186,7 +193,7 @@ impl GridRouter {
         let pass = PassSight { sight: &sight, clusters: &clusters, routing: &routing };
         let figures = self.record.figures(&sight, &mut reader).await?;
         let rows = self.record.rows(pass, &self.states, &self.affinities, &figures);
-        ask(requests, |reply| BookRequest::Pass(Box::new(rows), reply)).await
+        ask(requests, |reply| GridRequest::Pass(Box::new(rows), reply)).await
     }
 
     /// Goes on with the predictor states and affinities on record.
@@ -205,7 +212,7 @@ impl GridRouter {
         &mut self,
         requests: &mpsc::Sender<BookRequest>,
     ) -> Result<Vec<ClusterState>, BrokenPass> {
-        let view = ask(requests, BookRequest::Forwarding).await?;
+        let view = ask(requests, GridRequest::View).await?;
         let open: BTreeSet<u64> = view.batches.iter().map(|batch| batch.batch).collect();
         self.children.retain(|batch, _| open.contains(batch));
         self.first_batch.get_or_insert_with(|| open.last().map_or(0, |last| last + 1));
@@ -255,7 +262,7 @@ impl GridRouter {
         requests: &mpsc::Sender<BookRequest>,
         clusters: &[ClusterState],
     ) -> Result<ForwardingView, BrokenPass> {
-        let view = ask(requests, BookRequest::Forwarding).await?;
+        let view = ask(requests, GridRequest::View).await?;
         let remotes = self.remotes.iter().zip(clusters.iter().skip(1));
         let heard = remotes.filter(|(_, state)| state.clock.is_some());
         let heard: BTreeSet<&Name> = heard.map(|(remote, _)| &remote.settings().name).collect();
@@ -264,7 +271,7 @@ impl GridRouter {
             return Ok(view);
         }
         forward(requests, vec![Forwarding::Ended(over)]).await?;
-        ask(requests, BookRequest::Forwarding).await
+        ask(requests, GridRequest::View).await
     }
 
     fn lease_ms(&self) -> u64 {
@@ -292,7 +299,8 @@ impl GridRouter {
                 waiting,
                 flood: self.settings.flood,
                 stress: 0,
-                is_closed: state.is_silent,
+                is_closed: state.is_silent
+                    || settings.is_some_and(|it| self.out.contains(&it.name)),
                 predictor: settings.map_or(self.local_predictor, |_| self.remote_predictor),
             }
         });
@@ -366,7 +374,7 @@ impl GridRouter {
             if self.silent.contains(&batch.cluster) {
                 continue;
             }
-            let Some(mut document) = child_of(batch, campaign, &mut reader).await? else {
+            let Some(mut document) = document::child_of(batch, campaign, &mut reader).await? else {
                 continue;
             };
             if let Some(lease_ms) = batch.lease_ms {
@@ -405,9 +413,11 @@ impl GridRouter {
         for remote in &self.remotes {
             let name = &remote.settings().name;
             let at = sight.clusters.iter().position(|cluster| cluster.name == *name);
-            let Some(at) = at.filter(|at| !sight.clusters[*at].is_closed) else { continue };
+            let Some(at) = at.filter(|_| !self.silent.contains(name)) else { continue };
             let allowed = sight.allowed_on(at);
             let allowed = Some(allowed).filter(|_| self.remote_predictor.withdraws());
+            // No task waits on a cluster that is out.
+            let allowed = if self.out.contains(name) { Some(0) } else { allowed };
             let here = view.batches.iter().filter(|batch| batch.cluster == *name);
             let here: Vec<&ForwardedBatch> = here.collect();
             let mut waiting = Vec::new();
@@ -450,31 +460,12 @@ fn load<'a>(batches: impl Iterator<Item = &'a ForwardedBatch>) -> (u64, u64) {
     })
 }
 
-/// The document of the child campaign of a batch. `None`: its range is not known any more.
-async fn child_of(
-    batch: &ForwardedBatch,
-    campaign: &ForwardableCampaign,
-    reader: &mut StoreReader,
-) -> Result<Option<serde_json::Value>, DbError> {
-    let tasks = || batch.tasks.iter().map(|task| task.id.task);
-    let (Some(first), Some(last)) = (tasks().min(), tasks().max()) else { return Ok(None) };
-    let mut texts = Vec::new();
-    for task in tasks() {
-        let Some(position) = campaign.spec.tasks.position(task) else { return Ok(None) };
-        texts.extend(reader.param(batch.campaign, position).await?);
-    }
-    let texts = (count(&texts) == count(&batch.tasks)).then_some(texts);
-    let memory_mb = campaign.memory_mb;
-    let (spec, owner) = (&campaign.spec, &campaign.owner);
-    Ok(Some(document::child(spec, owner, memory_mb, (first, last), texts)))
-}
-
 pub(super) async fn ask<T>(
     requests: &mpsc::Sender<BookRequest>,
-    request: impl FnOnce(oneshot::Sender<T>) -> BookRequest,
+    request: impl FnOnce(oneshot::Sender<T>) -> GridRequest,
 ) -> Result<T, BrokenPass> {
     let (reply, answer) = oneshot::channel();
-    requests.send(request(reply)).await.map_err(|_| BrokenPass::NoOwner)?;
+    requests.send(BookRequest::Grid(request(reply))).await.map_err(|_| BrokenPass::NoOwner)?;
     answer.await.map_err(|_| BrokenPass::NoOwner)
 }
 
@@ -491,5 +482,5 @@ async fn forward(
     if changes.is_empty() {
         return Ok(());
     }
-    ask(requests, |reply| BookRequest::Forward(changes, reply)).await
+    ask(requests, |reply| GridRequest::Forward(changes, reply)).await
 }

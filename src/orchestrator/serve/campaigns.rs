@@ -1,5 +1,7 @@
 //! Campaigns: submitting, listing, showing, suspending, resuming, cancelling, submitting again.
 
+use std::collections::BTreeMap;
+
 use axum::Json;
 use axum::extract::{Path, Query, Request, State};
 use axum::http::StatusCode;
@@ -356,7 +358,9 @@ pub(super) async fn summarise(
 ) -> Result<CampaignSummary, Failed> {
     let counts = reader.in_flight(info.row.id).await?;
     let of = |state: TaskState| counts.get(state.word()).copied().unwrap_or(0);
-    Ok(summary(info, of(TaskState::Assigned) + of(TaskState::Running)))
+    let running = of(TaskState::Assigned) + of(TaskState::Running);
+    let away = if 0 < running { reader.away(info.row.id).await? } else { BTreeMap::new() };
+    Ok(CampaignSummary { away, ..summary(info, running) })
 }
 
 /// A campaign, of which slots have `running` tasks.
@@ -373,6 +377,7 @@ fn summary(info: &CampaignInfo, running: u64) -> CampaignSummary {
         tasks: row.total,
         queued: row.total.saturating_sub(finals).saturating_sub(running),
         running,
+        away: BTreeMap::new(),
         done: row.done,
         failed: row.failed,
         cancelled: row.cancelled,

@@ -7,17 +7,20 @@ use axum::extract::{Path, State};
 use serde_json::{Map, Value};
 
 use super::caller::OrchestratorCaller;
+use super::clusters::clusters_of;
 use super::problem::Failed;
 use super::state::ServeState;
 use crate::api::wire::NodeInfo;
 use crate::model::Name;
 use crate::orchestrator::drive;
+use crate::orchestrator::forwarding::GridRequest;
 use crate::orchestrator::wire::{
     Grid, GridNode, LeaseRenewal, LeaseTerms, NodeSlots, RenewedLeases,
 };
 use crate::slot::since_boot_ms;
 
-/// Lists the nodes whose agents run work: enforcement of limits, used memory and free memory.
+/// Lists the nodes whose agents run work: enforcement of limits, used memory and free memory. A router
+/// lists the clusters of its grid, too.
 #[utoipa::path(get, path = "/v1/grid", tag = "nodes", responses((status = 200, body = Grid)))]
 pub(super) async fn get_grid(
     State(state): State<ServeState>,
@@ -54,7 +57,10 @@ pub(super) async fn grid_of(state: &ServeState) -> Result<Grid, Failed> {
             node: facts.node.to_string(),
         }
     });
-    Ok(Grid { clock: state.sight.clock(), nodes: nodes.collect() })
+    let nodes = nodes.collect();
+    let mut reading = state.reader().await?;
+    let clusters = clusters_of(state, reading.get()?).await?;
+    Ok(Grid { clock: state.sight.clock(), clusters, nodes })
 }
 
 /// Renews the leases of forwarded campaigns of the caller. The leases count from a reading of this
@@ -74,7 +80,7 @@ pub(super) async fn post_leases(
         own.extend(known.filter(|it| caller.may_touch(&it.row.owner)).map(|it| it.row.id));
     }
     drop(reading);
-    let renew = |reply| drive::BookRequest::Renew(own, as_of_ms, reply);
+    let renew = |reply| drive::BookRequest::Grid(GridRequest::Renew(own, as_of_ms, reply));
     Ok(Json(RenewedLeases { campaigns: state.ask(renew).await? }))
 }
 

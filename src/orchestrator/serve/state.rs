@@ -11,6 +11,7 @@ use tokio_util::sync::CancellationToken;
 use super::hub::Hub;
 use super::problem::Failed;
 use crate::auth::Authenticator;
+use crate::model::Name;
 use crate::orchestrator::drive::BookRequest;
 use crate::orchestrator::house::HouseRules;
 use crate::orchestrator::meters::OrchestratorMeters;
@@ -50,13 +51,15 @@ pub struct Sight {
     largest_mb: Arc<AtomicU64>,
     /// Boot of this machine and lease of slots, once the orchestrator runs.
     times: Arc<OnceLock<(String, u64)>>,
+    /// Names of the other clusters, and memory of a resource, in MiB.
+    grid: Arc<OnceLock<(Vec<Name>, u64)>>,
 }
 
 impl Sight {
     /// Builds the surroundings before the orchestrator runs.
     pub fn new(commits: watch::Receiver<u64>) -> Sight {
         let (manager, stop, largest_mb) = <(Arc<_>, CancellationToken, Arc<_>)>::default();
-        Sight { manager, commits, stop, largest_mb, times: Arc::default() }
+        Sight { manager, commits, stop, largest_mb, times: Arc::default(), grid: Arc::default() }
     }
 
     /// Sets the surroundings of a running orchestrator, which runs until `stop`.
@@ -74,6 +77,18 @@ impl Sight {
     pub fn tell_times(&self, boot: &str, slot_lease_ms: u64) {
         // An orchestrator begins once, so the cell is empty.
         let _ = self.times.set((boot.to_owned(), slot_lease_ms));
+    }
+
+    /// Sets the other clusters, and the memory of a resource, in MiB.
+    pub fn tell_grid(&self, clusters: Vec<Name>, resource_mb: u64) {
+        // An orchestrator begins once, so the cell is empty.
+        let _ = self.grid.set((clusters, resource_mb));
+    }
+
+    /// The names of the other clusters, and the memory of a resource, in MiB. `None`: there is no
+    /// other cluster.
+    pub fn grid(&self) -> Option<(Vec<Name>, u64)> {
+        self.grid.get().filter(|(clusters, _)| !clusters.is_empty()).cloned()
     }
 
     /// A reading of the clock by which leases count. `None`: the orchestrator does not run yet.

@@ -223,6 +223,21 @@ pub(super) async fn cut(
 }
 
 impl StoreReader {
+    /// The numbers of a campaign's tasks that other clusters have, by cluster.
+    ///
+    /// # Errors
+    ///
+    /// If the file cannot be read.
+    pub async fn away(&mut self, campaign: u64) -> Result<BTreeMap<String, u64>, DbError> {
+        let failed = self.failed();
+        let sql = "select node, count(*) as tasks from attempts
+                   where campaign = ?1 and result is null and share >= ?2 group by node";
+        let rows = query(sql).bind(to_sql(campaign)).bind(to_sql(FIRST_BATCH));
+        let rows = rows.fetch_all(&mut self.connection).await;
+        let pair = |row: &SqliteRow| Ok((row.try_get("node")?, number(row, "tasks")?));
+        rows.and_then(|rows| rows.iter().map(pair).collect()).map_err(failed)
+    }
+
     /// Reads the last forecast of each campaign that is not final, on each of its clusters.
     ///
     /// # Errors

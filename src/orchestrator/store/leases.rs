@@ -71,20 +71,27 @@ pub(super) async fn read(
     rows.iter().map(lease).collect()
 }
 
-/// Stores clusters.
+/// Stores changes of clusters: leases of their slots, in milliseconds, and acts of operators.
 pub(super) async fn put_clusters(
     connection: &mut SqliteConnection,
-    clusters: &BTreeMap<Name, ClusterRow>,
+    slot_leases: &[(Name, u64)],
+    outs: &[(Name, Option<OutOfGrid>)],
 ) -> Result<(), sqlx::Error> {
-    let sql = "insert or replace into clusters (name, slot_lease_ms, out_ms, out_by, out_why)
-               values (?1, ?2, ?3, ?4, ?5)";
-    for (name, row) in clusters {
+    for (name, lease_ms) in slot_leases {
+        let sql = "insert into clusters (name, slot_lease_ms) values (?1, ?2) on conflict do update
+                   set slot_lease_ms = max(slot_lease_ms, excluded.slot_lease_ms)";
+        let put = query(sql).bind(name.as_str()).bind(to_sql(*lease_ms));
+        put.execute(&mut *connection).await?;
+    }
+    for (name, out) in outs {
+        let sql = "insert into clusters (name, out_ms, out_by, out_why) values (?1, ?2, ?3, ?4)
+                   on conflict do update set out_ms = excluded.out_ms, out_by = excluded.out_by,
+                       out_why = excluded.out_why";
         query(sql)
             .bind(name.as_str())
-            .bind(to_sql(row.slot_lease_ms))
-            .bind(row.out.as_ref().map(|out| to_sql(out.at_ms)))
-            .bind(row.out.as_ref().map(|out| out.by.as_str()))
-            .bind(row.out.as_ref().map(|out| out.why.as_str()))
+            .bind(out.as_ref().map(|out| to_sql(out.at_ms)))
+            .bind(out.as_ref().map(|out| out.by.as_str()))
+            .bind(out.as_ref().map(|out| out.why.as_str()))
             .execute(&mut *connection)
             .await?;
     }

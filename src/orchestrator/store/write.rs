@@ -1,6 +1,5 @@
 //! Commits of a batch: each batch is a single transaction.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use sha2::{Digest, Sha256};
@@ -10,7 +9,7 @@ use sqlx::{Connection, Row, query, query_scalar};
 use super::acts::{self, CallerAct};
 use super::convert::{from_sql, text, to_sql};
 use super::mark::CommitMark;
-use super::{CampaignStore, ClusterRow, DbError, Extension, PassRows, extend, grid, leases, rows};
+use super::{CampaignStore, DbError, Extension, OutOfGrid, PassRows, extend, grid, leases, rows};
 use crate::model::Name;
 use crate::orchestrator::book::Effect;
 use crate::orchestrator::spec::{CampaignSpec, Params};
@@ -47,8 +46,10 @@ pub struct Batch {
     pub admissions: Vec<(u64, AdmissionRecord)>,
     /// Parameters and keys of tasks that were added.
     pub extensions: Vec<Extension>,
-    /// Clusters that changed.
-    pub clusters: BTreeMap<Name, ClusterRow>,
+    /// Longest leases of clusters' slots, in milliseconds.
+    pub slot_leases: Vec<(Name, u64)>,
+    /// Clusters that an operator took out of the grid, or put back.
+    pub outs: Vec<(Name, Option<OutOfGrid>)>,
     /// Passes of the router.
     pub passes: Vec<PassRows>,
     /// Acts.
@@ -67,7 +68,8 @@ impl Batch {
         self.effects.is_empty()
             && self.submissions.is_empty()
             && self.acts.is_empty()
-            && self.clusters.is_empty()
+            && self.slot_leases.is_empty()
+            && self.outs.is_empty()
             && self.passes.is_empty()
     }
 }
@@ -136,7 +138,7 @@ async fn write(
         put_spec(connection, submission).await?;
     }
     rows::put(connection, batch, boot).await?;
-    leases::put_clusters(connection, &batch.clusters).await?;
+    leases::put_clusters(connection, &batch.slot_leases, &batch.outs).await?;
     for pass in &batch.passes {
         grid::put(connection, pass).await?;
     }
