@@ -15,6 +15,7 @@
 //! daemon    the binary, on a store that goes with it ─► publication to committed schedule
 //! slot      a slot beside a loop that starts programs: starts a second, and its cost when idle
 //! orchestrator  the binary, between agents and a resource manager that are simulated
+//! grid      passes of the router over many clusters and campaigns, without requests
 //! load      the same beside a bare server: heartbeats, polls, agents, readers
 //! ```
 
@@ -24,6 +25,7 @@ pub mod cycle;
 pub mod daemon;
 pub mod drive;
 pub mod gangs;
+pub mod grid;
 #[expect(clippy::float_arithmetic, reason = "figures for people; nothing is decided by them")]
 pub mod load;
 pub mod measure;

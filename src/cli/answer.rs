@@ -154,7 +154,7 @@ fn show<A: ShownAnswer>(answer: &A, asking: &QueryFlags) -> io::Result<OutputRea
 
 /// Returns the terminal's width in characters. `None` without a terminal: a file or pipe gets full
 /// lines.
-fn width() -> Option<usize> {
+pub(super) fn width() -> Option<usize> {
     if !io::stdout().is_terminal() {
         return None;
     }

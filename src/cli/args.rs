@@ -120,6 +120,9 @@ pub enum CliCommand {
         #[command(subcommand)]
         action: super::campaign::CampaignAction,
     },
+    /// Show the clusters that campaigns run on, take one out, put it back
+    #[command(after_help = super::grid::GRID_EXAMPLES)]
+    Grid(Box<super::grid::GridArgs>),
     /// Show single tasks and their output, end them, send them signals
     Task {
         /// The action on the task.

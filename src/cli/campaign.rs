@@ -20,7 +20,7 @@ use super::table::{memory, plain, table};
 use crate::model::counted;
 use crate::orchestrator::wire::{
     CampaignDetail, CampaignPage, CampaignStats, CampaignSummary, GangInfo, Resubmit, Resubmitted,
-    TaskInfo, TaskList,
+    TaskInfo, TaskList, places,
 };
 
 const LIST_EXAMPLES: &str = "\
@@ -280,13 +280,13 @@ fn shown(detail: &CampaignDetail, stats: &CampaignStats) -> String {
     let mut lines = vec![
         format!("campaign {}{name} of {}: {}", one.id, plain(&one.user), state(one)),
         format!(
-            "{}: {} done, {} failed, {} cancelled, {} dropped, {} in slots, {} queued",
+            "{}: {} done, {} failed, {} cancelled, {} dropped, {}, {} queued",
             counted(one.tasks, "task"),
             one.done,
             one.failed,
             one.cancelled,
             one.dropped,
-            one.running,
+            plain(&places(one.running, &one.away)),
             one.queued
         ),
         format!("asked for {} a slot; {}", memory(detail.memory_mb), used(stats)),

@@ -13,7 +13,7 @@ use super::table::Column::{Left, Right};
 use super::table::{memory, plain, table};
 use crate::orchestrator::wire::{
     CampaignDetail, CampaignEvent, CampaignEvents, CampaignPage, CampaignStats, CampaignSummary,
-    GangInfo, NodeStats, Spread, TaskInfo, TaskList,
+    GangInfo, NodeStats, Spread, TaskInfo, TaskList, places,
 };
 
 pub(super) const STAT_EXAMPLES: &str = "\
@@ -241,7 +241,7 @@ fn csv(campaigns: &[CampaignSummary]) -> Result<String, Failure> {
     Ok(lines.join("\n"))
 }
 
-fn quoted(text: &str) -> String {
+pub(super) fn quoted(text: &str) -> String {
     if text.contains([',', '"', '\n', '\r']) {
         format!("\"{}\"", text.replace('"', "\"\""))
     } else {
@@ -278,8 +278,14 @@ fn full(campaign: &FullCampaign) -> String {
         format!("campaign {} {} of {}: {}", one.id, plain(&one.name), plain(&one.user), one.state),
         format!("  submitted     {} UTC", time(one.submitted_ms)),
         format!(
-            "  tasks         {}: {} done, {} failed, {} cancelled, {} dropped, {} in slots, {} queued",
-            one.tasks, one.done, one.failed, one.cancelled, one.dropped, one.running, one.queued
+            "  tasks         {}: {} done, {} failed, {} cancelled, {} dropped, {}, {} queued",
+            one.tasks,
+            one.done,
+            one.failed,
+            one.cancelled,
+            one.dropped,
+            plain(&places(one.running, &one.away)),
+            one.queued
         ),
         format!("  memory        asked for {}; {}", memory(stats.memory_mb), used(stats)),
         format!(

@@ -37,6 +37,7 @@ mod filter_args;
 mod filters;
 mod formats;
 mod gang_flags;
+mod grid;
 mod habits;
 mod joblog;
 mod jobs;
@@ -190,6 +191,7 @@ fn dispatch(command: CliCommand) -> Result<(), Failure> {
         CliCommand::Run(args) => ask(run::run(&args)),
         CliCommand::Submit(args) => ask(submit::run(&args)),
         CliCommand::Campaign { action } => ask(campaign::run(&action)),
+        CliCommand::Grid(args) => ask(grid::run(&args)),
         CliCommand::Task { action } => ask(task::run(&action)),
         CliCommand::Publication { action } => ask(publication::run(&action)),
         CliCommand::Queue(args) => ask(queue::run(&args)),

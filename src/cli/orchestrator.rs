@@ -17,10 +17,11 @@ use super::failure::{Failure, FailureKind};
 use super::logging::{Logging, log_format};
 use super::output::{complain, show};
 use super::remote::{Remote, Trust};
+use super::settings;
 use super::table::plain;
 use super::values::{parse_address, parse_span, parse_url};
 use crate::api::wire::{HandOver, Orchestrators};
-use crate::config::{Access, CampaignRetention};
+use crate::config::{Access, CampaignRetention, GridSettings};
 use crate::orchestrator::house::HouseRules;
 use crate::orchestrator::rm::RmOptions;
 use crate::orchestrator::run::{OrchestratorOptions, Reach, serve_alone};
@@ -61,6 +62,10 @@ pub struct RunArgs {
     /// The database
     #[arg(long, value_name = "FILE", default_value = "orchestrator.db")]
     pub state: PathBuf,
+    /// A daemon's configuration file: its `[grid]` and `[[cluster]]` make this orchestrator a router
+    /// over several clusters
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
     /// The file of tokens
     #[arg(long, value_name = "FILE")]
     pub tokens: Option<PathBuf>,
@@ -144,7 +149,10 @@ async fn serve(args: &RunArgs) -> Result<(), Failure> {
         lease: args.lease,
         linger: args.linger,
         retention: retention(args)?,
-        grid: crate::config::GridSettings::default(),
+        grid: match &args.config {
+            Some(path) => settings::load(path, &[], FailureKind::Refused)?.1.grid,
+            None => GridSettings::default(),
+        },
         house: HouseRules {
             test_class: args.test_class.clone(),
             admission: args.admission.clone(),

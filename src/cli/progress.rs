@@ -162,6 +162,7 @@ pub(super) mod tests {
             tasks: 100_000,
             queued: 38_605,
             running: 188,
+            away: std::collections::BTreeMap::new(),
             done: 61_204,
             failed: 3,
             cancelled: 0,

@@ -18,6 +18,9 @@ const MAX_POWER: i64 = 1_000_000;
 /// Percent in millionths.
 const PERCENT: u64 = 10_000;
 
+/// Passes that may fail before a lease runs out.
+const PASSES: u32 = 3;
+
 /// The router, and its clusters.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GridSettings {
@@ -25,6 +28,8 @@ pub struct GridSettings {
     pub policy: String,
     /// Longest time between two passes.
     pub pass_every: Duration,
+    /// Lease of forwarded tasks: their cluster ends them unless a pass renews it.
+    pub lease: Duration,
     /// The flood rate, in millionths.
     pub flood: u64,
     /// Name of the predictor of remote clusters.
@@ -65,6 +70,7 @@ impl Default for GridSettings {
         GridSettings {
             policy: DEFAULT_POLICY.to_owned(),
             pass_every: Duration::from_secs(10),
+            lease: Duration::from_mins(10),
             flood: 50 * PERCENT,
             predictor: REMOTE_PREDICTOR.to_owned(),
             strictness: Strictness::default(),
@@ -90,12 +96,16 @@ pub(super) fn read_grid(mut section: Section<'_>) -> GridSettings {
     let word = defaults.strictness.word();
     let strictness = one_of(&mut section, "strictness", word, knows_bounds, &bounds);
     let spans = Duration::from_millis(100)..=Duration::from_hours(1);
+    let leases = Duration::from_secs(1)..=Duration::from_hours(24);
+    let pass_every = section.or("pass_every", &duration(spans), defaults.pass_every);
+    let lease = section.or("lease", &duration(leases), defaults.lease);
     let resource = size(Mebibytes(1)..=Mebibytes(1 << 20));
     let settings = GridSettings {
         policy,
         predictor,
         strictness: Strictness::from_word(&strictness).unwrap_or_default(),
-        pass_every: section.or("pass_every", &duration(spans), defaults.pass_every),
+        pass_every,
+        lease: lease.max(pass_every.saturating_mul(PASSES)),
         flood: section.or("flood_percent", &number::<u64>(0..=1000), 50).saturating_mul(PERCENT),
         interleaves: section.or("interleave", &flag(), defaults.interleaves),
         resource_mb: section.or("resource", &resource, Mebibytes(defaults.resource_mb)).0,

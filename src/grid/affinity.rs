@@ -27,9 +27,14 @@ impl Affinities {
         self.by_task.get(&(campaign, task, cluster.clone())).copied().unwrap_or(0)
     }
 
-    /// Enters a stored affinity.
-    pub fn put(&mut self, campaign: u64, task: u64, cluster: Name, affinity: i64) {
-        self.by_task.insert((campaign, task, cluster), affinity);
+    /// Stored affinities. Their period begins at time `now_ms`.
+    pub fn stored(by_task: BTreeMap<(u64, u64, Name), i64>, now_ms: u64) -> Affinities {
+        Affinities { by_task, reset_ms: now_ms }
+    }
+
+    /// All affinities below 0.
+    pub fn all(&self) -> &BTreeMap<(u64, u64, Name), i64> {
+        &self.by_task
     }
 
     /// Forgets all affinities once their period is over. Returns true if it did.

@@ -82,6 +82,25 @@ impl TaskFigures {
         }
     }
 
+    /// Figures of several clusters as those of one.
+    pub fn together<'a>(parts: impl IntoIterator<Item = &'a TaskFigures>) -> TaskFigures {
+        let (mut all, mut sum, mut squares) = (TaskFigures::default(), 0_u128, 0_u128);
+        for part in parts {
+            let (count, mean) = (u128::from(part.count), u128::from(part.mean_ms));
+            sum += count * mean;
+            squares += count * (u128::from(part.deviation_ms).pow(2) + mean.pow(2));
+            all.count = all.count.saturating_add(part.count);
+            all.in_window = all.in_window.saturating_add(part.in_window);
+            all.window_ms = all.window_ms.max(part.window_ms);
+        }
+        let count = u128::from(all.count);
+        let mean = sum.checked_div(count).unwrap_or(0);
+        let square = squares.checked_div(count).unwrap_or(0);
+        let whole = |number: u128| u64::try_from(number).unwrap_or(u64::MAX);
+        let deviation_ms = whole(square.saturating_sub(mean.pow(2)).isqrt());
+        TaskFigures { mean_ms: whole(mean), deviation_ms, ..all }
+    }
+
     /// Ended tasks for each second, in millionths. `None`: no task has ended in the window.
     pub fn throughput(&self) -> Option<u64> {
         let ended = self.in_window.saturating_mul(1000);
@@ -154,6 +173,19 @@ mod tests {
             let progress = progress(age, 6000);
             assert_eq!((progress.remaining_ms(), progress.basis()), (remaining, basis), "{age}");
         }
+    }
+
+    #[test]
+    fn figures_of_clusters_add_up_to_those_of_all_tasks() {
+        let ended = |began_ms, ended_ms| EndedTask { began_ms, ended_ms };
+        let (here, there) = (
+            [ended(0, 2000), ended(1000, 5000), ended(1000, 7000)],
+            [ended(0, 9000), ended(500, 1500)],
+        );
+        let parts = [here.as_slice(), &there].map(|part| TaskFigures::of(part, 10_000));
+        let all = TaskFigures::of(&[here.as_slice(), &there].concat(), 10_000);
+        assert_eq!(TaskFigures::together(&parts), all);
+        assert_eq!(TaskFigures::together([]), TaskFigures::default());
     }
 
     #[test]

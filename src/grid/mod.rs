@@ -20,6 +20,7 @@
 mod affinity;
 mod flood;
 mod forecast;
+mod lease;
 mod pass;
 mod predictor;
 mod ratio;
@@ -30,6 +31,7 @@ pub use flood::{SentTask, WAITING_LIMIT_MS, Withdrawal, WithdrawalCause, allowed
 pub use forecast::{
     CampaignProgress, EndedTask, ForecastBasis, TaskFigures, WINDOW_MS, failure_rate, resubmit_rate,
 };
+pub use lease::ForwardingLease;
 pub use pass::{PairStates, PassStep, STEPS, predict, settle};
 pub use predictor::{
     LOCAL_PREDICTOR, PREDICTORS, PairReading, Predictor, PredictorState, REMOTE_PREDICTOR,

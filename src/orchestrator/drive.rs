@@ -14,10 +14,11 @@ use tokio_util::sync::CancellationToken;
 
 use super::answers::Answers;
 use super::book::{
-    Book, CannotExtend, Effect, Event, ExchangeRefusal, Figures, Forwarding, ForwardingView,
-    GangState, JobShares, NewCampaign, NodeFacts, Now, PublishedWork, Settings, TaskState,
+    Book, CannotExtend, Effect, Event, ExchangeRefusal, Figures, GangState, JobShares, LeaseRow,
+    NewCampaign, NodeFacts, Now, PublishedWork, Settings, TaskState,
 };
 use super::extend::{Extend, ExtendReply};
+use super::forwarding::GridRequest;
 use super::meters::OrchestratorMeters;
 use super::spec::{CampaignSpec, Params};
 use super::store::{Batch, CallerAct, CampaignStore, DbError, RemovalStep, Submission};
@@ -25,6 +26,7 @@ use super::wire::{
     AddedTasks, AdmissionRecord, Adoption, Exchange, ExchangeAnswer, NodeSlots, OutputRequest,
 };
 use crate::model::Name;
+use crate::slot::since_boot_ms;
 
 /// Most requests in a batch.
 const BATCH: usize = 512;
@@ -57,6 +59,8 @@ pub struct Submit {
     pub key: Option<String>,
     /// Admission rules that it passed.
     pub record: Option<AdmissionRecord>,
+    /// Length of its lease, in milliseconds, and end of the lease, in milliseconds since the boot.
+    pub lease: Option<(u64, u64)>,
 }
 
 /// Selection of tasks that are queued again.
@@ -81,10 +85,8 @@ pub enum BookRequest {
     Extend(Box<Extend>, By, ExtendReply),
     /// Record an act of an owner or operator. The answer is sent once the act is on record.
     Act(Event, By, &'static str, String, oneshot::Sender<()>),
-    /// Tell the router about campaigns and forwarded tasks.
-    Forwarding(oneshot::Sender<ForwardingView>),
-    /// Enter changes of forwarded tasks. The answer is sent once they are on record.
-    Forward(Vec<Forwarding>, oneshot::Sender<()>),
+    /// A request about forwarded tasks or other clusters.
+    Grid(GridRequest),
     /// Puts a refused act on record.
     Note(By, &'static str, String),
     /// Queue final tasks of a campaign again. The answer is their number.
@@ -182,7 +184,6 @@ pub struct Owner {
     inbox: mpsc::Receiver<BookRequest>,
     signals: Arc<Signals>,
     meters: OrchestratorMeters,
-    began: Instant,
     /// Start of the batch.
     batch_began: Instant,
     waiters: BTreeMap<Name, Waiter>,
@@ -206,6 +207,11 @@ pub(super) fn wall_ms() -> u64 {
     wall.map_or(0, |time| millis(time.as_millis()))
 }
 
+/// The time. Ends of leases are on record, so this clock goes on over restarts.
+fn now() -> Now {
+    Now { ms: since_boot_ms(), wall_ms: wall_ms() }
+}
+
 impl Owner {
     /// Answers requests for a publication that came before the owner had a book.
     pub fn publish_to(&mut self, parked: Vec<oneshot::Sender<ToPublish>>) {
@@ -216,7 +222,7 @@ impl Owner {
 
     fn publication(&mut self, reply: oneshot::Sender<ToPublish>) {
         self.meters.published();
-        let now = self.now().ms;
+        let now = now().ms;
         self.sequence += 1;
         let (sequence, gone) = (self.sequence, self.book.gone());
         let work = self.book.publication(now);
@@ -236,7 +242,7 @@ impl Owner {
         (meters, zone): (OrchestratorMeters, TimeZone),
     ) -> Result<Owner, DbError> {
         let saved = store.saved().await?;
-        let book = Book::restore(settings, saved, 0);
+        let book = Book::restore(settings, saved, since_boot_ms());
         let answers = Answers::new(store.identity().to_owned(), store.epoch(), settings.lease_ms);
         let mut owner = Owner {
             book,
@@ -245,7 +251,6 @@ impl Owner {
             inbox,
             signals,
             meters,
-            began: Instant::now(),
             batch_began: Instant::now(),
             waiters: BTreeMap::new(),
             ready: BTreeSet::new(),
@@ -296,12 +301,8 @@ impl Owner {
         }
     }
 
-    fn now(&self) -> Now {
-        Now { ms: millis(self.began.elapsed().as_millis()), wall_ms: wall_ms() }
-    }
-
     pub(super) fn record(&mut self, event: Event) {
-        for effect in self.book.record(event, self.now()) {
+        for effect in self.book.record(event, now()) {
             match effect {
                 Effect::Wake(node) => drop(self.ready.insert(node)),
                 Effect::Publish => self.signals.publish.notify_one(),
@@ -314,13 +315,15 @@ impl Owner {
                 | Effect::SlotForgotten(_)
                 | Effect::Note(_)
                 | Effect::Fault(_)
+                | Effect::Lease(_)
+                | Effect::LeaseForgotten(_)
                 | Effect::Suspect(..) => self.batch.effects.push(effect),
             }
         }
     }
 
     pub(super) fn note(&mut self, by: By, act: &str, detail: String) {
-        let at_ms = self.now().wall_ms;
+        let at_ms = now().wall_ms;
         let By { who, origin } = by;
         self.batch.acts.push(CallerAct { at_ms, who, origin, act: act.to_owned(), detail });
     }
@@ -342,9 +345,9 @@ impl Owner {
             BookRequest::Exchange(node, report, wait, reply) => {
                 self.hear(node, report, wait, reply);
             }
-            BookRequest::Nodes(reply) => drop(reply.send(self.book.nodes(self.now().ms))),
+            BookRequest::Nodes(reply) => drop(reply.send(self.book.nodes(now().ms))),
             BookRequest::Slots(node, reply) => {
-                drop(reply.send(self.book.slots_on(&node, self.now())));
+                drop(reply.send(self.book.slots_on(&node, now())));
             }
             BookRequest::Schedule(publication, jobs) => {
                 self.record(Event::Scheduled(publication, jobs));
@@ -354,13 +357,7 @@ impl Owner {
                 drop(reply.send(Adoption::default()));
             }
             BookRequest::Gang(id, reply) => drop(reply.send(self.book.gang(id))),
-            BookRequest::Forwarding(reply) => drop(reply.send(self.book.forwarding())),
-            BookRequest::Forward(changes, reply) => {
-                for change in changes {
-                    self.record(Event::Forwarded(change));
-                }
-                self.replies.push(Reply::Done(reply));
-            }
+            BookRequest::Grid(request) => self.take_grid(request),
             BookRequest::Count(reply) => drop(reply.send(self.book.figures())),
             BookRequest::Publication(reply) => self.publication(reply),
             BookRequest::Published(sequence, gone) => self.record(Event::Published(sequence, gone)),
@@ -386,7 +383,7 @@ impl Owner {
         by: By,
         reply: oneshot::Sender<u64>,
     ) -> Result<(), DbError> {
-        let Submit { owner, uid, spec, params, stdin, key, record } = submit;
+        let Submit { owner, uid, spec, params, stdin, key, record, lease } = submit;
         if let Some(key) = &key {
             // A submission in this very batch is on record after the commit only.
             self.finish_batch().await?;
@@ -412,6 +409,9 @@ impl Owner {
             self.store.done_among(&spec.after).await?
         };
         self.record(Event::Submitted(Box::new(new)));
+        if let Some((lease_ms, until_ms)) = lease {
+            self.record(Event::Leased(LeaseRow { number: campaign, lease_ms, until_ms }));
+        }
         self.record(Event::Met(campaign, done));
         self.tell_hours();
         let submission = Submission { campaign, spec_number, spec, stdin, params, key };
@@ -450,8 +450,8 @@ impl Owner {
     /// Commits, then answers.
     pub(super) async fn finish_batch(&mut self) -> Result<(), DbError> {
         let mut batch = std::mem::take(&mut self.batch);
-        if !batch.effects.is_empty() || !batch.submissions.is_empty() || !batch.acts.is_empty() {
-            batch.at_ms = self.now().wall_ms;
+        if !batch.is_empty() {
+            batch.at_ms = now().wall_ms;
             let began = Instant::now();
             self.store.commit(&batch).await?;
             self.signals.committed.send_modify(|commits| *commits += 1);

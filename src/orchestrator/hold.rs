@@ -109,8 +109,7 @@ impl PendingAdoption<'_> {
             | BookRequest::Refused(_)
             | BookRequest::Remove(..)
             | BookRequest::Extend(..)
-            | BookRequest::Forwarding(_)
-            | BookRequest::Forward(..)
+            | BookRequest::Grid(_)
             | BookRequest::Output(..)
             | BookRequest::OutputHeard(..) => {}
         }

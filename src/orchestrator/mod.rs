@@ -23,6 +23,7 @@ pub mod book;
 mod clusters;
 pub mod drive;
 pub mod extend;
+pub mod forwarding;
 mod hold;
 mod hours;
 pub mod house;

@@ -163,6 +163,9 @@ impl Prepared {
         let millis = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
         let settings =
             Settings { lease_ms: millis(options.lease), linger_ms: millis(options.linger) };
+        let clusters = options.grid.clusters.iter().map(|cluster| cluster.name.clone());
+        state.sight.tell_grid(clusters.collect(), options.grid.resource_mb);
+        state.sight.tell_times(store.boot(), settings.lease_ms);
         let signals = Arc::new(Signals { publish: Notify::new(), committed });
         let (meters, zone) = (state.meters.clone(), options.house.zone.clone());
         let (told, ends) = (Arc::clone(&signals), stop.clone());

@@ -5,6 +5,7 @@ mod browser_past;
 mod calendar;
 mod campaign_browser;
 mod dashboard;
+mod grid_browser;
 #[path = "../support/mod.rs"]
 mod support;
 mod time_travel;

@@ -27,12 +27,12 @@ fn number(name: &str, default: u64) -> u64 {
     std::env::var(name).map_or(default, |text| text.parse().unwrap())
 }
 
-async fn cluster() -> Fleet {
+async fn cluster(lease: &str) -> Fleet {
     let plan = Plan {
         config: CONFIG,
         agents: 2,
         agent_flags: &["--memory", "512MB"],
-        head_flags: &["--linger", "1s", "--lease", "20s"],
+        head_flags: &["--linger", "1s", "--lease", lease],
         detours: BTreeMap::new(),
         ports: None,
     };
@@ -40,7 +40,7 @@ async fn cluster() -> Fleet {
 }
 
 /// The configuration of a router without nodes of its own.
-fn router_config(folder: &Path, fleets: &[Fleet]) -> String {
+fn router_config(folder: &Path, fleets: &[Fleet], lease: &str) -> String {
     let state = folder.join("orchestrator.db");
     let clusters = NAMES
         .iter()
@@ -49,7 +49,7 @@ fn router_config(folder: &Path, fleets: &[Fleet]) -> String {
     let clusters: String = clusters.collect();
     format!(
         "{ROUTER}\n[orchestrator]\nenabled = true\nstate = '{}'\npublish_every = '20ms'\n\
-         [grid]\npass_every = '200ms'\nresource = '256MB'\n{clusters}",
+         [grid]\npass_every = '200ms'\nlease = '{lease}'\nresource = '256MB'\n{clusters}",
         state.display()
     )
 }
@@ -78,7 +78,7 @@ async fn a_bag_over_three_clusters_is_counted_once_under_kills() {
     let seed = number("SEED", lot());
     println!("SEED={seed}");
     let mut lots = ChaCha8Rng::seed_from_u64(seed);
-    let mut fleets = vec![cluster().await, cluster().await, cluster().await];
+    let mut fleets = vec![cluster("20s").await, cluster("20s").await, cluster("20s").await];
     let folder = tempfile::tempdir().unwrap();
     let work = folder.path().join("work");
     fs::create_dir(&work).unwrap();
@@ -86,7 +86,7 @@ async fn a_bag_over_three_clusters_is_counted_once_under_kills() {
         fs::set_permissions(open, fs::Permissions::from_mode(0o777)).unwrap();
     }
     let address = format!("127.0.0.1:{}", port());
-    let config = router_config(folder.path(), &fleets);
+    let config = router_config(folder.path(), &fleets, "20s");
     let mut router = Daemon::start_at(folder.path(), &config, &address);
     let body = json!({
         "user": fleet::user(), "shell": "sleep 0.2; echo $APPORTION_TASK_ID >> done",
@@ -134,4 +134,130 @@ async fn a_bag_over_three_clusters_is_counted_once_under_kills() {
 
 fn size<T>(things: impl IntoIterator<Item = T>) -> u64 {
     things.into_iter().map(|_| 1).sum()
+}
+
+/// Beats of each task: process and time, in nanoseconds since the epoch, by task.
+fn beats(work: &Path) -> BTreeMap<u64, Vec<(u64, u64)>> {
+    let mut beats: BTreeMap<u64, Vec<(u64, u64)>> = BTreeMap::new();
+    for line in fs::read_to_string(work.join("beats")).unwrap_or_default().lines() {
+        let words: Vec<u64> = line.split(' ').map(|word| word.parse().unwrap()).collect();
+        beats.entry(words[0]).or_default().push((words[1], words[2]));
+    }
+    beats
+}
+
+/// The cluster and number of the running attempt of each task.
+async fn places(router: &Daemon) -> BTreeMap<u64, (String, u64)> {
+    let tasks = router.try_get("/v1/campaigns/1/tasks?attempts=true").await;
+    let Ok((_, tasks)) = tasks else { return BTreeMap::new() };
+    let running = tasks["tasks"].as_array().unwrap().iter().filter(|it| it["state"] == "running");
+    let place = |task: &Value| {
+        let last = task["attempts"].as_array()?.last()?;
+        let node = last["node"].as_str()?.to_owned();
+        Some((task["task"].as_u64()?, (node, last["attempt"].as_u64()?)))
+    };
+    running.filter_map(place).collect()
+}
+
+async fn until<T>(what: &str, router: &Daemon, find: impl AsyncFn(&Daemon) -> Option<T>) -> T {
+    let since = Instant::now();
+    loop {
+        if let Some(found) = find(router).await {
+            return found;
+        }
+        assert!(since.elapsed() < PATIENCE, "never: {what}: {}", router.said());
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+}
+
+/// The orchestrator of a cluster stands still. Its tasks end by the leases of their slots, then run
+/// elsewhere, and count once. Both sides restart meanwhile.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn tasks_of_a_silent_cluster_end_there_and_run_elsewhere_after_their_lease() {
+    let mut fleets = vec![cluster("4s").await, cluster("4s").await];
+    let folder = tempfile::tempdir().unwrap();
+    let work = folder.path().join("work");
+    fs::create_dir(&work).unwrap();
+    for open in [folder.path(), &work] {
+        fs::set_permissions(open, fs::Permissions::from_mode(0o777)).unwrap();
+    }
+    let address = format!("127.0.0.1:{}", port());
+    let config = router_config(folder.path(), &fleets, "8s");
+    let mut router = Daemon::start_at(folder.path(), &config, &address);
+    let body = json!({
+        "user": fleet::user(), "tasks": 3, "memory": "256MB", "cwd": work, "class": "normal",
+        "grace": "1s", "shell": "until [ -e go ]; do echo $APPORTION_TASK_ID $$ $(date +%s%N) >> beats; \
+                                 sleep 0.1; done; echo $APPORTION_TASK_ID >> done",
+    });
+    let answer = router.send(Method::POST, "/v1/campaigns", &body).await;
+    assert_eq!(answer.status(), StatusCode::CREATED, "{}", answer.text().await.unwrap());
+    let all_run = async |router: &Daemon| Some(places(router).await).filter(|it| it.len() == 3);
+    let first = until("all tasks run", &router, all_run).await;
+    let silent = NAMES.iter().position(|name| *name == first[&1].0).unwrap();
+    let moved: BTreeSet<u64> =
+        first.iter().filter(|(_, it)| it.0 == first[&1].0).map(|(task, _)| *task).collect();
+    fleet::signal(fleets[silent].pid(Part::Orchestrator), rustix::process::Signal::STOP);
+    router.kill();
+    let stopped = Instant::now();
+    router = Daemon::start_at(folder.path(), &config, &address);
+    let again = async |router: &Daemon| {
+        let places = places(router).await;
+        let is_elsewhere = |task: &u64| places.get(task).is_some_and(|it| it.0 != first[&1].0);
+        moved.iter().all(is_elsewhere).then_some(places)
+    };
+    let second = until("they run elsewhere", &router, again).await;
+    println!("{} tasks run elsewhere after {:?}", moved.len(), stopped.elapsed());
+    // 8 s for the batch, 4 s for the slots, 1 s of grace, and 10 s more.
+    assert!(Duration::from_secs(23) <= stopped.elapsed());
+    assert!(moved.iter().all(|task| second[task].1 == first[task].1 + 1), "{second:?}");
+    // The database has a row for each cluster and pass, and the state of each predictor.
+    let path = format!("sqlite:{}", folder.path().join("orchestrator.db").display());
+    let mut database = SqliteConnection::connect(&path).await.unwrap();
+    let count = "select min(rows) from (select count(*) as rows from gridstatus group by cluster)";
+    let rows: i64 = sqlx::query_scalar(count).fetch_one(&mut database).await.unwrap();
+    let forecasts = "select count(distinct cluster) from forecasts where campaign = 1";
+    let told: i64 = sqlx::query_scalar(forecasts).fetch_one(&mut database).await.unwrap();
+    assert!(2 < rows && told == 3, "{rows} {told}");
+    // The cluster comes back from its database: nothing of the batch begins there again.
+    fleets[silent].kill(Part::Orchestrator);
+    fleets[silent].revive();
+    fleets[silent].until_state(1, "cancelled").await;
+    fs::write(work.join("go"), "").unwrap();
+    let ends = async |router: &Daemon| campaign(router).await.filter(|it| it["state"] == "done");
+    let last = until("it is done", &router, ends).await;
+    assert_eq!((last["done"].as_u64(), last["failed"].as_u64()), (Some(3), Some(0)), "{last}");
+    let lines = fs::read_to_string(work.join("done")).unwrap();
+    assert_eq!(lines.lines().count(), 3, "each task came to its end once");
+    for (task, beats) in beats(&work) {
+        let mut processes: Vec<u64> = beats.iter().map(|(process, _)| *process).collect();
+        processes.dedup();
+        let expected = 1 + usize::from(moved.contains(&task));
+        // A process that came back, or two at a time, would appear twice.
+        assert_eq!(processes.len(), expected, "task {task}: {processes:?}");
+    }
+}
+
+/// An orchestrator without a daemon around it is a router by the configuration file of a daemon.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_orchestrator_alone_routes_by_a_configuration_file() {
+    let lyon = cluster("20s").await;
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("grid.toml");
+    fs::write(&file, router_config(folder.path(), std::slice::from_ref(&lyon), "20s")).unwrap();
+    let plan = Plan {
+        config: CONFIG,
+        agents: 0,
+        agent_flags: &[],
+        head_flags: &["--config", file.to_str().unwrap()],
+        detours: BTreeMap::new(),
+        ports: None,
+    };
+    let alone = Fleet::start(&plan).await;
+    let id = alone.submit(json!({ "shell": "true", "tasks": 4, "class": "normal" })).await;
+    assert_eq!(alone.until_state(id, "done").await.campaign.done, 4);
+    let path = format!("/v1/campaigns/{id}/tasks?attempts=true");
+    let (_, told) = alone.ask(Method::GET, &path, None).await.unwrap();
+    let tasks = told["tasks"].as_array().unwrap();
+    let nodes: Vec<&Value> = tasks.iter().map(|task| &task["attempts"][0]["node"]).collect();
+    assert_eq!(nodes, vec!["lyon"; 4], "{told}");
 }

@@ -25,6 +25,8 @@ pub enum OrchestratorCode {
     Folded,
     /// A campaign that takes no more tasks.
     Closed,
+    /// A reading of the orchestrator's clock, or a lease counted from it, that is too old.
+    Stale,
     /// An orchestrator that has stopped.
     Stopped,
     /// A database that is an older copy.
@@ -33,7 +35,7 @@ pub enum OrchestratorCode {
 
 impl OrchestratorCode {
     /// All there are.
-    pub const ALL: [OrchestratorCode; 13] = [
+    pub const ALL: [OrchestratorCode; 14] = [
         OrchestratorCode::NotAllowed,
         OrchestratorCode::Absent,
         OrchestratorCode::Bad,
@@ -45,6 +47,7 @@ impl OrchestratorCode {
         OrchestratorCode::BadCampaign,
         OrchestratorCode::Folded,
         OrchestratorCode::Closed,
+        OrchestratorCode::Stale,
         OrchestratorCode::Stopped,
         OrchestratorCode::SetBack,
     ];
@@ -63,6 +66,7 @@ impl OrchestratorCode {
             OrchestratorCode::BadCampaign => ("O009", 422, "bad campaign"),
             OrchestratorCode::Folded => ("O010", 410, "tasks folded"),
             OrchestratorCode::Closed => ("O011", 409, "takes no more tasks"),
+            OrchestratorCode::Stale => ("O012", 409, "stale reading"),
             OrchestratorCode::Stopped => ("orchestrator-stopped", 503, "orchestrator stopped"),
             OrchestratorCode::SetBack => ("orchestrator-set-back", 503, "orchestrator set back"),
         }
@@ -118,6 +122,9 @@ impl OrchestratorCode {
             }
             OrchestratorCode::Closed => {
                 "Submit the tasks as a new campaign. One that has ended takes no more."
+            }
+            OrchestratorCode::Stale => {
+                "Read `clock` of `/v1/grid` again, and send the reading back at once."
             }
             OrchestratorCode::Stopped => {
                 "Repair the cause that the log of the daemon names, then restart the daemon."

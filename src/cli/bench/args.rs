@@ -54,6 +54,13 @@ pub enum Bench {
     /// The temporary folder takes about 300 MB.
     #[command(after_help = ORCHESTRATOR_EXAMPLES)]
     Orchestrator(OrchestratorBenchArgs),
+    /// Time passes of the router over many clusters and campaigns, in this process
+    ///
+    /// A pass predicts, routes and finds the surplus of each cluster, under each policy in turn. Every
+    /// campaign has tasks for every cluster; the room of the clusters differs from pass to pass. Requests
+    /// to clusters are not part of it.
+    #[command(after_help = GRID_EXAMPLES)]
+    Grid(GridBenchArgs),
     /// Be the bare server that the daemon is compared with
     #[command(hide = true)]
     Bare,
@@ -70,6 +77,11 @@ Examples:
 ratio is what to quote and to compare: how many times longer a cycle takes than a bare pass that reads
 every machine and every job once, in the same process. Milliseconds depend on the computer.
 The last schedule is audited, untimed; with findings it ends with status 1.";
+
+const GRID_EXAMPLES: &str = "\
+Examples:
+  apportion bench grid
+  apportion bench grid --clusters 50 --campaigns 1000 --json";
 
 const PLACE_EXAMPLES: &str = "\
 Examples:
@@ -259,6 +271,23 @@ pub struct PlaceBenchArgs {
     /// Number of timed cycles
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u64).range(1..=100_000))]
     pub cycles: u64,
+}
+
+/// Times passes of the router.
+#[derive(Debug, Args)]
+pub struct GridBenchArgs {
+    /// Number of clusters
+    #[arg(long, value_name = "N", default_value_t = 50, value_parser = clap::value_parser!(u64).range(1..=1000))]
+    pub clusters: u64,
+    /// Number of campaigns
+    #[arg(long, value_name = "N", default_value_t = 1000, value_parser = clap::value_parser!(u64).range(1..=100_000))]
+    pub campaigns: u64,
+    /// Number of timed passes
+    #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u64).range(1..=100_000))]
+    pub passes: u64,
+    /// Show the figures in JSON
+    #[arg(long)]
+    pub json: bool,
 }
 
 /// Times the daemon.

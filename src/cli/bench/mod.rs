@@ -13,7 +13,9 @@ use super::output::{complain, show};
 use super::table::{Column, table};
 use super::wait;
 use crate::bench::cluster::ClusterShape;
-use crate::bench::{DurationSpread, Measured, Parts, cycle, daemon, gangs, load, place, slot};
+use crate::bench::{
+    DurationSpread, Measured, Parts, cycle, daemon, gangs, grid, load, place, slot,
+};
 use crate::model::{Mebibytes, Quantum};
 
 /// Timed cycles where cycles are short.
@@ -37,6 +39,7 @@ pub fn run(action: &Bench) -> Result<(), Failure> {
         Bench::Daemon(args) => wait(Builder::new_multi_thread(), run_daemon(args)),
         Bench::Load(args) => wait(Builder::new_multi_thread(), run_load(args)),
         Bench::Slot(args) => run_slot(args),
+        Bench::Grid(args) => run_grid(args),
         Bench::Orchestrator(args) => wait(Builder::new_multi_thread(), orchestrator::run(args)),
         Bench::BareExchange(args) => {
             wait(Builder::new_multi_thread(), orchestrator::serve_bare(args))
@@ -105,6 +108,39 @@ fn run_slot(args: &args::SlotBenchArgs) -> Result<(), Failure> {
             figures.bare_per_second, figures.slot_per_second, figures.lanes, figures.ratio
         )
     })?)
+}
+
+fn run_grid(args: &args::GridBenchArgs) -> Result<(), Failure> {
+    let args::GridBenchArgs { clusters, campaigns, passes, json } = *args;
+    let begun = Instant::now();
+    let figures =
+        grid::run(&grid::GridOptions { clusters, campaigns, passes }, &|| begun.elapsed());
+    Ok(show(&figures, json, |figures| routed(figures))?)
+}
+
+/// Figures of passes of the router.
+fn routed(all: &[grid::GridFigures]) -> String {
+    let columns = [
+        Column::Left("POLICY"),
+        Column::Right("CLUSTERS"),
+        Column::Right("CAMPAIGNS"),
+        Column::Right("PASS"),
+        Column::Right("LONGEST"),
+        Column::Right("GOAL"),
+        Column::Right("SENT"),
+    ];
+    let row = |figures: &grid::GridFigures| {
+        [
+            figures.policy.clone(),
+            figures.clusters.to_string(),
+            figures.campaigns.to_string(),
+            format!("{:.1} ms", figures.pass_ms.median),
+            format!("{:.1} ms", figures.pass_ms.max),
+            format!("{} ms", figures.goal_ms),
+            figures.sent.to_string(),
+        ]
+    };
+    table(columns, all.iter().map(row))
 }
 
 fn run_place(args: &PlaceBenchArgs) -> Result<(), Failure> {

@@ -5,13 +5,14 @@
 //! campaign. The number of a batch comes from the counter of campaigns and is never used again. With
 //! the grid's identity it is the key of the child campaign, so a cluster takes a batch once.
 //!
-//! The attempt ends only by a report of its cluster: a result, or a confirmed withdrawal. Until then
-//! the task begins nowhere else.
+//! The attempt ends by a report of its cluster: a result, or a confirmed withdrawal. It also ends once
+//! the lease of its batch has run out there. Until then the task begins nowhere else.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::campaigns::Campaign;
+use super::renewals::LeaseRow;
 use super::rows::{AttemptRow, CampaignState, TaskRow, TaskState};
 use super::{Book, Now, attempt_of};
 use crate::model::Name;
@@ -29,8 +30,9 @@ pub fn is_batch(share: u64) -> bool {
 /// A change of forwarded tasks.
 #[derive(Clone, Debug)]
 pub enum Forwarding {
-    /// Tasks of a campaign leave for a cluster: the campaign, the cluster and the most tasks.
-    Leave(u64, Name, u64),
+    /// Tasks of a campaign leave for a cluster: the campaign, the cluster and the most tasks. The
+    /// last is the lease of the tasks, in milliseconds. `None`: the cluster knows no leases.
+    Leave(u64, Name, u64, Option<u64>),
     /// Attempts began on their cluster.
     Begun(Vec<AttemptId>),
     /// Attempts ended on their cluster, or were withdrawn.
@@ -46,6 +48,8 @@ pub struct ForwardedBatch {
     pub campaign: u64,
     /// Name of the cluster.
     pub cluster: Name,
+    /// Lease that the batch was sent with, in milliseconds. `None`: its tasks wait for the cluster.
+    pub lease_ms: Option<u64>,
     /// The tasks whose attempts have not ended.
     pub tasks: Vec<ForwardedTask>,
 }
@@ -68,6 +72,8 @@ pub struct ForwardedTask {
 pub struct ForwardableCampaign {
     /// Number of the campaign.
     pub id: u64,
+    /// Tasks in slots of this orchestrator, begun or not.
+    pub in_slots: u64,
     /// Owner of the campaign.
     pub owner: String,
     /// Specification of the campaign.
@@ -105,8 +111,8 @@ impl Book {
     /// Enters a change of forwarded tasks.
     pub(super) fn forward(&mut self, change: Forwarding, now: Now) {
         match change {
-            Forwarding::Leave(campaign, cluster, count) => {
-                self.send_away(campaign, &cluster, count, now);
+            Forwarding::Leave(campaign, cluster, count, lease_ms) => {
+                self.send_away(campaign, &cluster, (count, lease_ms), now);
             }
             Forwarding::Begun(ids) => ids.into_iter().for_each(|id| self.begun_away(id)),
             Forwarding::Ended(results) => {
@@ -121,7 +127,13 @@ impl Book {
         }
     }
 
-    fn send_away(&mut self, id: u64, cluster: &Name, count: u64, now: Now) {
+    fn send_away(
+        &mut self,
+        id: u64,
+        cluster: &Name,
+        (count, lease_ms): (u64, Option<u64>),
+        now: Now,
+    ) {
         let Some(campaign) = self.campaigns.get_mut(&id) else { return };
         if !campaign.may_begin() || !campaign.may_leave() {
             return;
@@ -142,6 +154,11 @@ impl Book {
             }
             last = place;
             let share = FIRST_BATCH + self.next - 1;
+            if let Some(lease_ms) = lease_ms {
+                self.sent.entry(share).or_insert((lease_ms, 0)).1 += 1;
+                let row = LeaseRow { number: share, lease_ms, until_ms: 0 };
+                self.dirty.leases.insert(share, Some(row));
+            }
             let row = campaign.tasks.remove(&task);
             let row = row.unwrap_or_else(|| campaign.fresh(task));
             let (state, attempt) = (TaskState::Assigned, row.attempt + 1);
@@ -155,6 +172,16 @@ impl Book {
             campaign.place(row);
         }
         self.dirty.settle.insert(id);
+    }
+
+    /// Counts an attempt of a batch that ended.
+    pub(super) fn come_back(&mut self, share: u64) {
+        let Some((_, open)) = self.sent.get_mut(&share) else { return };
+        *open = open.saturating_sub(1);
+        if *open == 0 {
+            self.sent.remove(&share);
+            self.dirty.leases.insert(share, None);
+        }
     }
 
     fn begun_away(&mut self, id: AttemptId) {
@@ -176,6 +203,7 @@ impl Book {
             let step = campaign.steps.iter().find(|step| 0 < campaign.queued(step.work.step));
             ForwardableCampaign {
                 id: facts.id,
+                in_slots: campaign.all_steps().map(|step| step.in_slots).sum(),
                 owner: facts.owner.clone(),
                 spec: Arc::clone(&campaign.spec),
                 queued: step
@@ -195,6 +223,7 @@ impl Book {
                 batch: row.share,
                 campaign: row.id.campaign,
                 cluster: row.node.clone(),
+                lease_ms: self.sent.get(&row.share).map(|(lease_ms, _)| *lease_ms),
                 tasks: Vec::new(),
             });
             batch.tasks.push(ForwardedTask {
@@ -211,5 +240,12 @@ impl Book {
     pub fn withdrawn(id: AttemptId) -> TaskResult {
         let held = super::slots::Held::default();
         super::ends::ended(id, &held, Reason::Returned, Now::default())
+    }
+
+    /// The end of a forwarded attempt whose lease has run out. An attempt that is not known to have
+    /// begun is not counted.
+    pub fn given_up(task: &ForwardedTask) -> TaskResult {
+        let why = if task.is_running { Reason::Lost } else { Reason::Returned };
+        TaskResult { why, ..Book::withdrawn(task.id) }
     }
 }

@@ -37,6 +37,7 @@ mod nodes;
 mod notes;
 mod obey;
 mod publish;
+mod renewals;
 mod requests;
 mod resize;
 mod rows;
@@ -65,6 +66,7 @@ use nodes::Node;
 pub use nodes::NodeFacts;
 pub use obey::{HeldShare, JobShares, TerminatingShare};
 pub use publish::{PublishedSlot, PublishedWork};
+pub use renewals::LeaseRow;
 pub use requests::{NewCampaign, Reopened};
 pub use rows::{
     AttemptRow, CampaignRow, CampaignState, Ending, FaultRow, Note, SlotRow, SlotState, TaskRow,
@@ -144,6 +146,10 @@ pub enum Event {
     NodeLost(Name),
     /// Tasks left for another cluster, or came back from it.
     Forwarded(Forwarding),
+    /// A new campaign has a lease: its sender forwarded it.
+    Leased(LeaseRow),
+    /// The sender renews the leases of campaigns, as of a moment in milliseconds since the boot.
+    Renewed(Vec<u64>, u64),
     /// The resource manager accepted a publication that declares these shares gone.
     Published(u64, Vec<u64>),
     /// The resource manager refuses the named works, each with its sentence, and takes all other
@@ -172,6 +178,10 @@ pub enum Effect {
     Note(Note),
     /// Store an event of a node.
     Fault(FaultRow),
+    /// Store a lease.
+    Lease(LeaseRow),
+    /// Remove the lease of a campaign or batch.
+    LeaseForgotten(u64),
     /// Mark the tasks of a campaign that were done on this node within so many milliseconds as suspicious.
     Suspect(u64, Name, u64),
     /// Answer the exchange of a node that waits.
@@ -197,6 +207,8 @@ pub struct Saved {
     pub slots: Vec<SlotRow>,
     /// Open events of nodes.
     pub faults: Vec<FaultRow>,
+    /// Leases of campaigns and batches.
+    pub leases: Vec<LeaseRow>,
 }
 
 /// Rows that differ from the stored rows.
@@ -212,6 +224,8 @@ struct Dirty {
     forgotten: BTreeSet<u64>,
     notes: Vec<Note>,
     faults: Vec<FaultRow>,
+    /// `None`: the lease is forgotten.
+    leases: BTreeMap<u64, Option<LeaseRow>>,
     suspects: BTreeMap<(u64, Name), u64>,
     wake: BTreeSet<Name>,
     publish: bool,
@@ -232,7 +246,11 @@ pub struct Book {
     open: BTreeMap<AttemptId, AttemptRow>,
     /// Slots that can hold more tasks and whose agents wait, by campaign.
     hungry: BTreeSet<(u64, u64)>,
-    /// Time of the last check of the leases, by the clock of the book.
+    /// Leases of campaigns that were forwarded here.
+    leases: renewals::Leases,
+    /// Lease and open attempts of each batch that was forwarded with a lease.
+    sent: BTreeMap<u64, (u64, u64)>,
+    /// Time of the last check of the leases of slots, by the clock of the book.
     looked: u64,
     dirty: Dirty,
 }
@@ -257,6 +275,8 @@ impl Book {
             nodes: BTreeMap::new(),
             open: BTreeMap::new(),
             hungry: BTreeSet::new(),
+            leases: renewals::Leases::default(),
+            sent: BTreeMap::new(),
             looked: now,
             dirty: Dirty::default(),
         };
@@ -297,6 +317,14 @@ impl Book {
                 campaign.avoid_again(row, now);
             }
         }
+        for row in saved.leases {
+            if is_batch(row.number) {
+                let open = saved.attempts.iter().filter(|attempt| attempt.share == row.number);
+                book.sent.insert(row.number, (row.lease_ms, crate::model::count(open)));
+            } else if book.campaigns.contains_key(&row.number) {
+                book.leases.put(row);
+            }
+        }
         book.open = saved.attempts.into_iter().map(|row| (row.id, row)).collect();
         book.dirty.settle = book.campaigns.keys().copied().collect();
         book
@@ -319,6 +347,7 @@ impl Book {
 
     /// Records an event and returns what to do for it.
     pub fn record(&mut self, event: Event, now: Now) -> Vec<Effect> {
+        self.end_leases(now);
         match event {
             Event::Submitted(new) => self.submit(*new, now),
             Event::Scheduled(publication, jobs) => self.obey(publication, jobs, now),
@@ -336,6 +365,8 @@ impl Book {
             Event::Resubmitted(reopened) => self.reopen(*reopened),
             Event::NodeLost(node) => self.lose_node(&node, now),
             Event::Forwarded(change) => self.forward(change, now),
+            Event::Leased(row) => self.lease(row),
+            Event::Renewed(campaigns, as_of_ms) => self.renew(&campaigns, as_of_ms),
             Event::Published(sequence, gone) => self.published(sequence, &gone),
             Event::Refused(sentences) => self.refused(&sentences),
         }
@@ -365,6 +396,9 @@ impl Book {
             let text = format!("{}: {} done, {} failed", state.word(), row.done, row.failed);
             self.dirty.notes.push(notes::history(id, "ended", &text));
             self.campaigns.remove(&id);
+            if self.leases.forget(id) {
+                self.dirty.leases.insert(id, None);
+            }
             self.tell_waiting(id, state);
             self.dirty.finished.push(row);
         }
@@ -470,6 +504,7 @@ impl Book {
     fn close_attempt(&mut self, result: TaskResult, now: Now) {
         let id = result.task;
         if let Some(attempt) = self.open.remove(&id) {
+            self.come_back(attempt.share);
             let ended = AttemptRow { result: Some(result), ended_ms: Some(now.wall_ms), ..attempt };
             self.dirty.attempts.insert(id, ended);
         }
@@ -494,6 +529,10 @@ impl Book {
         effects.extend(dirty.forgotten.into_iter().map(Effect::SlotForgotten));
         effects.extend(dirty.notes.into_iter().map(Effect::Note));
         effects.extend(dirty.faults.into_iter().map(Effect::Fault));
+        let leases = dirty.leases.into_iter();
+        effects.extend(
+            leases.map(|(number, row)| row.map_or(Effect::LeaseForgotten(number), Effect::Lease)),
+        );
         let suspects = dirty.suspects.into_iter();
         effects.extend(suspects.map(|((id, node), ms)| Effect::Suspect(id, node, ms)));
         effects.extend(dirty.wake.into_iter().map(Effect::Wake));

@@ -2,14 +2,36 @@
 
 use serde_json::{Map, Value, json};
 
+use crate::model::count;
+use crate::orchestrator::book::{ForwardableCampaign, ForwardedBatch};
 use crate::orchestrator::spec::CampaignSpec;
+use crate::orchestrator::store::{DbError, StoreReader};
 use crate::orchestrator::wire::{Command, Stdin};
+
+/// The document of the child campaign of a batch. `None`: its range is not known any more.
+pub(super) async fn child_of(
+    batch: &ForwardedBatch,
+    campaign: &ForwardableCampaign,
+    reader: &mut StoreReader,
+) -> Result<Option<Value>, DbError> {
+    let tasks = || batch.tasks.iter().map(|task| task.id.task);
+    let (Some(first), Some(last)) = (tasks().min(), tasks().max()) else { return Ok(None) };
+    let mut texts = Vec::new();
+    for task in tasks() {
+        let Some(position) = campaign.spec.tasks.position(task) else { return Ok(None) };
+        texts.extend(reader.param(batch.campaign, position).await?);
+    }
+    let texts = (count(&texts) == count(&batch.tasks)).then_some(texts);
+    let memory_mb = campaign.memory_mb;
+    let (spec, owner) = (&campaign.spec, &campaign.owner);
+    Ok(Some(child(spec, owner, memory_mb, (first, last), texts)))
+}
 
 /// Writes the document of a child campaign. `tasks`: the numbers of the first and the last task.
 /// `texts`: their entries, if they have any.
 ///
 /// A child fails its tasks at once: the campaign decides on another attempt.
-pub(super) fn child(
+fn child(
     spec: &CampaignSpec,
     owner: &str,
     memory_mb: u64,

@@ -5,10 +5,13 @@
 //! hears of them. A step that was cut off is therefore done again by the next pass: a submission has
 //! a key that its cluster takes once, and a result is entered once.
 //!
-//! A task begins elsewhere only after its cluster has confirmed the withdrawal. The tasks of a silent
-//! cluster wait for it.
+//! A task begins elsewhere only after its cluster has confirmed the withdrawal, or its lease has run
+//! out there. Each pass renews the leases of the clusters that answer.
 
 mod document;
+mod leases;
+mod observe;
+mod record;
 mod remote;
 mod router;
 

@@ -2,16 +2,16 @@
 
 use std::time::Duration;
 
-use reqwest::{Method, Response, Url};
+use reqwest::{Method, Response, StatusCode, Url};
 use serde::de::DeserializeOwned;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::client::{NoAnswer, NoToken, Transport, TransportError, token_for};
 use crate::config::ClusterSettings;
-use crate::orchestrator::wire::{Grid, Submitted, TaskInfo, TaskList};
+use crate::orchestrator::wire::{Grid, HeadClock, LeaseRenewal, Submitted, TaskInfo, TaskList};
 
 /// Longest wait for an answer.
-const PATIENCE: Duration = Duration::from_secs(10);
+pub(super) const PATIENCE: Duration = Duration::from_secs(10);
 /// Most tasks in an answer.
 const PAGE: usize = 200;
 
@@ -73,9 +73,21 @@ impl RemoteCluster {
     ///
     /// If the cluster does not answer, or refuses.
     pub async fn submit(&self, key: &str, document: &Value) -> Result<u64, RemoteError> {
-        let body = Some((key, document));
+        let body = Some((Some(key), document));
         let answer = self.ask(Method::POST, &["v1", "campaigns"], &[], body).await?;
         Ok(read::<Submitted>(answer).await?.id)
+    }
+
+    /// Renews the leases of child campaigns, as of a reading of the cluster's clock.
+    ///
+    /// # Errors
+    ///
+    /// If the cluster does not answer, or refuses.
+    pub async fn renew(&self, clock: &HeadClock, campaigns: Vec<u64>) -> Result<(), RemoteError> {
+        let (boot, as_of_ms) = (clock.boot.clone(), clock.ms);
+        let renewal = json!(LeaseRenewal { boot, as_of_ms, campaigns });
+        let body = Some((None, &renewal));
+        self.ask(Method::POST, &["v1", "grid", "leases"], &[], body).await.map(drop)
     }
 
     /// Asks the cluster to end a task. The task is withdrawn once the cluster says that it is
@@ -117,13 +129,14 @@ impl RemoteCluster {
         method: Method,
         path: &[&str],
         query: &[(&str, &str)],
-        body: Option<(&str, &Value)>,
+        body: Option<(Option<&str>, &Value)>,
     ) -> Result<Response, RemoteError> {
         let token = self.settings.token_file.as_deref();
         let token = token.map(|file| token_for(&self.url, file)).transpose()?;
         let mut request = self.transport.request(method, path, query);
         if let Some((key, document)) = body {
-            request = request.header("idempotency-key", key).json(document);
+            request = key.into_iter().fold(request, |it, key| it.header("idempotency-key", key));
+            request = request.json(document);
         }
         let answer = self.transport.exchange(request, token.as_ref()).await;
         let answer = answer.map_err(|error| match error {
@@ -136,7 +149,8 @@ impl RemoteCluster {
         }
         let text = answer.text().await.unwrap_or_default();
         let text = format!("{status}: {}", crate::orchestrator::spec::short(&text));
-        Err(if status.is_server_error() {
+        // A conflict is about the reading of the clock; the next pass has another.
+        Err(if status.is_server_error() || status == StatusCode::CONFLICT {
             RemoteError::Silent(text)
         } else {
             RemoteError::Refused(text)

@@ -3,31 +3,38 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Instant;
 
+use futures_util::future::join_all;
 use tokio::sync::{mpsc, oneshot};
 
 use super::document;
-use super::remote::{RemoteCluster, RemoteError};
+use super::leases::BatchLeases;
+use super::observe::{ClusterState, Observed, local_state, observe};
+use super::record::{GridRecord, PassSight, states_of};
+use super::remote::{PATIENCE, RemoteCluster, RemoteError};
 use crate::config::GridSettings;
 use crate::grid::{
     Affinities, CampaignSight, ClusterSight, GridSight, LOCAL_PREDICTOR, PREDICTORS, PairStates,
     Predictor, ROUTER_POLICIES, RouteSettings, RouterPolicy, SentTask, TargetSight,
     WAITING_LIMIT_MS, WithdrawalCause, predict, predictor, route, router_policy, settle, surplus,
 };
-use crate::model::{Name, count};
+use crate::model::Name;
 use crate::orchestrator::book::{
     Book, ForwardableCampaign, ForwardedBatch, Forwarding, ForwardingView,
 };
 use crate::orchestrator::drive::{BookRequest, wall_ms};
-use crate::orchestrator::rm::{Rm, RmError};
-use crate::orchestrator::store::{DbError, StoreReader};
-use crate::orchestrator::wire::{AttemptId, Reason, TaskInfo, TaskResult};
+use crate::orchestrator::forwarding::GridRequest;
+use crate::orchestrator::rm::Rm;
+use crate::orchestrator::store::{ClusterRow, DbError, StoreReader};
+use crate::orchestrator::wire::{Reason, TaskResult};
+use crate::slot::since_boot_ms;
 
 /// Name of the router's own cluster.
 const LOCAL: &str = "local";
 /// Most tasks of a campaign that leave for a cluster in a pass.
 const MOST: u64 = 10_000;
+/// A silent cluster holds a pass up for this part of a lease at most.
+const LEASE_PARTS: u32 = 4;
 
 /// Reason why there can be no router.
 #[derive(Debug, thiserror::Error)]
@@ -50,19 +57,11 @@ pub enum GridError {
 
 /// Reason why a pass was broken off.
 #[derive(Debug, thiserror::Error)]
-enum BrokenPass {
+pub(super) enum BrokenPass {
     #[error("the owner of the book has stopped")]
     NoOwner,
     #[error(transparent)]
     Unread(#[from] DbError),
-}
-
-/// A cluster as a pass saw it.
-#[derive(Debug, Default)]
-struct ClusterState {
-    /// Free memory and all memory of each node, in MiB. Empty: the cluster is silent.
-    nodes: Vec<(u64, u64)>,
-    is_silent: bool,
 }
 
 /// The router of an orchestrator.
@@ -89,7 +88,12 @@ pub struct GridRouter {
     affinities: Affinities,
     /// Clusters that were silent in the last pass.
     silent: BTreeSet<Name>,
-    began: Instant,
+    /// Clusters that an operator took out of the grid.
+    out: BTreeSet<Name>,
+    /// Leases of the batches.
+    leases: BatchLeases,
+    /// Rows on record.
+    record: GridRecord,
 }
 
 impl GridRouter {
@@ -136,7 +140,9 @@ impl GridRouter {
             states: PairStates::new(),
             affinities: Affinities::default(),
             silent: BTreeSet::new(),
-            began: Instant::now(),
+            out: BTreeSet::new(),
+            leases: BatchLeases::default(),
+            record: GridRecord::default(),
         }))
     }
 
@@ -154,8 +160,14 @@ impl GridRouter {
 
     /// A pass: observe, predict, route, submit, withdraw.
     async fn pass(&mut self, requests: &mpsc::Sender<BookRequest>) -> Result<(), BrokenPass> {
+        if !self.leases.is_loaded() {
+            self.load().await?;
+        }
+        let known = StoreReader::open(&self.state).await?.clusters().await?;
+        let is_out = |(name, row): (Name, ClusterRow)| row.out.is_some().then_some(name);
+        self.out = known.into_iter().filter_map(is_out).collect();
         let clusters = self.observe(requests).await?;
-        let view = ask(requests, BookRequest::Forwarding).await?;
+        let view = self.give_up(requests, &clusters).await?;
         let sight = self.sight(&view, &clusters);
         let states = predict(&sight, &self.states, self.settings.strictness);
         let settings = RouteSettings {
@@ -168,60 +180,64 @@ impl GridRouter {
         let leave = routing.grants.iter().filter(|grant| 0 < grant.cluster);
         let leave = leave.map(|grant| {
             let cluster = sight.clusters[grant.cluster].name.clone();
-            Forwarding::Leave(grant.campaign, cluster, grant.count.min(MOST))
+            let knows_leases = clusters.get(grant.cluster).is_some_and(|it| it.clock.is_some());
+            let lease_ms = knows_leases.then_some(self.lease_ms());
+            Forwarding::Leave(grant.campaign, cluster, grant.count.min(MOST), lease_ms)
         });
         forward(requests, leave.collect()).await?;
-        let view = ask(requests, BookRequest::Forwarding).await?;
-        let refused = self.submit(&view).await?;
+        let view = ask(requests, GridRequest::View).await?;
+        let refused = self.submit(&view, &clusters).await?;
         forward(requests, vec![Forwarding::Ended(refused)]).await?;
         self.withdraw(&view, &sight).await;
+        let mut reader = StoreReader::open(&self.state).await?;
+        let pass = PassSight { sight: &sight, clusters: &clusters, routing: &routing };
+        let figures = self.record.figures(&sight, &mut reader).await?;
+        let rows = self.record.rows(pass, &self.states, &self.affinities, &figures);
+        ask(requests, |reply| GridRequest::Pass(Box::new(rows), reply)).await
+    }
+
+    /// Goes on with the predictor states and affinities on record.
+    async fn load(&mut self) -> Result<(), BrokenPass> {
+        let mut reader = StoreReader::open(&self.state).await?;
+        self.states = states_of(&reader.last_forecasts().await?, since_boot_ms());
+        self.affinities = Affinities::stored(reader.affinities().await?, since_boot_ms());
+        self.record.loaded(&self.states, &self.affinities);
+        self.leases.load(reader.clusters().await?);
         Ok(())
     }
 
-    /// Reads the room of all clusters, and enters the results of forwarded tasks.
+    /// Reads the room of all clusters at the same time, renews their leases, and enters the results of
+    /// forwarded tasks.
     async fn observe(
         &mut self,
         requests: &mpsc::Sender<BookRequest>,
     ) -> Result<Vec<ClusterState>, BrokenPass> {
-        let view = ask(requests, BookRequest::Forwarding).await?;
+        let view = ask(requests, GridRequest::View).await?;
         let open: BTreeSet<u64> = view.batches.iter().map(|batch| batch.batch).collect();
         self.children.retain(|batch, _| open.contains(batch));
         self.first_batch.get_or_insert_with(|| open.last().map_or(0, |last| last + 1));
-        let mut clusters = vec![local_state(self.rm.nodes().await)];
-        let mut news: Vec<(Name, Vec<Forwarding>)> = Vec::new();
-        for remote in &self.remotes {
-            let name = &remote.settings().name;
-            let mut changes = Vec::new();
-            let mut state = match remote.snapshot().await {
-                Ok(grid) => {
-                    let node = |free: Option<u64>, all: Option<u64>| Some((free?, all?));
-                    let nodes = grid.nodes.iter();
-                    let nodes = nodes.filter_map(|it| node(it.free_mb, it.memory_mb)).collect();
-                    ClusterState { nodes, is_silent: false }
+        let patience =
+            self.settings.lease.checked_div(LEASE_PARTS).unwrap_or(PATIENCE).min(PATIENCE);
+        let (children, view) = (&self.children, &view);
+        let remotes = self.remotes.iter();
+        let observed = remotes.map(|remote| observe(remote, view, children, patience));
+        let (local, observed) =
+            futures_util::future::join(self.rm.nodes(), join_all(observed)).await;
+        let mut clusters = vec![local_state(local)];
+        let names: Vec<Name> = self.remotes.iter().map(|it| it.settings().name.clone()).collect();
+        for (name, Observed { state, changes, error, renewed }) in names.into_iter().zip(observed) {
+            if let Some(error) = error {
+                if self.silent.insert(name.clone()) {
+                    tracing::warn!(cluster = %name, %error, "its tasks wait for it");
                 }
-                Err(error) => {
-                    if self.silent.insert(name.clone()) {
-                        tracing::warn!(cluster = %name, %error, "its tasks wait for it");
-                    }
-                    clusters.push(ClusterState { nodes: Vec::new(), is_silent: true });
-                    continue;
-                }
-            };
-            self.silent.remove(name);
-            for batch in view.batches.iter().filter(|batch| batch.cluster == *name) {
-                let Some(child) = self.children.get(&batch.batch) else { continue };
-                match remote.results(*child).await {
-                    Ok(tasks) => changes.extend(news_of(batch, &tasks)),
-                    Err(error) => {
-                        tracing::warn!(cluster = %name, %error, "results are read later");
-                        state.is_silent = true;
-                    }
-                }
+            } else {
+                self.silent.remove(&name);
+            }
+            self.leases.renewed(&renewed);
+            if let Some(clock) = &state.clock {
+                self.leases.learn(&name, clock.slot_lease_ms, requests).await?;
             }
             clusters.push(state);
-            news.push((name.clone(), changes));
-        }
-        for (name, changes) in news {
             self.note_failures(&name, &changes);
             forward(requests, changes).await?;
         }
@@ -230,7 +246,7 @@ impl GridRouter {
 
     /// Lowers the affinity of tasks that failed on a cluster.
     fn note_failures(&mut self, cluster: &Name, changes: &[Forwarding]) {
-        self.affinities.reset(self.now_ms());
+        self.affinities.reset(since_boot_ms());
         for change in changes {
             let Forwarding::Ended(results) = change else { continue };
             let failed = |it: &&TaskResult| !matches!(it.why, Reason::Done | Reason::Returned);
@@ -240,8 +256,26 @@ impl GridRouter {
         }
     }
 
-    fn now_ms(&self) -> u64 {
-        u64::try_from(self.began.elapsed().as_millis()).unwrap_or(u64::MAX)
+    /// Gives up batches whose leases ran out on silent clusters, and returns what is left.
+    async fn give_up(
+        &mut self,
+        requests: &mpsc::Sender<BookRequest>,
+        clusters: &[ClusterState],
+    ) -> Result<ForwardingView, BrokenPass> {
+        let view = ask(requests, GridRequest::View).await?;
+        let remotes = self.remotes.iter().zip(clusters.iter().skip(1));
+        let heard = remotes.filter(|(_, state)| state.clock.is_some());
+        let heard: BTreeSet<&Name> = heard.map(|(remote, _)| &remote.settings().name).collect();
+        let over = self.leases.over(&view, &heard, since_boot_ms());
+        if over.is_empty() {
+            return Ok(view);
+        }
+        forward(requests, vec![Forwarding::Ended(over)]).await?;
+        ask(requests, GridRequest::View).await
+    }
+
+    fn lease_ms(&self) -> u64 {
+        u64::try_from(self.settings.lease.as_millis()).unwrap_or(u64::MAX)
     }
 
     /// The sights of a pass. The local cluster is the first.
@@ -265,7 +299,8 @@ impl GridRouter {
                 waiting,
                 flood: self.settings.flood,
                 stress: 0,
-                is_closed: state.is_silent,
+                is_closed: state.is_silent
+                    || settings.is_some_and(|it| self.out.contains(&it.name)),
                 predictor: settings.map_or(self.local_predictor, |_| self.remote_predictor),
             }
         });
@@ -273,7 +308,7 @@ impl GridRouter {
         let campaigns = view.campaigns.iter();
         let campaigns = campaigns.map(|campaign| self.campaign_sight(campaign, view, &clusters));
         let campaigns = campaigns.collect();
-        GridSight { campaigns, clusters, now_ms: self.now_ms() }
+        GridSight { campaigns, clusters, now_ms: since_boot_ms() }
     }
 
     fn campaign_sight(
@@ -289,6 +324,7 @@ impl GridRouter {
             let own = view.batches.iter();
             let own = own.filter(|it| it.campaign == campaign.id && it.cluster == cluster.name);
             let (running, waiting) = load(own);
+            let running = if cluster.is_local { campaign.in_slots } else { running };
             let mut settings = self.remotes.iter().map(RemoteCluster::settings);
             let settings = settings.find(|it| it.name == cluster.name);
             let names = |list: &[String]| list.contains(&campaign.owner);
@@ -318,7 +354,11 @@ impl GridRouter {
 
     /// Submits all batches that no cluster has confirmed. Returns the attempts that a cluster refused
     /// and cannot have.
-    async fn submit(&mut self, view: &ForwardingView) -> Result<Vec<TaskResult>, BrokenPass> {
+    async fn submit(
+        &mut self,
+        view: &ForwardingView,
+        clusters: &[ClusterState],
+    ) -> Result<Vec<TaskResult>, BrokenPass> {
         let new = view.batches.iter().filter(|batch| !self.children.contains_key(&batch.batch));
         let new: Vec<&ForwardedBatch> = new.collect();
         let mut refused = Vec::new();
@@ -327,13 +367,22 @@ impl GridRouter {
         }
         let mut reader = StoreReader::open(&self.state).await?;
         for batch in new {
-            let remote = self.remotes.iter().find(|it| it.settings().name == batch.cluster);
+            let remotes = self.remotes.iter().zip(clusters.iter().skip(1));
+            let remote = remotes.into_iter().find(|(it, _)| it.settings().name == batch.cluster);
             let campaign = view.campaigns.iter().find(|it| it.id == batch.campaign);
-            let (Some(remote), Some(campaign)) = (remote, campaign) else { continue };
+            let (Some((remote, state)), Some(campaign)) = (remote, campaign) else { continue };
             if self.silent.contains(&batch.cluster) {
                 continue;
             }
-            let Some(document) = child_of(batch, campaign, &mut reader).await? else { continue };
+            let Some(mut document) = document::child_of(batch, campaign, &mut reader).await? else {
+                continue;
+            };
+            if let Some(lease_ms) = batch.lease_ms {
+                // A cluster that does not lease it could run it for ever.
+                let Some(clock) = &state.clock else { continue };
+                document["lease"] = clock.terms(lease_ms);
+                self.leases.renewed(&[(batch.batch, since_boot_ms())]);
+            }
             let key = format!("grid/{}/{}/{}", self.identity, batch.campaign, batch.batch);
             match remote.submit(&key, &document).await {
                 Ok(child) => drop(self.children.insert(batch.batch, child)),
@@ -364,9 +413,11 @@ impl GridRouter {
         for remote in &self.remotes {
             let name = &remote.settings().name;
             let at = sight.clusters.iter().position(|cluster| cluster.name == *name);
-            let Some(at) = at.filter(|at| !sight.clusters[*at].is_closed) else { continue };
+            let Some(at) = at.filter(|_| !self.silent.contains(name)) else { continue };
             let allowed = sight.allowed_on(at);
             let allowed = Some(allowed).filter(|_| self.remote_predictor.withdraws());
+            // No task waits on a cluster that is out.
+            let allowed = if self.out.contains(name) { Some(0) } else { allowed };
             let here = view.batches.iter().filter(|batch| batch.cluster == *name);
             let here: Vec<&ForwardedBatch> = here.collect();
             let mut waiting = Vec::new();
@@ -409,65 +460,12 @@ fn load<'a>(batches: impl Iterator<Item = &'a ForwardedBatch>) -> (u64, u64) {
     })
 }
 
-fn local_state(nodes: Result<Vec<crate::api::wire::NodeInfo>, RmError>) -> ClusterState {
-    let Ok(nodes) = nodes else {
-        return ClusterState { nodes: Vec::new(), is_silent: true };
-    };
-    let mb = |amount: u64, quantum: u64| amount.saturating_mul(quantum);
-    let node = |it: crate::api::wire::NodeInfo| (mb(it.free, it.quantum_mb), it.memory_mb);
-    ClusterState { nodes: nodes.into_iter().map(node).collect(), is_silent: false }
-}
-
-/// The document of the child campaign of a batch. `None`: its range is not known any more.
-async fn child_of(
-    batch: &ForwardedBatch,
-    campaign: &ForwardableCampaign,
-    reader: &mut StoreReader,
-) -> Result<Option<serde_json::Value>, DbError> {
-    let tasks = || batch.tasks.iter().map(|task| task.id.task);
-    let (Some(first), Some(last)) = (tasks().min(), tasks().max()) else { return Ok(None) };
-    let mut texts = Vec::new();
-    for task in tasks() {
-        let Some(position) = campaign.spec.tasks.position(task) else { return Ok(None) };
-        texts.extend(reader.param(batch.campaign, position).await?);
-    }
-    let texts = (count(&texts) == count(&batch.tasks)).then_some(texts);
-    let memory_mb = campaign.memory_mb;
-    let (spec, owner) = (&campaign.spec, &campaign.owner);
-    Ok(Some(document::child(spec, owner, memory_mb, (first, last), texts)))
-}
-
-/// The changes that a cluster reports for a batch.
-fn news_of(batch: &ForwardedBatch, tasks: &[TaskInfo]) -> Vec<Forwarding> {
-    let told: BTreeMap<u64, &TaskInfo> = tasks.iter().map(|task| (task.task, task)).collect();
-    let (mut begun, mut ended) = (Vec::new(), Vec::new());
-    for task in &batch.tasks {
-        let Some(info) = told.get(&task.id.task) else { continue };
-        match info.state.as_str() {
-            "running" if !task.is_running => begun.push(task.id),
-            "done" | "failed" | "cancelled" | "dropped" => ended.push(result_of(task.id, info)),
-            _ => {}
-        }
-    }
-    vec![Forwarding::Begun(begun), Forwarding::Ended(ended)]
-}
-
-/// The result of a forwarded attempt, from the final task of the child campaign.
-fn result_of(id: AttemptId, info: &TaskInfo) -> TaskResult {
-    let last = info.attempts.last().and_then(|attempt| attempt.result.clone());
-    let counts = matches!(info.state.as_str(), "done" | "failed");
-    match last.filter(|_| counts) {
-        Some(last) => TaskResult { number: 0, task: id, ..last },
-        None => Book::withdrawn(id),
-    }
-}
-
-async fn ask<T>(
+pub(super) async fn ask<T>(
     requests: &mpsc::Sender<BookRequest>,
-    request: impl FnOnce(oneshot::Sender<T>) -> BookRequest,
+    request: impl FnOnce(oneshot::Sender<T>) -> GridRequest,
 ) -> Result<T, BrokenPass> {
     let (reply, answer) = oneshot::channel();
-    requests.send(request(reply)).await.map_err(|_| BrokenPass::NoOwner)?;
+    requests.send(BookRequest::Grid(request(reply))).await.map_err(|_| BrokenPass::NoOwner)?;
     answer.await.map_err(|_| BrokenPass::NoOwner)
 }
 
@@ -484,5 +482,5 @@ async fn forward(
     if changes.is_empty() {
         return Ok(());
     }
-    ask(requests, |reply| BookRequest::Forward(changes, reply)).await
+    ask(requests, |reply| GridRequest::Forward(changes, reply)).await
 }

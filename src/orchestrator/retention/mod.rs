@@ -18,6 +18,10 @@ use crate::config::CampaignRetention;
 const EVERY: Duration = Duration::from_mins(1);
 /// Milliseconds in a day.
 const DAY_MS: u64 = 86_400_000;
+/// Days for which the clusters and forecasts of passes are kept.
+const GRID_DAYS: u64 = 30;
+/// Most rows of clusters at passes. Fifty clusters have that many in a day.
+const GRID_ROWS: u64 = 500_000;
 
 /// Reason why a sweep was broken off.
 #[derive(Debug)]
@@ -96,7 +100,10 @@ impl Sweeper {
         for campaign in self.reader.to_forget(before_ms).await? {
             self.remove(RemovalStep::Forget(campaign)).await?;
         }
-        self.remove(RemovalStep::Acts(before_ms)).await
+        self.remove(RemovalStep::Acts(before_ms)).await?;
+        let oldest_ms = now_ms.saturating_sub(GRID_DAYS.saturating_mul(DAY_MS));
+        let crowded_ms = self.reader.oldest_status(GRID_ROWS).await?.unwrap_or(0);
+        self.remove(RemovalStep::Grid(oldest_ms.max(crowded_ms))).await
     }
 
     /// Returns the campaigns whose tasks are to be folded.

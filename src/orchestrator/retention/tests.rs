@@ -161,7 +161,11 @@ async fn tasks_are_folded_and_figures_stay() {
     place.campaign(2, CampaignState::Done, 2 * DAY_MS).await;
     place.campaign(3, CampaignState::Running, DAY_MS).await;
     let retention = CampaignRetention::default();
-    assert_eq!(place.sweep(retention, 31 * DAY_MS).await, 1, "only acts are looked for");
+    assert_eq!(
+        place.sweep(retention, 31 * DAY_MS).await,
+        2,
+        "only acts and rows of the grid are looked for"
+    );
     let before = place.figures(1).await;
     assert_eq!((before.ms.count, before.ms.max, before.rss_mb.p50), (TASKS, 5030, 90));
 

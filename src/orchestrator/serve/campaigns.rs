@@ -1,5 +1,7 @@
 //! Campaigns: submitting, listing, showing, suspending, resuming, cancelling, submitting again.
 
+use std::collections::BTreeMap;
+
 use axum::Json;
 use axum::extract::{Path, Query, Request, State};
 use axum::http::StatusCode;
@@ -10,6 +12,7 @@ use super::MAX_LIVE;
 use super::admission::admit;
 use super::caller::OrchestratorCaller;
 use super::gangs::gang_of;
+use super::grid::lease_in;
 use super::problem::Failed;
 use super::state::{ServeState, Sight};
 use crate::model::{memory_text, nearest};
@@ -37,7 +40,8 @@ pub(super) struct SubmitQuery {
 
 /// Submits a campaign: a JSON object with the fields of a campaign file. The object may have
 /// `lines` or `items`, and `user` for callers that may choose. With `?stdin=N` the last N bytes of
-/// the body are the standard input of each task. With the header `idempotency-key`, the same key of
+/// the body are the standard input of each task. With a `lease` (`for_ms`, `boot`, `as_of_ms`) the
+/// campaign is cancelled unless `POST /v1/grid/leases` renews it. With the header `idempotency-key`, the same key of
 /// the same user again is answered with the first campaign.
 #[utoipa::path(
     post,
@@ -65,6 +69,7 @@ pub(super) async fn post_campaign(
         .map_err(|error| Failed::bad(format!("the body is no JSON object: {error}")))?;
     let wanted = document.remove("user").and_then(|user| user.as_str().map(str::to_owned));
     let (owner, uid) = caller.owner(wanted.as_deref())?;
+    let lease = lease_in(&state, &mut document)?;
     if query.stdin.is_some() {
         document.insert("stdin_length".to_owned(), Value::from(rest.len()));
     }
@@ -83,7 +88,7 @@ pub(super) async fn post_campaign(
         }
     }
     let tasks = spec.tasks.count;
-    let submit = Box::new(drive::Submit { owner, uid, spec, params, stdin, key, record });
+    let submit = Box::new(drive::Submit { owner, uid, spec, params, stdin, key, record, lease });
     let id = state.ask(|reply| drive::BookRequest::Submit(submit, caller.by(), reply)).await?;
     Ok((StatusCode::CREATED, Json(Submitted { id, tasks })))
 }
@@ -353,7 +358,9 @@ pub(super) async fn summarise(
 ) -> Result<CampaignSummary, Failed> {
     let counts = reader.in_flight(info.row.id).await?;
     let of = |state: TaskState| counts.get(state.word()).copied().unwrap_or(0);
-    Ok(summary(info, of(TaskState::Assigned) + of(TaskState::Running)))
+    let running = of(TaskState::Assigned) + of(TaskState::Running);
+    let away = if 0 < running { reader.away(info.row.id).await? } else { BTreeMap::new() };
+    Ok(CampaignSummary { away, ..summary(info, running) })
 }
 
 /// A campaign, of which slots have `running` tasks.
@@ -370,6 +377,7 @@ fn summary(info: &CampaignInfo, running: u64) -> CampaignSummary {
         tasks: row.total,
         queued: row.total.saturating_sub(finals).saturating_sub(running),
         running,
+        away: BTreeMap::new(),
         done: row.done,
         failed: row.failed,
         cancelled: row.cancelled,

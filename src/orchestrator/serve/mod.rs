@@ -9,6 +9,7 @@ mod adoption;
 mod advice;
 mod caller;
 mod campaigns;
+mod clusters;
 mod events;
 mod extend;
 mod gangs;
@@ -73,6 +74,10 @@ pub fn routes(state: ServeState) -> Router {
         .routes(routes!(events::get_events))
         .routes(routes!(grid::get_grid))
         .routes(routes!(grid::get_node))
+        .routes(routes!(grid::post_leases))
+        .routes(routes!(clusters::get_status))
+        .routes(routes!(clusters::put_cluster))
+        .routes(routes!(clusters::get_forecasts))
         .routes(routes!(tasks::get_tasks, extend::post_tasks))
         .routes(routes!(tasks::get_task))
         .routes(routes!(tasks::post_cancel))

@@ -45,6 +45,11 @@ impl Failed {
         Failed::new(OrchestratorCode::NotAllowed, detail)
     }
 
+    /// A reading of the clock, or a lease counted from it, is too old.
+    pub fn stale(detail: impl Into<String>) -> Failed {
+        Failed::new(OrchestratorCode::Stale, detail)
+    }
+
     /// The campaign, task or output does not exist.
     pub fn absent(detail: impl Into<String>) -> Failed {
         Failed::new(OrchestratorCode::Absent, detail)

@@ -11,11 +11,14 @@ use tokio_util::sync::CancellationToken;
 use super::hub::Hub;
 use super::problem::Failed;
 use crate::auth::Authenticator;
+use crate::model::Name;
 use crate::orchestrator::drive::BookRequest;
 use crate::orchestrator::house::HouseRules;
 use crate::orchestrator::meters::OrchestratorMeters;
 use crate::orchestrator::rm::{Rm, RmError};
 use crate::orchestrator::store::StoreReader;
+use crate::orchestrator::wire::HeadClock;
+use crate::slot::since_boot_ms;
 
 /// Most connections for reading: each has a thread and a cache of pages.
 const READERS: usize = 8;
@@ -46,13 +49,17 @@ pub struct Sight {
     pub stop: CancellationToken,
     /// Memory of the largest known node, in MiB.
     largest_mb: Arc<AtomicU64>,
+    /// Boot of this machine and lease of slots, once the orchestrator runs.
+    times: Arc<OnceLock<(String, u64)>>,
+    /// Names of the other clusters, and memory of a resource, in MiB.
+    grid: Arc<OnceLock<(Vec<Name>, u64)>>,
 }
 
 impl Sight {
     /// Builds the surroundings before the orchestrator runs.
     pub fn new(commits: watch::Receiver<u64>) -> Sight {
         let (manager, stop, largest_mb) = <(Arc<_>, CancellationToken, Arc<_>)>::default();
-        Sight { manager, commits, stop, largest_mb }
+        Sight { manager, commits, stop, largest_mb, times: Arc::default(), grid: Arc::default() }
     }
 
     /// Sets the surroundings of a running orchestrator, which runs until `stop`.
@@ -64,6 +71,30 @@ impl Sight {
             stop.cancelled().await;
             ends.cancel();
         });
+    }
+
+    /// Sets the boot of this machine and the lease of slots, in milliseconds.
+    pub fn tell_times(&self, boot: &str, slot_lease_ms: u64) {
+        // An orchestrator begins once, so the cell is empty.
+        let _ = self.times.set((boot.to_owned(), slot_lease_ms));
+    }
+
+    /// Sets the other clusters, and the memory of a resource, in MiB.
+    pub fn tell_grid(&self, clusters: Vec<Name>, resource_mb: u64) {
+        // An orchestrator begins once, so the cell is empty.
+        let _ = self.grid.set((clusters, resource_mb));
+    }
+
+    /// The names of the other clusters, and the memory of a resource, in MiB. `None`: there is no
+    /// other cluster.
+    pub fn grid(&self) -> Option<(Vec<Name>, u64)> {
+        self.grid.get().filter(|(clusters, _)| !clusters.is_empty()).cloned()
+    }
+
+    /// A reading of the clock by which leases count. `None`: the orchestrator does not run yet.
+    pub fn clock(&self) -> Option<HeadClock> {
+        let (boot, slot_lease_ms) = self.times.get()?.clone();
+        Some(HeadClock { boot, ms: since_boot_ms(), slot_lease_ms })
     }
 
     /// The resource manager.

@@ -180,6 +180,7 @@ mod tests {
             tasks: 100,
             queued: 50,
             running: 10,
+            away: BTreeMap::new(),
             done: 30,
             failed: 10,
             cancelled: 0,

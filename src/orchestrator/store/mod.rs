@@ -10,6 +10,8 @@ mod extend;
 mod faults;
 mod figures;
 mod gang;
+mod grid;
+mod leases;
 mod mark;
 mod read;
 mod retention;
@@ -29,10 +31,13 @@ use sqlx::{ConnectOptions, Connection, Row, SqlSafeStr, query, query_scalar};
 pub use acts::{ActEntry, CallerAct, Cut, first_fault};
 pub use extend::{Added, Extension};
 pub use figures::{Ends, EventInfo, Progress, SampleRow};
+pub use grid::{AffinityChange, ForecastRow, PassRows, StatusRow};
+pub use leases::{ClusterRow, OutOfGrid};
 pub use read::{AttemptPage, CampaignInfo, NoteInfo, StoreReader, TaskPage};
 pub use retention::{Final, RemovalStep};
 pub use write::{Batch, CHUNK, Submission};
 
+use crate::agent::FactsError;
 use convert::{from_sql, to_sql};
 use mark::{CommitMark, MarkFile};
 
@@ -54,6 +59,8 @@ const SCHEMAS: &[(i64, &str, &str)] = &[
     (9, "waits", include_str!("../../../migrations/orchestrator/0009_waits.sql")),
     (10, "admission", include_str!("../../../migrations/orchestrator/0010_admission.sql")),
     (11, "events", include_str!("../../../migrations/orchestrator/0011_events.sql")),
+    (12, "leases", include_str!("../../../migrations/orchestrator/0012_leases.sql")),
+    (13, "grid", include_str!("../../../migrations/orchestrator/0013_grid.sql")),
 ];
 
 /// Reason why the database cannot be used.
@@ -78,6 +85,14 @@ pub enum DbError {
         path: PathBuf,
         /// Cause of the failure.
         source: io::Error,
+    },
+    /// The boot of this machine is not known, so the ends of leases cannot be kept.
+    #[error("cannot keep leases in {}", path.display())]
+    Boot {
+        /// The file.
+        path: PathBuf,
+        /// Cause of the failure.
+        source: FactsError,
     },
     /// `SQLite` refuses a statement.
     #[error("cannot {action} in {}", path.display())]
@@ -109,6 +124,8 @@ pub struct CampaignStore {
     sequence: u64,
     mark: MarkFile,
     is_set_back: bool,
+    /// Boot of this machine, in which the ends of leases count.
+    boot: String,
     _lock: File,
 }
 
@@ -155,6 +172,7 @@ impl CampaignStore {
                  nothing until `apportion orchestrator adopt`. If a newer database exists, stop, and restore it"
             );
         }
+        let boot = boot_of(path)?;
         let path = path.to_owned();
         Ok(CampaignStore {
             path,
@@ -164,6 +182,7 @@ impl CampaignStore {
             sequence,
             mark,
             is_set_back,
+            boot,
             _lock: lock,
         })
     }
@@ -182,6 +201,11 @@ impl CampaignStore {
     /// The identity of the orchestrator: 8 hexadecimal digits that never change.
     pub fn identity(&self) -> &str {
         &self.identity
+    }
+
+    /// The boot of this machine.
+    pub fn boot(&self) -> &str {
+        &self.boot
     }
 
     /// The epoch of this opening.
@@ -222,6 +246,11 @@ fn migrations() -> Migrator {
         Migration::new(version, name.into(), MigrationType::Simple, sql.into_sql_str(), false)
     };
     Migrator::with_migrations(SCHEMAS.iter().map(step).collect())
+}
+
+/// The boot of this machine, for the database at `path`.
+fn boot_of(path: &Path) -> Result<String, DbError> {
+    crate::agent::boot().map_err(|source| DbError::Boot { path: path.to_owned(), source })
 }
 
 /// A path with `end` added to its last name.

@@ -9,9 +9,9 @@ use sqlx::sqlite::{SqliteConnectOptions, SqliteConnection, SqliteRow};
 use sqlx::{ConnectOptions, Row, query, query_scalar};
 
 use super::convert::{self, from_sql, json, maybe_number, number, to_sql};
-use super::faults;
 use super::write::chunk_of;
 use super::{BUSY, CampaignStore, DbError};
+use super::{faults, leases};
 use crate::orchestrator::book::{
     AttemptRow, CampaignRow, Saved, SlotRow, TaskRow, TaskState, WorkRow,
 };
@@ -61,7 +61,7 @@ impl CampaignStore {
     /// If the file cannot be read.
     pub async fn saved(&mut self) -> Result<Saved, DbError> {
         let failed = self.failed("read the book");
-        read_saved(&mut self.connection).await.map_err(failed)
+        read_saved(&mut self.connection, &self.boot).await.map_err(failed)
     }
 
     /// Reads the specification of a campaign.
@@ -162,7 +162,7 @@ async fn read_spec(
     json(&text).map(Arc::new)
 }
 
-async fn read_saved(connection: &mut SqliteConnection) -> Result<Saved, sqlx::Error> {
+async fn read_saved(connection: &mut SqliteConnection, boot: &str) -> Result<Saved, sqlx::Error> {
     let next = query_scalar("select next from meta").fetch_one(&mut *connection).await?;
     let sql = format!("select * from campaigns where state in {LIVE}");
     let rows = query(sqlx::AssertSqlSafe(sql)).fetch_all(&mut *connection).await?;
@@ -201,7 +201,8 @@ async fn read_saved(connection: &mut SqliteConnection) -> Result<Saved, sqlx::Er
         query_scalar("select facts from slots").fetch_all(&mut *connection).await?;
     let slots = rows.iter().map(|text| json::<SlotRow>(text)).collect::<Result<_, _>>()?;
     let faults = faults::read_open(connection).await?;
-    Ok(Saved { next: from_sql(next), campaigns, works, tasks, attempts, slots, faults })
+    let leases = leases::read(connection, boot).await?;
+    Ok(Saved { next: from_sql(next), campaigns, works, tasks, attempts, slots, faults, leases })
 }
 
 async fn read_works(

@@ -9,7 +9,7 @@ use sqlx::sqlite::{SqliteConnection, SqliteRow};
 use sqlx::{Connection, Row, query, query_scalar};
 
 use super::convert::{from_sql, number, text, to_sql};
-use super::{CampaignStore, DbError, StoreReader};
+use super::{CampaignStore, DbError, StoreReader, grid};
 use crate::orchestrator::wire::CampaignStats;
 
 /// Most rows that a step removes.
@@ -36,6 +36,8 @@ pub enum RemovalStep {
     Forget(u64),
     /// Remove acts that are older than this, in milliseconds since the epoch.
     Acts(u64),
+    /// Remove rows of the grid that are older than this, in milliseconds since the epoch.
+    Grid(u64),
 }
 
 /// A final campaign. Campaigns that became final first come first.
@@ -66,6 +68,9 @@ impl CampaignStore {
                 RemovalStep::Empty(campaign) => empty(&mut transaction, *campaign).await?,
                 RemovalStep::Forget(campaign) => forget(&mut transaction, *campaign).await?,
                 RemovalStep::Acts(before_ms) => cut_acts(&mut transaction, *before_ms).await?,
+                RemovalStep::Grid(before_ms) => {
+                    grid::cut(&mut transaction, *before_ms, ROWS).await?
+                }
             };
             transaction.commit().await?;
             Ok(more)
@@ -135,6 +140,8 @@ async fn forget(connection: &mut SqliteConnection, campaign: u64) -> Result<bool
     for sql in [
         "delete from works where campaign = ?1",
         "delete from events where campaign = ?1",
+        "delete from forecasts where campaign = ?1",
+        "delete from affinity where campaign = ?1",
         "delete from submissions where campaign = ?1",
         "delete from additions where campaign = ?1",
         "delete from summaries where campaign = ?1",

@@ -10,11 +10,11 @@ use sqlx::sqlite::{Sqlite, SqliteConnection};
 use sqlx::{QueryBuilder, query};
 
 use super::convert::{ending_word, text, to_sql};
-use super::faults;
 use super::gang::new_key;
 use super::write::Batch;
+use super::{faults, leases};
 use crate::orchestrator::book::{
-    AttemptRow, CampaignRow, Effect, FaultRow, Note, SlotRow, TaskRow, TaskState, WorkRow,
+    AttemptRow, CampaignRow, Effect, FaultRow, LeaseRow, Note, SlotRow, TaskRow, TaskState, WorkRow,
 };
 use crate::orchestrator::wire::{AttemptId, Reason};
 
@@ -34,6 +34,8 @@ struct Latest<'a> {
     notes: Vec<&'a Note>,
     faults: Vec<&'a FaultRow>,
     suspects: Vec<(u64, &'a str, u64)>,
+    /// `None`: the lease is forgotten.
+    leases: BTreeMap<u64, Option<&'a LeaseRow>>,
 }
 
 impl<'a> Latest<'a> {
@@ -53,6 +55,8 @@ impl<'a> Latest<'a> {
                 Effect::Suspect(campaign, node, ms) => {
                     latest.suspects.push((*campaign, node.as_str(), *ms));
                 }
+                Effect::Lease(row) => drop(latest.leases.insert(row.number, Some(row))),
+                Effect::LeaseForgotten(number) => drop(latest.leases.insert(*number, None)),
                 Effect::Wake(_) | Effect::Publish => {}
             }
         }
@@ -68,6 +72,7 @@ impl<'a> Latest<'a> {
 pub(super) async fn put(
     connection: &mut SqliteConnection,
     batch: &Batch,
+    boot: &str,
 ) -> Result<(), sqlx::Error> {
     let latest = Latest::of(&batch.effects);
     if let Some(next) = latest.next {
@@ -100,6 +105,9 @@ pub(super) async fn put(
     }
     for (campaign, node, ms) in latest.suspects {
         faults::suspect(connection, campaign, node, ms).await?;
+    }
+    for (number, row) in latest.leases {
+        leases::put(connection, boot, number, row).await?;
     }
     for note in latest.notes {
         put_note(connection, note, batch.at_ms).await?;

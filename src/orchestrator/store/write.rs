@@ -9,7 +9,8 @@ use sqlx::{Connection, Row, query, query_scalar};
 use super::acts::{self, CallerAct};
 use super::convert::{from_sql, text, to_sql};
 use super::mark::CommitMark;
-use super::{CampaignStore, DbError, Extension, extend, rows};
+use super::{CampaignStore, DbError, Extension, OutOfGrid, PassRows, extend, grid, leases, rows};
+use crate::model::Name;
 use crate::orchestrator::book::Effect;
 use crate::orchestrator::spec::{CampaignSpec, Params};
 use crate::orchestrator::wire::AdmissionRecord;
@@ -45,6 +46,12 @@ pub struct Batch {
     pub admissions: Vec<(u64, AdmissionRecord)>,
     /// Parameters and keys of tasks that were added.
     pub extensions: Vec<Extension>,
+    /// Longest leases of clusters' slots, in milliseconds.
+    pub slot_leases: Vec<(Name, u64)>,
+    /// Clusters that an operator took out of the grid, or put back.
+    pub outs: Vec<(Name, Option<OutOfGrid>)>,
+    /// Passes of the router.
+    pub passes: Vec<PassRows>,
     /// Acts.
     pub acts: Vec<CallerAct>,
     /// Number of the last publication, if it changed.
@@ -53,6 +60,18 @@ pub struct Batch {
     pub adopts: bool,
     /// The time, in milliseconds since the epoch.
     pub at_ms: u64,
+}
+
+impl Batch {
+    /// True if there is nothing to commit.
+    pub fn is_empty(&self) -> bool {
+        self.effects.is_empty()
+            && self.submissions.is_empty()
+            && self.acts.is_empty()
+            && self.slot_leases.is_empty()
+            && self.outs.is_empty()
+            && self.passes.is_empty()
+    }
 }
 
 impl CampaignStore {
@@ -89,7 +108,7 @@ impl CampaignStore {
         let failed = self.failed("commit");
         let done = async {
             let mut transaction = self.connection.begin_with("begin immediate").await?;
-            write(&mut transaction, batch).await?;
+            write(&mut transaction, batch, &self.boot).await?;
             let sql = "update meta set commits = commits + 1 returning commits";
             let commits = query_scalar(sql).fetch_one(&mut *transaction).await.map(from_sql)?;
             transaction.commit().await?;
@@ -110,11 +129,19 @@ fn sum_of(text: &str, stdin: Option<&[u8]>) -> Vec<u8> {
     sum.finalize().to_vec()
 }
 
-async fn write(connection: &mut SqliteConnection, batch: &Batch) -> Result<(), sqlx::Error> {
+async fn write(
+    connection: &mut SqliteConnection,
+    batch: &Batch,
+    boot: &str,
+) -> Result<(), sqlx::Error> {
     for submission in &batch.submissions {
         put_spec(connection, submission).await?;
     }
-    rows::put(connection, batch).await?;
+    rows::put(connection, batch, boot).await?;
+    leases::put_clusters(connection, &batch.slot_leases, &batch.outs).await?;
+    for pass in &batch.passes {
+        grid::put(connection, pass).await?;
+    }
     for submission in &batch.submissions {
         put_params(connection, submission).await?;
     }

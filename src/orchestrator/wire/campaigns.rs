@@ -1,5 +1,7 @@
 //! Campaigns and tasks, as clients of the orchestrator see them.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
@@ -51,6 +53,9 @@ pub struct CampaignSummary {
     pub queued: u64,
     /// Tasks that a slot or another cluster has, begun or not.
     pub running: u64,
+    /// Those that other clusters have, by cluster. Absent: there are none.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub away: BTreeMap<String, u64>,
     /// Tasks done.
     pub done: u64,
     /// Tasks failed.

@@ -33,6 +33,8 @@ mod adoption;
 mod campaigns;
 mod exchange;
 mod gang;
+mod grid;
+mod leases;
 mod output;
 mod rung;
 mod signals;
@@ -53,6 +55,8 @@ pub use exchange::{
     SlotReport, SlotStage, SlotStart, SlotStop, StopReason, TaskResult, TaskSignal, VERSION,
 };
 pub use gang::{GangInfo, GangKey, GangResize, RankInfo, RankPlace, RankStart};
+pub use grid::{CampaignForecast, ClusterChange, ForecastList, GridCluster, GridHistory, places};
+pub use leases::{HeadClock, LeaseRenewal, LeaseTerms, RenewedLeases};
 pub use output::{Channel, ChunkAnswer, ChunkQuery, MAX_CHUNK, OutputProblem, OutputRequest};
 pub use rung::Rung;
 pub use signals::{signal_name, signal_number};

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use super::{CampaignSummary, Rung};
+use super::{CampaignSummary, GridCluster, HeadClock, Rung};
 
 /// Spread of values: half of them are not above `p50`, 95 % are not above `p95`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
@@ -106,6 +106,13 @@ pub struct CampaignEvents {
 /// The nodes that run slots.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Grid {
+    /// The clock by which forwarded campaigns are leased. Absent: this version knows no leases.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub clock: Option<HeadClock>,
+    /// The clusters of the grid as the last pass of the router saw them, the router's own first.
+    /// Empty: no other cluster is configured.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub clusters: Vec<GridCluster>,
     /// Nodes whose agents run work, by name.
     pub nodes: Vec<GridNode>,
 }

@@ -32,6 +32,8 @@ impl Rows {
                 Effect::SlotForgotten(share) => drop(self.slots.remove(&share)),
                 Effect::Note(_)
                 | Effect::Fault(_)
+                | Effect::Lease(_)
+                | Effect::LeaseForgotten(_)
                 | Effect::Suspect(..)
                 | Effect::Wake(_)
                 | Effect::Publish => {}
@@ -56,6 +58,7 @@ impl Rows {
             attempts: self.attempts.values().filter(|row| row.result.is_none()).cloned().collect(),
             slots: self.slots.values().cloned().collect(),
             faults: Vec::new(),
+            leases: Vec::new(),
         }
     }
 }

@@ -3,7 +3,7 @@
 use super::spec;
 use super::world::World;
 use crate::orchestrator::book::{
-    Book, CampaignState, Event, ForwardedBatch, Forwarding, TaskState, is_batch,
+    Book, CampaignState, Ending, Event, ForwardedBatch, Forwarding, LeaseRow, TaskState, is_batch,
 };
 use crate::orchestrator::wire::{AttemptId, Reason, TaskResult};
 
@@ -12,7 +12,7 @@ fn forward(world: &mut World, change: Forwarding) {
 }
 
 fn leave(world: &mut World, campaign: u64, cluster: &str, count: u64) {
-    forward(world, Forwarding::Leave(campaign, cluster.into(), count));
+    forward(world, Forwarding::Leave(campaign, cluster.into(), count, Some(5000)));
 }
 
 fn result(task: u64, attempt: u64, why: Reason) -> TaskResult {
@@ -46,6 +46,7 @@ fn forwarded_tasks_leave_the_bag_and_each_result_counts_once() {
     world.restart();
     assert_eq!((tasks(&world), told(&mut world)), (vec![vec![1, 2, 3]], 2));
     assert_eq!(world.book.forwarding().batches[0].batch, batch);
+    assert_eq!(world.book.forwarding().batches[0].lease_ms, Some(5000));
     forward(&mut world, Forwarding::Begun(vec![result(1, 1, Reason::Done).task]));
     assert!(world.book.forwarding().batches[0].tasks[0].is_running);
     end(&mut world, result(1, 1, Reason::Done));
@@ -121,4 +122,92 @@ fn a_cancelled_campaign_waits_for_the_word_of_its_clusters() {
     }
     let row = &world.rows.campaigns[&1];
     assert_eq!((row.state, row.cancelled, row.done), (CampaignState::Cancelled, 3, 0));
+}
+
+#[test]
+fn tasks_of_a_batch_whose_lease_ran_out_run_elsewhere_and_count_once() {
+    let mut world = World::new();
+    world.submit(spec(2));
+    leave(&mut world, 1, "lyon", 2);
+    forward(&mut world, Forwarding::Begun(vec![result(1, 1, Reason::Done).task]));
+    let batch = world.book.forwarding().batches.remove(0);
+    assert_eq!(world.rows.leases[&batch.batch].lease_ms, 5000);
+    for task in &batch.tasks {
+        end(&mut world, Book::given_up(task));
+    }
+    let losses = |world: &World, task| world.rows.tasks[&(1, task)].losses;
+    assert_eq!(
+        (losses(&world, 1), losses(&world, 2)),
+        (1, 0),
+        "task 1 alone is known to have begun"
+    );
+    assert!(world.rows.leases.is_empty(), "{:?}", world.rows.leases);
+    leave(&mut world, 1, "grenoble", 2);
+    // The cluster comes back with its result: another attempt counts.
+    end(&mut world, result(1, 1, Reason::Done));
+    assert_eq!(world.book.campaigns()[&1].facts.done, 0);
+    for task in [1, 2] {
+        end(&mut world, result(task, 2, Reason::Done));
+    }
+    assert_eq!((world.rows.campaigns[&1].done, world.rows.leases.len()), (2, 0));
+}
+
+/// Leases campaign 1 at time `now` of the world for 5 s.
+fn lease(world: &mut World) {
+    let until_ms = world.now + 5000;
+    world.record(Event::Leased(LeaseRow { number: 1, lease_ms: 5000, until_ms }));
+}
+
+fn is_cancelled(world: &World) -> bool {
+    world.rows.campaigns[&1].ending == Some(Ending::Cancelled)
+}
+
+#[test]
+fn a_campaign_whose_lease_is_not_renewed_is_cancelled_before_anything_begins() {
+    let mut world = World::new();
+    world.submit(spec(3));
+    lease(&mut world);
+    let begun = world.now;
+    world.now = begun + 3000;
+    world.record(Event::Renewed(vec![1, 7], begun + 1000));
+    // A renewal that was under way for long changes nothing.
+    world.record(Event::Renewed(vec![1], begun + 500));
+    world.now = begun + 5999;
+    world.record(Event::Elapsed);
+    assert!(!is_cancelled(&world));
+    assert_eq!(world.book.renewable(&[1, 7]), [1]);
+    world.now = begun + 6000;
+    // The first event after the end comes too late, even a renewal.
+    world.record(Event::Renewed(vec![1], begun + 5999));
+    assert!(is_cancelled(&world));
+    assert!(world.book.renewable(&[1]).is_empty());
+    assert!(world.rows.leases.is_empty(), "a final campaign has no lease");
+}
+
+#[test]
+fn a_lease_goes_on_over_a_restart_and_ends_no_later() {
+    let mut world = World::new();
+    world.submit(spec(3));
+    lease(&mut world);
+    let begun = world.now;
+    for passed in (200..=3000).step_by(200) {
+        world.record(Event::Renewed(vec![1], begun + passed));
+    }
+    let stored = world.rows.leases[&1].until_ms;
+    assert!((begun + 7375..=begun + 8000).contains(&stored), "{stored} {begun}");
+    world.restart();
+    world.now = stored - 1;
+    world.record(Event::Elapsed);
+    assert!(!is_cancelled(&world));
+    world.now = stored;
+    world.record(Event::Elapsed);
+    assert!(is_cancelled(&world));
+    // An end before this boot is over at once.
+    let mut world = World::new();
+    world.submit(spec(3));
+    lease(&mut world);
+    world.rows.leases.insert(1, LeaseRow { number: 1, lease_ms: 5000, until_ms: 0 });
+    world.restart();
+    world.record(Event::Elapsed);
+    assert!(is_cancelled(&world));
 }

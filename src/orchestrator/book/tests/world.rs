@@ -20,6 +20,7 @@ pub struct Rows {
     pub tasks: BTreeMap<(u64, u64), TaskRow>,
     pub attempts: BTreeMap<AttemptId, AttemptRow>,
     pub slots: BTreeMap<u64, SlotRow>,
+    pub leases: BTreeMap<u64, LeaseRow>,
 }
 
 impl Rows {
@@ -33,6 +34,8 @@ impl Rows {
                 Effect::Attempt(row) => drop(self.attempts.insert(row.id, row)),
                 Effect::Slot(row) => drop(self.slots.insert(row.share, row)),
                 Effect::SlotForgotten(share) => drop(self.slots.remove(&share)),
+                Effect::Lease(row) => drop(self.leases.insert(row.number, row)),
+                Effect::LeaseForgotten(number) => drop(self.leases.remove(&number)),
                 Effect::Note(_)
                 | Effect::Fault(_)
                 | Effect::Suspect(..)
@@ -58,6 +61,7 @@ impl Rows {
             attempts: self.attempts.values().filter(|row| row.result.is_none()).cloned().collect(),
             slots: self.slots.values().cloned().collect(),
             faults: Vec::new(),
+            leases: self.leases.values().copied().collect(),
         }
     }
 }
@@ -276,6 +280,8 @@ impl World {
                 | Effect::Slot(_)
                 | Effect::SlotForgotten(_)
                 | Effect::Note(_)
+                | Effect::Lease(_)
+                | Effect::LeaseForgotten(_)
                 | Effect::Wake(_)
                 | Effect::Publish => {}
             }

@@ -4,7 +4,7 @@ use askama::Template;
 
 use crate::dashboard::words;
 use crate::orchestrator::store::Progress;
-use crate::orchestrator::wire::CampaignSummary;
+use crate::orchestrator::wire::{CampaignSummary, places};
 
 /// The width of a drawing.
 const WIDTH: u64 = 600;
@@ -35,11 +35,11 @@ impl ProgressBar {
             running: part(one.running),
             over: part(over),
             words: format!(
-                "{} done, {} failed, {} cancelled or dropped, {} in slots, {} queued",
+                "{} done, {} failed, {} cancelled or dropped, {}, {} queued",
                 words::number(one.done),
                 words::number(one.failed),
                 words::number(over),
-                words::number(one.running),
+                places(one.running, &one.away),
                 words::number(one.queued)
             ),
         }

@@ -36,6 +36,7 @@ struct ListHead<'a> {
 #[template(path = "campaigns.html")]
 struct ListLive {
     words: String,
+    has_grid: bool,
     rows: Vec<CampaignLine>,
 }
 
@@ -70,7 +71,8 @@ pub(super) async fn page(
         0 => format!("{all}, none of them under way."),
         live => format!("{all}, {} of them under way.", words::number(live)),
     };
-    let live = ListLive { words, rows };
+    let has_grid = state.sight.grid().is_some();
+    let live = ListLive { words, has_grid, rows };
     Page { title: "Campaigns", section: SECTION, head: ListHead { params: &params }, live }
         .answer(&ask)
 }

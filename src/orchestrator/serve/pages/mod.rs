@@ -5,6 +5,7 @@
 mod act;
 mod campaign;
 mod draw;
+mod grid;
 mod list;
 mod node;
 mod task;
@@ -40,6 +41,7 @@ const BEAT: Duration = Duration::from_secs(10);
 pub fn pages(state: ServeState) -> Router {
     Router::new()
         .route("/campaigns", get(list::page))
+        .route("/grid", get(grid::page))
         .route("/campaigns/on/{node}", get(node::page))
         .route("/campaigns/{id}", get(campaign::page))
         .route("/campaigns/{id}/state", post(act::change))

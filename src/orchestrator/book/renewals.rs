@@ -1,0 +1,112 @@
+//! Forwarding leases, on both sides.
+//!
+//! A campaign that another orchestrator forwarded here has a lease: unless its sender renews it, the
+//! campaign is cancelled. The lease ends at a moment of this machine's clock, which goes on over
+//! restarts. At the end, no event comes before the cancellation, so no task begins after it.
+//!
+//! A batch that was forwarded to another cluster has the lease that it was sent with.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::notes::history;
+use super::rows::Ending;
+use super::{Book, Now};
+
+/// A lease is stored again once it was renewed by this part of its length. The stored end is
+/// never later than the true end.
+const STORED_PART: u64 = 8;
+
+/// A lease of a campaign, or of a batch.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LeaseRow {
+    /// Number of the campaign or batch.
+    pub number: u64,
+    /// Length of the lease, in milliseconds.
+    pub lease_ms: u64,
+    /// End of the lease, in milliseconds since this machine's boot. 0 for a batch, and for an end
+    /// before this boot.
+    pub until_ms: u64,
+}
+
+/// Leases of campaigns that were forwarded here.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Leases {
+    /// Lease of each campaign, and its stored end.
+    rows: BTreeMap<u64, (LeaseRow, u64)>,
+    /// Ends of the leases, with their campaigns.
+    due: BTreeSet<(u64, u64)>,
+}
+
+impl Leases {
+    pub(super) fn put(&mut self, row: LeaseRow) {
+        if let Some((old, _)) = self.rows.insert(row.number, (row, row.until_ms)) {
+            self.due.remove(&(old.until_ms, old.number));
+        }
+        self.due.insert((row.until_ms, row.number));
+    }
+
+    /// Forgets the lease of a campaign. Returns true if it had a lease.
+    pub(super) fn forget(&mut self, campaign: u64) -> bool {
+        let Some((row, _)) = self.rows.remove(&campaign) else { return false };
+        self.due.remove(&(row.until_ms, campaign));
+        true
+    }
+}
+
+impl Book {
+    /// Gives a new campaign its lease.
+    pub(super) fn lease(&mut self, row: LeaseRow) {
+        if self.campaigns.contains_key(&row.number) {
+            self.leases.put(row);
+            self.dirty.leases.insert(row.number, Some(row));
+        }
+    }
+
+    /// Renews the leases of campaigns, as of a moment of this machine's clock. An older moment
+    /// changes nothing.
+    pub(super) fn renew(&mut self, campaigns: &[u64], as_of_ms: u64) {
+        for campaign in self.renewable(campaigns) {
+            let Some((row, stored)) = self.leases.rows.get_mut(&campaign) else { continue };
+            let until_ms = as_of_ms.saturating_add(row.lease_ms);
+            if until_ms <= row.until_ms {
+                continue;
+            }
+            self.leases.due.remove(&(row.until_ms, campaign));
+            self.leases.due.insert((until_ms, campaign));
+            row.until_ms = until_ms;
+            let part = row.lease_ms.checked_div(STORED_PART).unwrap_or(0);
+            if part <= until_ms.saturating_sub(*stored) {
+                *stored = until_ms;
+                self.dirty.leases.insert(campaign, Some(*row));
+            }
+        }
+    }
+
+    /// Those of the campaigns that have a lease and are not being cancelled.
+    pub fn renewable(&self, campaigns: &[u64]) -> Vec<u64> {
+        let goes_on = |id: &u64| {
+            let campaign = self.campaigns.get(id);
+            self.leases.rows.contains_key(id)
+                && campaign.is_some_and(|campaign| campaign.facts.ending.is_none())
+        };
+        campaigns.iter().copied().filter(goes_on).collect()
+    }
+
+    /// Cancels campaigns whose leases have ended.
+    pub(super) fn end_leases(&mut self, now: Now) {
+        while let Some((until_ms, campaign)) = self.leases.due.first().copied() {
+            if now.ms < until_ms {
+                return;
+            }
+            self.leases.due.pop_first();
+            let is_live = self.campaigns.get(&campaign).is_some_and(|it| it.facts.ending.is_none());
+            if !is_live {
+                continue;
+            }
+            let text =
+                "the cluster that forwarded it did not renew its lease; its tasks are cancelled";
+            self.dirty.notes.push(history(campaign, "lease", text));
+            self.cancel(campaign, Ending::Cancelled);
+        }
+    }
+}
