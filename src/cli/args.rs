@@ -120,6 +120,9 @@ pub enum CliCommand {
         #[command(subcommand)]
         action: super::campaign::CampaignAction,
     },
+    /// List the admission rules for campaigns that are submitted
+    #[command(after_help = super::admission::EXAMPLES)]
+    Admission(super::admission::AdmissionArgs),
     /// Show single tasks and their output, end them, send them signals
     Task {
         /// The action on the task.

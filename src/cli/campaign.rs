@@ -5,6 +5,7 @@ use clap::{ArgGroup, Args, Subcommand};
 use reqwest::Method;
 use serde_json::json;
 
+use super::admission::rewritten;
 use super::campaign_add::{ADD_EXAMPLES, AddArgs, add};
 use super::campaign_stat::{
     EVENTS_EXAMPLES, EventsArgs, STAT_EXAMPLES, StatArgs, events, stat, stats, time, used,
@@ -298,6 +299,7 @@ fn shown(detail: &CampaignDetail, stats: &CampaignStats) -> String {
             time(folded_ms)
         ));
     }
+    lines.extend(detail.admission.iter().flat_map(rewritten));
     lines.extend(detail.avoided.iter().map(|one| plain(&one.text)));
     if 0 < detail.suspicious {
         lines.push(format!(

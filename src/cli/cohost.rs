@@ -36,6 +36,7 @@ pub fn beside(
         grid: grid.clone(),
         house: HouseRules {
             test_class: settings.test_class.clone(),
+            rules: settings.rules.clone(),
             admission: settings.admission.clone(),
             zone: zone.clone(),
         },

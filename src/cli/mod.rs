@@ -5,8 +5,9 @@
 //! prints those types. So a command knows no more than any other client of the API.
 
 mod accounts;
+pub mod admission;
 mod adopt;
-pub mod agent;
+mod agent;
 mod agent_args;
 mod agent_run;
 mod allocator;
@@ -190,6 +191,7 @@ fn dispatch(command: CliCommand) -> Result<(), Failure> {
         CliCommand::Run(args) => ask(run::run(&args)),
         CliCommand::Submit(args) => ask(submit::run(&args)),
         CliCommand::Campaign { action } => ask(campaign::run(&action)),
+        CliCommand::Admission(args) => ask(admission::run(&args)),
         CliCommand::Task { action } => ask(task::run(&action)),
         CliCommand::Publication { action } => ask(publication::run(&action)),
         CliCommand::Queue(args) => ask(queue::run(&args)),

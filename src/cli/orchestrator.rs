@@ -147,6 +147,7 @@ async fn serve(args: &RunArgs) -> Result<(), Failure> {
         grid: crate::config::GridSettings::default(),
         house: HouseRules {
             test_class: args.test_class.clone(),
+            rules: Vec::new(),
             admission: args.admission.clone(),
             zone: args.timezone.clone(),
         },

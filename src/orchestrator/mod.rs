@@ -21,6 +21,7 @@ pub mod admission;
 mod answers;
 pub mod book;
 mod clusters;
+pub mod declared;
 pub mod drive;
 pub mod extend;
 mod hold;

@@ -518,13 +518,13 @@ const HANG: [u64; 5] = [10, 30, 50, 70, 90];
 
 /// The folder tells which attempt begins first: an attempt may return from a slot before it begins.
 /// Processes that a hanging attempt starts ignore TERM.
-const HANGING: &str = r#"
+const HANGING: &str = r"
 case $APPORTION_TASK_ID in
 10|30|50|70|90) mkdir hung.$APPORTION_TASK_ID 2>/dev/null || exit 0
 trap '' TERM; sleep 1000 & while :; do sleep 1; done;;
 esac
 exit 0
-"#;
+";
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn copies_finish_a_campaign_of_which_five_tasks_hang() {

@@ -1,5 +1,6 @@
 //! Work that runs: the orchestrator, agents, slots and their processes.
 
+mod admission;
 mod agent_run;
 mod agent_users;
 mod campaign_views;

@@ -41,7 +41,9 @@ mod spec;
 mod stats;
 mod words;
 
-pub use admission::{AdmissionList, AdmissionRecord, AdmissionRule, AdmissionTrial, RuleVerdict};
+pub use admission::{
+    AdmissionList, AdmissionRecord, AdmissionRule, AdmissionTrial, RuleChange, RuleVerdict,
+};
 pub use adoption::{Adopt, Adoption, FoundAttempt};
 pub use campaigns::{
     AddedTasks, AttemptInfo, AvoidedNode, CampaignDetail, CampaignPage, CampaignSummary, LostNode,
