@@ -308,6 +308,10 @@ fn shown(detail: &CampaignDetail, stats: &CampaignStats) -> String {
             one.id
         ));
     }
+    lines.extend(one.hook_of.map(|of| format!("it is a prologue or epilogue of campaign {of}")));
+    lines.extend(
+        detail.epilogue.map(|it| format!("it ends once its epilogue, campaign {it}, is done")),
+    );
     if !detail.waits_for.is_empty() {
         let others: Vec<String> = detail.waits_for.iter().map(u64::to_string).collect();
         lines.push(format!("it waits until campaigns are done: {}", others.join(", ")));

@@ -228,12 +228,14 @@ impl Orchestrator {
             });
         }
         let user = own_name();
-        let mut query = vec![("limit", "1")];
+        // A prologue and an epilogue are newer than their campaign.
+        let mut query = vec![("limit", "100")];
         if let Some(user) = &user {
             query.push(("user", user));
         }
         let page: CampaignPage = self.get(&["v1", "campaigns"], &query).await?;
-        let newest = page.campaigns.first().map(|campaign| campaign.id);
+        let own = page.campaigns.iter().find(|campaign| campaign.hook_of.is_none());
+        let newest = own.map(|campaign| campaign.id);
         newest
             .ok_or_else(|| Failure::new(FailureKind::NotFound, "there is no campaign of yours yet"))
     }

@@ -4,7 +4,6 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use super::descent::index_by_name;
-use super::file::LARGEST;
 use super::listing::Listing;
 use super::problem::{Code, ConfigProblem, Problems, ValuePlace};
 use super::section::Section;
@@ -26,6 +25,8 @@ const MOST_TASKS: i64 = 10_000_000;
 const MOST_SLOTS: i64 = 100_000;
 /// The most campaigns of a user that have not ended.
 const MOST_LIVE: i64 = 1_000_000;
+/// The most memory of a slot, a petabyte: more than any node has.
+const LARGEST: Mebibytes = Mebibytes(1 << 30);
 /// Types of campaigns.
 const TYPES: [&str; 2] = ["default", "test"];
 

@@ -652,7 +652,7 @@ const MISTAKES: &[(&str, &[&str])] = &[
     ("[[admission]]\nname = 'a'\nmax_tasks = 0", &["C019 9:13 admission.a.max_tasks"]),
     (
         "[[admission]]\nname = 'a'\nmax_taks = 9",
-        &["C010 9:1 admission.a.max_taks", "C023 8:8 admission.a.name"],
+        &["C023 8:8 admission.a.name", "C010 9:1 admission.a.max_taks"],
     ),
     ("[[admission]]\nname = 'a'\ntypes = ['tset']\nmax_live = 1", &["C010 9:10 admission.a.types"]),
     (

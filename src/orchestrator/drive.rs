@@ -18,6 +18,7 @@ use super::book::{
     GangState, JobShares, NewCampaign, NodeFacts, Now, PublishedWork, Settings, TaskState,
 };
 use super::extend::{Extend, ExtendReply};
+use super::hooks::hook_submissions;
 use super::meters::OrchestratorMeters;
 use super::spec::{CampaignSpec, Params};
 use super::store::{Batch, CallerAct, CampaignStore, DbError, RemovalStep, Submission};
@@ -403,7 +404,9 @@ impl Owner {
         let (campaign, spec) = (self.book.next_number(), Arc::new(spec));
         self.note(by, "submit", format!("campaign {campaign} of {owner}"));
         let key = key.map(|key| (owner.clone(), key));
-        let new = NewCampaign { owner, uid, spec_number, spec: Arc::clone(&spec) };
+        let hooks = self.hooks_of(&spec, spec_number).await?;
+        let (known, submitted) = (Arc::clone(&spec), hooks.clone());
+        let new = NewCampaign { owner, uid, spec_number, spec: known, hooks: submitted };
         let done = if spec.after.is_empty() {
             BTreeSet::new()
         } else {
@@ -416,6 +419,7 @@ impl Owner {
         self.tell_hours();
         let submission = Submission { campaign, spec_number, spec, stdin, params, key };
         self.batch.submissions.push(submission);
+        self.batch.submissions.extend(hook_submissions(campaign, hooks));
         self.batch.admissions.extend(record.map(|record| (campaign, record)));
         self.replies.push(Reply::Number(reply, campaign));
         Ok(())

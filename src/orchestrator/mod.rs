@@ -25,6 +25,7 @@ pub mod declared;
 pub mod drive;
 pub mod extend;
 mod hold;
+mod hooks;
 mod hours;
 pub mod house;
 pub mod meters;

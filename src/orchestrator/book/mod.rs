@@ -28,6 +28,7 @@ mod faults;
 mod figures;
 mod forward;
 mod gangs;
+mod hooks;
 mod leases;
 mod lengths;
 mod measure;
@@ -65,7 +66,7 @@ use nodes::Node;
 pub use nodes::NodeFacts;
 pub use obey::{HeldShare, JobShares, TerminatingShare};
 pub use publish::{PublishedSlot, PublishedWork};
-pub use requests::{NewCampaign, Reopened};
+pub use requests::{NewCampaign, NewHook, Reopened};
 pub use rows::{
     AttemptRow, CampaignRow, CampaignState, Ending, FaultRow, Note, SlotRow, SlotState, TaskRow,
     TaskState, WorkRow,
@@ -365,7 +366,7 @@ impl Book {
             let text = format!("{}: {} done, {} failed", state.word(), row.done, row.failed);
             self.dirty.notes.push(notes::history(id, "ended", &text));
             self.campaigns.remove(&id);
-            self.tell_waiting(id, state);
+            self.tell_waiting(id, row.hook_of, state);
             self.dirty.finished.push(row);
         }
         self.dirty.campaigns.insert(id);

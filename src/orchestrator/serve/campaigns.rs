@@ -162,6 +162,7 @@ pub(super) async fn get_campaign(
         suspicious,
         avoided: faults.into_iter().map(avoided).collect(),
         waits_for: info.row.waits_for.iter().copied().collect(),
+        epilogue: info.row.epilogue.filter(|_| !info.row.state.is_final()),
         opens_ms: info.row.opens_ms.filter(|_| !info.row.state.is_final()),
         may_run_twice: spec.may_run_twice,
         on_unheard: if spec.task.finishes_unheard { "finish" } else { "stop" }.to_owned(),
@@ -382,6 +383,7 @@ fn summary(info: &CampaignInfo, running: u64) -> CampaignSummary {
         dropped: row.dropped,
         mean_ms: row.ended_ms.checked_div(row.ended).unwrap_or(0),
         rss_mb: row.rss_mb,
+        hook_of: row.hook_of,
         folded_ms: info.folded_ms,
     }
 }

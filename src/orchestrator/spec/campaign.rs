@@ -10,6 +10,7 @@ use super::early::{self, EarlyTasks};
 use super::environment;
 use super::fields::Fields;
 use super::gang::{self, GangSpec};
+use super::hooks;
 use super::limits::{MAX_DURATION_MS, MAX_GRACE_MS, MAX_NAME, MAX_STDIN};
 use super::mode::{self, CampaignMode};
 use super::params::{self, Params, TaskRange, short};
@@ -77,6 +78,12 @@ pub struct CampaignSpec {
     /// Gang of the campaign, whose ranks are the tasks. Absent: the tasks are independent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gang: Option<GangSpec>,
+    /// Program that runs once in the cluster before the first task. Absent: none does.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cluster_prologue: Option<Command>,
+    /// Program that runs once in the cluster after the last task. Absent: none does.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cluster_epilogue: Option<Command>,
     /// Times by which the resource manager plans.
     #[serde(default, skip_serializing_if = "CampaignTimes::are_absent")]
     pub times: CampaignTimes,
@@ -144,6 +151,7 @@ impl CampaignSpec {
         let name = name(&mut fields);
         let command = fields.command("write it after `--`, or as `command`");
         let task = task_spec(&mut fields, name, command.unwrap_or(Command::Argv(Vec::new())));
+        let hooks = hooks::take(&mut fields);
         let mut spec = CampaignSpec {
             task,
             kind: kind(&mut fields),
@@ -167,9 +175,12 @@ impl CampaignSpec {
             mode: mode::take(&mut fields),
             first: early::take(&mut fields),
             gang: gang::take(&mut fields),
+            cluster_prologue: None,
+            cluster_epilogue: None,
             times: times::take(&mut fields),
         };
         fields.finish();
+        hooks::settle(&mut spec, hooks);
         gang::settle(&mut spec, &params, &mut problems);
         early::settle(&mut spec, &mut problems);
         mode::settle(&spec, &mut problems);
@@ -291,8 +302,8 @@ fn task_spec(fields: &mut Fields<'_>, name: String, command: Command) -> TaskSpe
         grace_ms: fields.duration("grace", MAX_GRACE_MS).unwrap_or(30_000),
         stop_signal: fields.signal("stop_signal").unwrap_or(15),
         checkpoint: checkpoint(fields),
-        prologue: hook(fields, "prologue"),
-        epilogue: hook(fields, "epilogue"),
+        prologue: None,
+        epilogue: None,
         allows_leftovers: fields.flag("allow_leftovers"),
         oom_ends_task: oom(fields),
         finishes_unheard: on_unheard(fields),
@@ -364,18 +375,7 @@ fn checkpoint(fields: &mut Fields<'_>) -> Option<Checkpoint> {
     Some(Checkpoint { signal, every_ms })
 }
 
-fn hook(fields: &mut Fields<'_>, key: &'static str) -> Option<Command> {
-    let section = fields.section(key)?;
-    let mut problems = Vec::new();
-    let prefix = if key == "prologue" { "prologue." } else { "epilogue." };
-    let mut inner = Fields::new(prefix, section, &mut problems);
-    let command = inner.command("write `command` or `shell`");
-    inner.finish();
-    adopt(fields, problems);
-    command
-}
-
-fn adopt(fields: &mut Fields<'_>, problems: Vec<SpecProblem>) {
+pub(super) fn adopt(fields: &mut Fields<'_>, problems: Vec<SpecProblem>) {
     for SpecProblem { field, message, remedy } in problems {
         fields.fault(&field, message, remedy);
     }

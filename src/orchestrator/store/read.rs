@@ -300,14 +300,17 @@ impl StoreReader {
         spec_of(&mut self.connection, row).await.map_err(failed)
     }
 
-    /// Returns the number of a user's campaigns that are not final.
+    /// Returns the number of a user's campaigns that are not final, without prologues and epilogues.
     ///
     /// # Errors
     ///
     /// If the file cannot be read.
     pub async fn live(&mut self, owner: &str) -> Result<u64, DbError> {
         let failed = self.failed();
-        let sql = format!("select count(*) from campaigns where state in {LIVE} and owner = ?1");
+        let sql = format!(
+            "select count(*) from campaigns
+                 where state in {LIVE} and owner = ?1 and hook_of is null"
+        );
         let count = query_scalar(sqlx::AssertSqlSafe(sql)).bind(owner);
         count.fetch_one(&mut self.connection).await.map(from_sql).map_err(failed)
     }

@@ -154,7 +154,8 @@ async fn put_campaign(
     let sql = "update campaigns set state = ?2, ending = ?3, taken = ?4, positions = ?5, done = ?6,
                    failed = ?7, cancelled = ?8, dropped = ?9, init_fails = ?10, has_begun = ?11,
                    ended_ms = ?12, ended = ?13, prepared_ms = ?14, rss_mb = ?15, final_ms = ?16,
-                   total = ?17, verdict = ?18, waits_for = ?19, opens_ms = ?20
+                   total = ?17, verdict = ?18, waits_for = ?19, opens_ms = ?20,
+                   hook_of = ?21, epilogue = ?22
                where id = ?1";
     query(sql)
         .bind(to_sql(row.id))
@@ -177,6 +178,8 @@ async fn put_campaign(
         .bind(row.verdict.map(TaskState::word))
         .bind((!row.waits_for.is_empty()).then(|| text(&row.waits_for)).transpose()?)
         .bind(row.opens_ms.map(to_sql))
+        .bind(row.hook_of.map(to_sql))
+        .bind(row.epilogue.map(to_sql))
         .execute(connection)
         .await?;
     Ok(())

@@ -3,6 +3,7 @@
 mod faults;
 mod forward;
 mod gangs;
+mod hooks;
 mod modes;
 mod random;
 mod resize;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::super::*;
 use super::result;
-use crate::orchestrator::spec::CampaignSpec;
+use crate::orchestrator::spec::{CampaignSpec, HookKind};
 use crate::orchestrator::wire::{
     Exchange, GangResize, Rung, RunningTask, SlotEnd, SlotOrder, SlotReport, SlotStage, SlotStop,
     StopReason, VERSION,
@@ -286,7 +286,14 @@ impl World {
     pub fn submit(&mut self, spec: CampaignSpec) -> u64 {
         let (id, spec) = (self.book.next_number(), Arc::new(spec));
         self.specs.insert(id, Arc::clone(&spec));
-        let new = NewCampaign { owner: "ann".into(), uid: None, spec_number: id, spec };
+        let mut hooks = Vec::new();
+        for kind in [HookKind::Prologue, HookKind::Epilogue] {
+            let Some(hook) = spec.hook_campaign(kind).map(Arc::new) else { continue };
+            let spec_number = id + 1 + crate::model::count(&hooks);
+            self.specs.insert(spec_number, Arc::clone(&hook));
+            hooks.push(NewHook { kind, spec_number, spec: hook });
+        }
+        let new = NewCampaign { owner: "ann".into(), uid: None, spec_number: id, spec, hooks };
         self.record(Event::Submitted(Box::new(new)));
         id
     }
