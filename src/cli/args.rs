@@ -123,6 +123,12 @@ pub enum CliCommand {
     /// List the admission rules for campaigns that are submitted
     #[command(after_help = super::admission::EXAMPLES)]
     Admission(super::admission::AdmissionArgs),
+    /// Let no task begin on a node or cluster, list such events, close them
+    Fault {
+        /// The action on events.
+        #[command(subcommand)]
+        action: super::fault::FaultAction,
+    },
     /// Show single tasks and their output, end them, send them signals
     Task {
         /// The action on the task.

@@ -38,6 +38,7 @@ pub fn beside(
             test_class: settings.test_class.clone(),
             rules: settings.rules.clone(),
             admission: settings.admission.clone(),
+            notify: settings.notify.clone(),
             zone: zone.clone(),
         },
     };

@@ -33,6 +33,7 @@ mod event_filter;
 mod events;
 mod export;
 mod failure;
+pub mod fault;
 mod figures;
 mod filter_args;
 mod filters;
@@ -192,6 +193,7 @@ fn dispatch(command: CliCommand) -> Result<(), Failure> {
         CliCommand::Submit(args) => ask(submit::run(&args)),
         CliCommand::Campaign { action } => ask(campaign::run(&action)),
         CliCommand::Admission(args) => ask(admission::run(&args)),
+        CliCommand::Fault { action } => ask(fault::run(&action)),
         CliCommand::Task { action } => ask(task::run(&action)),
         CliCommand::Publication { action } => ask(publication::run(&action)),
         CliCommand::Queue(args) => ask(queue::run(&args)),

@@ -137,6 +137,19 @@ impl Orchestrator {
         self.client.post(path, body).await.map_err(hinted)
     }
 
+    /// The answer to `body`, put at `path`.
+    ///
+    /// # Errors
+    ///
+    /// If the orchestrator cannot be reached or refuses.
+    pub async fn put<T: DeserializeOwned>(
+        &self,
+        path: &[&str],
+        body: &impl Serialize,
+    ) -> Result<T, Failure> {
+        self.client.put(path, body).await.map_err(hinted)
+    }
+
     /// Has something done that has no answer.
     ///
     /// # Errors

@@ -68,6 +68,8 @@ pub struct OrchestratorSettings {
     pub test_class: Option<String>,
     /// Folder of admission rules that are programs. `None`: there are none.
     pub admission: Option<PathBuf>,
+    /// Program that is told of each event of campaigns. `None`: none is.
+    pub notify: Option<PathBuf>,
     /// Admission rules of the file, in order. Their verdicts come before those of the folder.
     pub rules: Vec<AdmissionSettings>,
 }
@@ -83,6 +85,7 @@ impl Default for OrchestratorSettings {
             retention: CampaignRetention::default(),
             test_class: None,
             admission: None,
+            notify: None,
             rules: Vec::new(),
         }
     }
@@ -106,6 +109,7 @@ pub(super) fn read_orchestrator(mut section: Section<'_>) -> OrchestratorSetting
         ),
         retention: read_retention(&mut section, defaults.retention),
         admission: section.or("admission", &optional_path(), defaults.admission),
+        notify: section.or("notify", &optional_path(), defaults.notify),
         test_class: section.or("test_class", &optional_name(), defaults.test_class),
         rules: Vec::new(),
     };

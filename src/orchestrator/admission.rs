@@ -8,27 +8,22 @@
 
 use std::collections::BTreeSet;
 use std::io;
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::process::Stdio;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use sha2::{Digest, Sha256};
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::process::Command;
 
 use super::declared::{CampaignFacts, Outcome, holds, sentence, verdict};
 use super::house::HouseRules;
+use super::site_program;
 use super::spec::{CampaignSpec, SpecProblem, short};
 use super::wire::{AdmissionRule, RuleChange, RuleVerdict};
 use crate::config::AdmissionSettings;
 
 /// Longest time of a rule.
 const LONGEST: Duration = Duration::from_secs(5);
-/// Bytes of an answer.
-const MAX_ANSWER: u64 = 1 << 20;
 /// Fields that no rule may write: they are the user's, or as long as the campaign.
 const FIXED: [&str; 3] = ["user", "lines", "items"];
 
@@ -297,14 +292,8 @@ fn changes(before: &Map<String, Value>, after: &Map<String, Value>) -> Vec<RuleC
 
 /// Runs a rule. The error completes a sentence whose subject is the rule.
 async fn ask(path: &Path, input: &RuleInput<'_>) -> Result<RuleAnswer, String> {
-    let mode = std::fs::metadata(path).map_or(0, |facts| facts.permissions().mode());
-    if mode & 0o111 == 0 {
-        return Err("cannot be executed: `chmod +x` it".to_owned());
-    }
     let input = serde_json::to_vec(input).map_err(|error| error.to_string())?;
-    let output = tokio::time::timeout(LONGEST, run(path, &input)).await;
-    let output = output.map_err(|_| "gave no answer within 5 s".to_owned())?;
-    let output = output.map_err(|error| format!("failed: {error}"))?;
+    let output = site_program::run(path, &input, LONGEST).await?;
     let answer: RuleAnswer = serde_json::from_slice(&output)
         .map_err(|error| format!("answered with something else than a verdict: {error}"))?;
     let Some(spec) = &answer.spec else {
@@ -317,38 +306,10 @@ async fn ask(path: &Path, input: &RuleInput<'_>) -> Result<RuleAnswer, String> {
     }
 }
 
-async fn run(path: &Path, input: &[u8]) -> io::Result<Vec<u8>> {
-    let mut child = Command::new(path)
-        .env_clear()
-        .env("PATH", "/usr/local/bin:/usr/bin:/bin")
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::null())
-        .kill_on_drop(true)
-        .spawn()?;
-    let (stdin, stdout) = (child.stdin.take(), child.stdout.take());
-    let write = async {
-        if let Some(mut stdin) = stdin {
-            // A rule need not read all of it.
-            let _ = stdin.write_all(input).await;
-        }
-    };
-    let read = async {
-        let mut output = Vec::new();
-        if let Some(stdout) = stdout {
-            stdout.take(MAX_ANSWER).read_to_end(&mut output).await?;
-        }
-        io::Result::Ok(output)
-    };
-    let ((), output) = tokio::join!(write, read);
-    let status = child.wait().await?;
-    let output = output?;
-    if status.success() { Ok(output) } else { Err(io::Error::other(status.to_string())) }
-}
-
 #[cfg(test)]
 mod tests {
     use std::fs;
+    use std::os::unix::fs::PermissionsExt;
 
     use serde_json::json;
 

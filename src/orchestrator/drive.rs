@@ -15,15 +15,15 @@ use tokio_util::sync::CancellationToken;
 use super::answers::Answers;
 use super::book::{
     Book, CannotExtend, Effect, Event, ExchangeRefusal, Figures, Forwarding, ForwardingView,
-    GangState, JobShares, NewCampaign, NodeFacts, Now, PublishedWork, Settings, TaskState,
+    GangState, JobShares, NodeFacts, Note, Now, PublishedWork, Settings, TaskState,
 };
 use super::extend::{Extend, ExtendReply};
-use super::hooks::hook_submissions;
+use super::filed::{CannotFile, FileReply};
 use super::meters::OrchestratorMeters;
-use super::spec::{CampaignSpec, Params};
-use super::store::{Batch, CallerAct, CampaignStore, DbError, RemovalStep, Submission};
+use super::store::{Batch, CallerAct, CampaignStore, DbError, RemovalStep};
+pub use super::submit::Submit;
 use super::wire::{
-    AddedTasks, AdmissionRecord, Adoption, Exchange, ExchangeAnswer, NodeSlots, OutputRequest,
+    AddedTasks, Adoption, Exchange, ExchangeAnswer, NewGridEvent, NodeSlots, OutputRequest,
 };
 use crate::model::Name;
 
@@ -39,25 +39,6 @@ pub struct By {
     pub who: String,
     /// The origin of the request.
     pub origin: String,
-}
-
-/// A campaign to be submitted.
-#[derive(Debug)]
-pub struct Submit {
-    /// The name of its owner.
-    pub owner: String,
-    /// The number of its owner at the head.
-    pub uid: Option<u32>,
-    /// Specification of the campaign.
-    pub spec: CampaignSpec,
-    /// Parameters of the tasks.
-    pub params: Params,
-    /// Standard input of the tasks.
-    pub stdin: Option<Vec<u8>>,
-    /// Idempotency key: the same key means the same submission.
-    pub key: Option<String>,
-    /// Admission rules that it passed.
-    pub record: Option<AdmissionRecord>,
 }
 
 /// Selection of tasks that are queued again.
@@ -86,6 +67,12 @@ pub enum BookRequest {
     Forwarding(oneshot::Sender<ForwardingView>),
     /// Enter changes of forwarded tasks. The answer is sent once they are on record.
     Forward(Vec<Forwarding>, oneshot::Sender<()>),
+    /// File an event of a node or cluster, or find the one that is open. The answer is its number.
+    File(NewGridEvent, By, FileReply),
+    /// Close an event of a node or cluster. The answer is false if no such event is open.
+    Close(u64, By, oneshot::Sender<bool>),
+    /// The notify hook was told of all events up to this number; the note says if it fails.
+    Notified(u64, Option<Note>),
     /// Puts a refused act on record.
     Note(By, &'static str, String),
     /// Queue final tasks of a campaign again. The answer is their number.
@@ -166,6 +153,8 @@ struct Waiter {
 pub(super) enum Reply {
     Number(oneshot::Sender<u64>, u64),
     Done(oneshot::Sender<()>),
+    Filed(FileReply, Result<u64, CannotFile>),
+    Closed(oneshot::Sender<bool>, bool),
     Added(ExtendReply, Result<AddedTasks, CannotExtend>),
     Publication(oneshot::Sender<ToPublish>, ToPublish),
     /// To an agent that exchanges again before it was answered: the orders for its slots, without
@@ -297,7 +286,7 @@ impl Owner {
         }
     }
 
-    fn now(&self) -> Now {
+    pub(super) fn now(&self) -> Now {
         Now { ms: millis(self.began.elapsed().as_millis()), wall_ms: wall_ms() }
     }
 
@@ -315,6 +304,7 @@ impl Owner {
                 | Effect::SlotForgotten(_)
                 | Effect::Note(_)
                 | Effect::Fault(_)
+                | Effect::Filed(_)
                 | Effect::Suspect(..) => self.batch.effects.push(effect),
             }
         }
@@ -334,6 +324,12 @@ impl Owner {
                 self.note(by, act, detail);
                 self.record(event);
                 self.replies.push(Reply::Done(reply));
+            }
+            BookRequest::File(event, by, reply) => self.file(event, by, reply),
+            BookRequest::Close(id, by, reply) => self.close(id, by, reply),
+            BookRequest::Notified(sequence, note) => {
+                self.batch.notified = Some(sequence);
+                self.batch.effects.extend(note.map(Effect::Note));
             }
             BookRequest::Note(by, act, detail) => self.note(by, act, detail),
             BookRequest::Resubmit { campaign, which, by, reply } => {
@@ -381,50 +377,6 @@ impl Owner {
         Ok(())
     }
 
-    async fn submit(
-        &mut self,
-        submit: Submit,
-        by: By,
-        reply: oneshot::Sender<u64>,
-    ) -> Result<(), DbError> {
-        let Submit { owner, uid, spec, params, stdin, key, record } = submit;
-        if let Some(key) = &key {
-            // A submission in this very batch is on record after the commit only.
-            self.finish_batch().await?;
-            if let Some(known) = self.store.submitted(&owner, key).await? {
-                self.replies.push(Reply::Number(reply, known));
-                return Ok(());
-            }
-        }
-        // Two new specifications of the same batch would get the same number.
-        if !self.batch.submissions.is_empty() {
-            self.finish_batch().await?;
-        }
-        let spec_number = self.store.spec_number(&spec, stdin.as_deref()).await?;
-        let (campaign, spec) = (self.book.next_number(), Arc::new(spec));
-        self.note(by, "submit", format!("campaign {campaign} of {owner}"));
-        let key = key.map(|key| (owner.clone(), key));
-        let hooks = self.hooks_of(&spec, spec_number).await?;
-        let (known, submitted) = (Arc::clone(&spec), hooks.clone());
-        let new = NewCampaign { owner, uid, spec_number, spec: known, hooks: submitted };
-        let done = if spec.after.is_empty() {
-            BTreeSet::new()
-        } else {
-            // Campaigns of this batch are on record after the commit only.
-            self.finish_batch().await?;
-            self.store.done_among(&spec.after).await?
-        };
-        self.record(Event::Submitted(Box::new(new)));
-        self.record(Event::Met(campaign, done));
-        self.tell_hours();
-        let submission = Submission { campaign, spec_number, spec, stdin, params, key };
-        self.batch.submissions.push(submission);
-        self.batch.submissions.extend(hook_submissions(campaign, hooks));
-        self.batch.admissions.extend(record.map(|record| (campaign, record)));
-        self.replies.push(Reply::Number(reply, campaign));
-        Ok(())
-    }
-
     fn hear(
         &mut self,
         node: Name,
@@ -454,7 +406,7 @@ impl Owner {
     /// Commits, then answers.
     pub(super) async fn finish_batch(&mut self) -> Result<(), DbError> {
         let mut batch = std::mem::take(&mut self.batch);
-        if !batch.effects.is_empty() || !batch.submissions.is_empty() || !batch.acts.is_empty() {
+        if !batch.is_empty() {
             batch.at_ms = self.now().wall_ms;
             let began = Instant::now();
             self.store.commit(&batch).await?;
@@ -467,6 +419,8 @@ impl Owner {
             match reply {
                 Reply::Number(reply, number) => drop(reply.send(number)),
                 Reply::Done(reply) => drop(reply.send(())),
+                Reply::Filed(reply, filed) => drop(reply.send(filed)),
+                Reply::Closed(reply, is_closed) => drop(reply.send(is_closed)),
                 Reply::Added(reply, added) => drop(reply.send(added)),
                 Reply::Publication(reply, all) => drop(reply.send(all)),
                 Reply::Levels(reply, node) => {

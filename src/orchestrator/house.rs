@@ -16,6 +16,8 @@ pub struct HouseRules {
     pub rules: Vec<AdmissionSettings>,
     /// Folder of further admission rules. `None`: there are none.
     pub admission: Option<PathBuf>,
+    /// Program that is told of each event of campaigns. `None`: none is.
+    pub notify: Option<PathBuf>,
     /// Time zone of the hours of campaigns.
     pub zone: TimeZone,
 }
@@ -23,7 +25,13 @@ pub struct HouseRules {
 impl Default for HouseRules {
     /// No rule, and hours in UTC.
     fn default() -> HouseRules {
-        HouseRules { test_class: None, rules: Vec::new(), admission: None, zone: TimeZone::UTC }
+        HouseRules {
+            test_class: None,
+            rules: Vec::new(),
+            admission: None,
+            notify: None,
+            zone: TimeZone::UTC,
+        }
     }
 }
 

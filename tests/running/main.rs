@@ -11,6 +11,7 @@ mod faults_slot;
 mod fleet;
 mod full_spool;
 mod gangs;
+mod grid_events;
 mod hostile_slots;
 mod kill_matrix;
 mod orchestrator;

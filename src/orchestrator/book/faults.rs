@@ -16,7 +16,7 @@ use super::lengths::Lengths;
 use super::rows::{FaultRow, Note};
 use super::{Book, Now};
 use crate::model::{Name, span};
-use crate::orchestrator::wire::{Reason, StopReason, TaskResult};
+use crate::orchestrator::wire::{EventClass, Reason, StopReason, TaskResult};
 
 /// Tasks in a row that make a sink.
 const SINK_TASKS: usize = 5;
@@ -64,6 +64,11 @@ impl Campaign {
         let (wait_ms, is_tried) = (FIRST_WAIT_MS, false);
         let retest_at = now.saturating_add(wait_ms);
         self.avoided.insert(row.node.clone(), Avoidance { row, wait_ms, retest_at, is_tried });
+    }
+
+    /// The row of the open event of a node.
+    pub(super) fn fault_of(&mut self, node: &Name) -> Option<&mut FaultRow> {
+        self.avoided.get_mut(node).map(|avoided| &mut avoided.row)
     }
 
     /// True if tasks of the campaign may begin on a node.
@@ -146,6 +151,7 @@ impl Book {
 
     /// Opens an event of a node, or doubles the wait of an open event.
     fn avoid(&mut self, id: u64, node: &Name, code: &'static str, now: Now) {
+        let parent = self.filed_of(EventClass::Node, node.as_str()).map(|event| event.id);
         let Some(campaign) = self.campaigns.get_mut(&id) else { return };
         let known = campaign.avoided.get(node);
         let longest_ms = campaign.suspicious_ms(node);
@@ -174,6 +180,7 @@ impl Book {
                 code: code.to_owned(),
                 opened_ms: now.wall_ms,
                 closed_ms: None,
+                parent,
                 text: text.clone(),
             },
         };
@@ -192,6 +199,7 @@ impl Book {
             self.stop_slot(share, StopReason::Drained, true, now);
         }
         self.dirty.settle.insert(id);
+        self.file_bad_node(node, now);
     }
 
     /// Closes the event of a node after a retest that went well.
@@ -200,9 +208,23 @@ impl Book {
         let Some(avoided) = campaign.avoided.remove(node) else { return };
         let text = format!("campaign {id} uses {node} again: a task went well there");
         self.dirty.faults.push(FaultRow { closed_ms: Some(now.wall_ms), ..avoided.row });
-        let (node, code) = (Some(node.clone()), "node-mended");
-        self.dirty.notes.push(Note { campaign: id, task: None, node, code, text });
-        self.dirty.settle.insert(id);
+        self.note_mended(id, node, text);
+    }
+
+    /// Closes the events of a campaign that belong to the event `parent` of a node.
+    pub(super) fn mend_with(&mut self, id: u64, parent: u64, now: Now) {
+        let Some(campaign) = self.campaigns.get_mut(&id) else { return };
+        let caused = campaign.avoided.iter().filter(|(_, it)| it.row.parent == Some(parent));
+        let nodes: Vec<Name> = caused.map(|(node, _)| node.clone()).collect();
+        for node in nodes {
+            let Some(campaign) = self.campaigns.get_mut(&id) else { return };
+            let Some(avoided) = campaign.avoided.remove(&node) else { continue };
+            campaign.records.remove(&node);
+            self.dirty.faults.push(FaultRow { closed_ms: Some(now.wall_ms), ..avoided.row });
+            let text =
+                format!("campaign {id} uses {node} again: an operator closed event {parent}");
+            self.note_mended(id, &node, text);
+        }
     }
 
     /// Lets a single task try each node whose wait is over.
@@ -223,7 +245,7 @@ impl Book {
         let Some(slot) = self.slots.get(&share) else { return 0 };
         let Some(campaign) = self.campaigns.get(&slot.row.campaign) else { return 0 };
         let node = &slot.row.node;
-        if !campaign.may_use(node) {
+        if !campaign.may_use(node) || self.is_barred(node) {
             return 0;
         }
         if !campaign.tries(node) {

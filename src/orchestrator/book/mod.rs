@@ -26,6 +26,7 @@ mod exchange;
 mod extend;
 mod faults;
 mod figures;
+mod filed;
 mod forward;
 mod gangs;
 mod hooks;
@@ -57,6 +58,7 @@ pub use campaigns::{Campaign, EARLY_STEP, INIT_FAILS, MAX_STEPS, Step};
 pub use exchange::{ExchangeRefusal, NodeAnswer};
 pub use extend::CannotExtend;
 pub use figures::Figures;
+pub use filed::LOCAL;
 pub use forward::{
     FIRST_BATCH, ForwardableCampaign, ForwardedBatch, ForwardedTask, Forwarding, ForwardingView,
     is_batch,
@@ -76,7 +78,7 @@ pub use tries::LOST_LIMIT;
 
 use crate::model::Name;
 use crate::orchestrator::spec::CampaignSpec;
-use crate::orchestrator::wire::{AttemptId, Exchange, Reason, TaskResult};
+use crate::orchestrator::wire::{AttemptId, Exchange, GridEvent, Reason, TaskResult};
 
 /// Settings of the book.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -143,6 +145,10 @@ pub enum Event {
     Resubmitted(Box<Reopened>),
     /// An operator declares a node lost: no process of a slot runs there any more.
     NodeLost(Name),
+    /// An event of a node or cluster is filed, with the number [`Book::next_filed`].
+    Filed(Box<GridEvent>),
+    /// An event of a node or cluster is closed, with the events that it caused.
+    Closed(u64),
     /// Tasks left for another cluster, or came back from it.
     Forwarded(Forwarding),
     /// The resource manager accepted a publication that declares these shares gone.
@@ -173,6 +179,8 @@ pub enum Effect {
     Note(Note),
     /// Store an event of a node.
     Fault(FaultRow),
+    /// Store an event of a node or cluster.
+    Filed(GridEvent),
     /// Mark the tasks of a campaign that were done on this node within so many milliseconds as suspicious.
     Suspect(u64, Name, u64),
     /// Answer the exchange of a node that waits.
@@ -198,6 +206,10 @@ pub struct Saved {
     pub slots: Vec<SlotRow>,
     /// Open events of nodes.
     pub faults: Vec<FaultRow>,
+    /// Open events of nodes and clusters that were filed.
+    pub filed: Vec<GridEvent>,
+    /// The next number of such an event; 0 counts as 1.
+    pub next_filed: u64,
 }
 
 /// Rows that differ from the stored rows.
@@ -213,6 +225,7 @@ struct Dirty {
     forgotten: BTreeSet<u64>,
     notes: Vec<Note>,
     faults: Vec<FaultRow>,
+    filed: Vec<GridEvent>,
     suspects: BTreeMap<(u64, Name), u64>,
     wake: BTreeSet<Name>,
     publish: bool,
@@ -233,6 +246,9 @@ pub struct Book {
     open: BTreeMap<AttemptId, AttemptRow>,
     /// Slots that can hold more tasks and whose agents wait, by campaign.
     hungry: BTreeSet<(u64, u64)>,
+    /// Open events of nodes and clusters, by number.
+    filed: BTreeMap<u64, GridEvent>,
+    next_filed: u64,
     /// Time of the last check of the leases, by the clock of the book.
     looked: u64,
     dirty: Dirty,
@@ -258,6 +274,8 @@ impl Book {
             nodes: BTreeMap::new(),
             open: BTreeMap::new(),
             hungry: BTreeSet::new(),
+            filed: saved.filed.into_iter().map(|event| (event.id, event)).collect(),
+            next_filed: saved.next_filed.max(1),
             looked: now,
             dirty: Dirty::default(),
         };
@@ -336,6 +354,8 @@ impl Book {
             Event::TaskSignalled(campaign, task, signal) => self.signal(campaign, task, signal),
             Event::Resubmitted(reopened) => self.reopen(*reopened),
             Event::NodeLost(node) => self.lose_node(&node, now),
+            Event::Filed(event) => self.file(*event, now),
+            Event::Closed(id) => self.close_filed(id, now),
             Event::Forwarded(change) => self.forward(change, now),
             Event::Published(sequence, gone) => self.published(sequence, &gone),
             Event::Refused(sentences) => self.refused(&sentences),
@@ -495,6 +515,7 @@ impl Book {
         effects.extend(dirty.forgotten.into_iter().map(Effect::SlotForgotten));
         effects.extend(dirty.notes.into_iter().map(Effect::Note));
         effects.extend(dirty.faults.into_iter().map(Effect::Fault));
+        effects.extend(dirty.filed.into_iter().map(Effect::Filed));
         let suspects = dirty.suspects.into_iter();
         effects.extend(suspects.map(|((id, node), ms)| Effect::Suspect(id, node, ms)));
         effects.extend(dirty.wake.into_iter().map(Effect::Wake));

@@ -355,6 +355,8 @@ pub struct FaultRow {
     pub opened_ms: u64,
     /// Time of its end, in milliseconds since the epoch. `None`: it is open.
     pub closed_ms: Option<u64>,
+    /// The event of the node that closes it with itself. `None`: a retest does.
+    pub parent: Option<u64>,
     /// A sentence for people.
     pub text: String,
 }

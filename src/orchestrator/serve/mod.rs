@@ -11,6 +11,7 @@ mod caller;
 mod campaigns;
 mod events;
 mod extend;
+mod filed;
 mod gangs;
 mod grid;
 mod hub;
@@ -72,6 +73,8 @@ pub fn routes(state: ServeState) -> Router {
         .routes(routes!(why::get_why))
         .routes(routes!(events::get_events))
         .routes(routes!(grid::get_grid))
+        .routes(routes!(filed::get_filed, filed::put_filed))
+        .routes(routes!(filed::delete_filed))
         .routes(routes!(grid::get_node))
         .routes(routes!(tasks::get_tasks, extend::post_tasks))
         .routes(routes!(tasks::get_task))

@@ -15,8 +15,9 @@ pub(super) async fn put(
     connection: &mut SqliteConnection,
     row: &FaultRow,
 ) -> Result<(), sqlx::Error> {
-    let sql = "insert or replace into events (campaign, node, opened_ms, code, closed_ms, text)
-               values (?1, ?2, ?3, ?4, ?5, ?6)";
+    let sql =
+        "insert or replace into events (campaign, node, opened_ms, code, closed_ms, text, parent)
+               values (?1, ?2, ?3, ?4, ?5, ?6, ?7)";
     query(sql)
         .bind(to_sql(row.campaign))
         .bind(row.node.as_str())
@@ -24,6 +25,7 @@ pub(super) async fn put(
         .bind(&row.code)
         .bind(row.closed_ms.map(to_sql))
         .bind(&row.text)
+        .bind(row.parent.map(to_sql))
         .execute(connection)
         .await?;
     Ok(())
@@ -44,13 +46,14 @@ pub(super) async fn suspect(
     Ok(())
 }
 
-fn fault(row: &SqliteRow) -> Result<FaultRow, sqlx::Error> {
+pub(super) fn fault(row: &SqliteRow) -> Result<FaultRow, sqlx::Error> {
     Ok(FaultRow {
         campaign: number(row, "campaign")?,
         node: Name::from(row.try_get::<&str, _>("node")?),
         code: row.try_get("code")?,
         opened_ms: number(row, "opened_ms")?,
         closed_ms: maybe_number(row, "closed_ms")?,
+        parent: maybe_number(row, "parent")?,
         text: row.try_get("text")?,
     })
 }

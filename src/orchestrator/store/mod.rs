@@ -9,6 +9,7 @@ mod convert;
 mod extend;
 mod faults;
 mod figures;
+mod filed;
 mod gang;
 mod mark;
 mod read;
@@ -55,6 +56,7 @@ const SCHEMAS: &[(i64, &str, &str)] = &[
     (10, "admission", include_str!("../../../migrations/orchestrator/0010_admission.sql")),
     (11, "events", include_str!("../../../migrations/orchestrator/0011_events.sql")),
     (13, "hooks", include_str!("../../../migrations/orchestrator/0013_hooks.sql")),
+    (14, "notify", include_str!("../../../migrations/orchestrator/0014_notify.sql")),
 ];
 
 /// Reason why the database cannot be used.

@@ -9,9 +9,9 @@ use sqlx::sqlite::{SqliteConnectOptions, SqliteConnection, SqliteRow};
 use sqlx::{ConnectOptions, Row, query, query_scalar};
 
 use super::convert::{self, from_sql, json, maybe_number, number, to_sql};
-use super::faults;
 use super::write::chunk_of;
 use super::{BUSY, CampaignStore, DbError};
+use super::{faults, filed};
 use crate::orchestrator::book::{
     AttemptRow, CampaignRow, Saved, SlotRow, TaskRow, TaskState, WorkRow,
 };
@@ -201,7 +201,9 @@ async fn read_saved(connection: &mut SqliteConnection) -> Result<Saved, sqlx::Er
         query_scalar("select facts from slots").fetch_all(&mut *connection).await?;
     let slots = rows.iter().map(|text| json::<SlotRow>(text)).collect::<Result<_, _>>()?;
     let faults = faults::read_open(connection).await?;
-    Ok(Saved { next: from_sql(next), campaigns, works, tasks, attempts, slots, faults })
+    let (filed, next_filed) = filed::read_open(connection).await?;
+    let next = from_sql(next);
+    Ok(Saved { next, campaigns, works, tasks, attempts, slots, faults, filed, next_filed })
 }
 
 async fn read_works(

@@ -10,13 +10,13 @@ use sqlx::sqlite::{Sqlite, SqliteConnection};
 use sqlx::{QueryBuilder, query};
 
 use super::convert::{ending_word, text, to_sql};
-use super::faults;
 use super::gang::new_key;
 use super::write::Batch;
+use super::{faults, filed};
 use crate::orchestrator::book::{
     AttemptRow, CampaignRow, Effect, FaultRow, Note, SlotRow, TaskRow, TaskState, WorkRow,
 };
-use crate::orchestrator::wire::{AttemptId, Reason};
+use crate::orchestrator::wire::{AttemptId, GridEvent, Reason};
 
 /// Numbers of rows in a statement. Few sizes, so that all statements stay prepared.
 const SIZES: [usize; 3] = [64, 8, 1];
@@ -33,6 +33,7 @@ struct Latest<'a> {
     slots: BTreeMap<u64, Option<&'a SlotRow>>,
     notes: Vec<&'a Note>,
     faults: Vec<&'a FaultRow>,
+    filed: Vec<&'a GridEvent>,
     suspects: Vec<(u64, &'a str, u64)>,
 }
 
@@ -50,6 +51,7 @@ impl<'a> Latest<'a> {
                 Effect::SlotForgotten(share) => drop(latest.slots.insert(*share, None)),
                 Effect::Note(note) => latest.notes.push(note),
                 Effect::Fault(row) => latest.faults.push(row),
+                Effect::Filed(event) => latest.filed.push(event),
                 Effect::Suspect(campaign, node, ms) => {
                     latest.suspects.push((*campaign, node.as_str(), *ms));
                 }
@@ -97,6 +99,9 @@ pub(super) async fn put(
     put_many(connection, SLOTS, &slots, push_slot).await?;
     for row in latest.faults {
         faults::put(connection, row).await?;
+    }
+    for event in latest.filed {
+        filed::put(connection, event).await?;
     }
     for (campaign, node, ms) in latest.suspects {
         faults::suspect(connection, campaign, node, ms).await?;

@@ -9,7 +9,7 @@ use sqlx::{Connection, Row, query, query_scalar};
 use super::acts::{self, CallerAct};
 use super::convert::{from_sql, text, to_sql};
 use super::mark::CommitMark;
-use super::{CampaignStore, DbError, Extension, extend, rows};
+use super::{CampaignStore, DbError, Extension, extend, filed, rows};
 use crate::orchestrator::book::Effect;
 use crate::orchestrator::spec::{CampaignSpec, Params};
 use crate::orchestrator::wire::AdmissionRecord;
@@ -49,10 +49,20 @@ pub struct Batch {
     pub acts: Vec<CallerAct>,
     /// Number of the last publication, if it changed.
     pub sequence: Option<u64>,
+    /// Number of the last event that the notify hook was told of, if it changed.
+    pub notified: Option<u64>,
     /// True if the batch adopts attempts that nodes reported and the older copy did not know.
     pub adopts: bool,
     /// The time, in milliseconds since the epoch.
     pub at_ms: u64,
+}
+
+impl Batch {
+    /// True if nothing is to be committed. Other changes come with effects.
+    pub fn is_empty(&self) -> bool {
+        let has_rows = !self.effects.is_empty() || !self.submissions.is_empty();
+        !has_rows && self.acts.is_empty() && self.notified.is_none()
+    }
 }
 
 impl CampaignStore {
@@ -129,6 +139,9 @@ async fn write(connection: &mut SqliteConnection, batch: &Batch) -> Result<(), s
     if let Some(sequence) = batch.sequence {
         let sql = "update meta set sequence = ?1";
         query(sql).bind(to_sql(sequence)).execute(&mut *connection).await?;
+    }
+    if let Some(sequence) = batch.notified {
+        filed::put_notified(connection, sequence).await?;
     }
     if batch.adopts {
         query("update meta set set_back = 0").execute(&mut *connection).await?;

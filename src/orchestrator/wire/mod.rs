@@ -33,6 +33,7 @@ mod adoption;
 mod campaigns;
 mod exchange;
 mod gang;
+mod grid_events;
 mod output;
 mod rung;
 mod signals;
@@ -55,6 +56,9 @@ pub use exchange::{
     SlotReport, SlotStage, SlotStart, SlotStop, StopReason, TaskResult, TaskSignal, VERSION,
 };
 pub use gang::{GangInfo, GangKey, GangResize, RankInfo, RankPlace, RankStart};
+pub use grid_events::{
+    CampaignFault, EventClass, FiledNumber, GridEvent, GridEventList, NOTIFY_FAILED, NewGridEvent,
+};
 pub use output::{Channel, ChunkAnswer, ChunkQuery, MAX_CHUNK, OutputProblem, OutputRequest};
 pub use rung::Rung;
 pub use signals::{signal_name, signal_number};

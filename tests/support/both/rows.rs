@@ -56,6 +56,8 @@ impl Rows {
             attempts: self.attempts.values().filter(|row| row.result.is_none()).cloned().collect(),
             slots: self.slots.values().cloned().collect(),
             faults: Vec::new(),
+            filed: Vec::new(),
+            next_filed: 1,
         }
     }
 }

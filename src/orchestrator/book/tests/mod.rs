@@ -1,6 +1,7 @@
 //! The book under random histories, and single stories of it.
 
 mod faults;
+mod filed;
 mod forward;
 mod gangs;
 mod hooks;

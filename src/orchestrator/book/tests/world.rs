@@ -7,8 +7,8 @@ use super::super::*;
 use super::result;
 use crate::orchestrator::spec::{CampaignSpec, HookKind};
 use crate::orchestrator::wire::{
-    Exchange, GangResize, Rung, RunningTask, SlotEnd, SlotOrder, SlotReport, SlotStage, SlotStop,
-    StopReason, VERSION,
+    Exchange, GangResize, GridEvent, Rung, RunningTask, SlotEnd, SlotOrder, SlotReport, SlotStage,
+    SlotStop, StopReason, VERSION,
 };
 
 /// Rows as a database would hold them.
@@ -35,6 +35,7 @@ impl Rows {
                 Effect::SlotForgotten(share) => drop(self.slots.remove(&share)),
                 Effect::Note(_)
                 | Effect::Fault(_)
+                | Effect::Filed(_)
                 | Effect::Suspect(..)
                 | Effect::Wake(_)
                 | Effect::Publish => {}
@@ -58,6 +59,8 @@ impl Rows {
             attempts: self.attempts.values().filter(|row| row.result.is_none()).cloned().collect(),
             slots: self.slots.values().cloned().collect(),
             faults: Vec::new(),
+            filed: Vec::new(),
+            next_filed: 1,
         }
     }
 }
@@ -217,6 +220,8 @@ pub struct World {
     pub ms: BTreeMap<usize, u64>,
     /// Open events of nodes.
     pub faults: BTreeMap<(u64, Name), FaultRow>,
+    /// Open events of nodes and clusters that were filed.
+    pub filed: BTreeMap<u64, GridEvent>,
     /// Times below which results of a node are suspicious.
     pub suspects: Vec<(u64, Name, u64)>,
     /// Every attempt that ever began.
@@ -245,6 +250,7 @@ impl World {
             next_share: 1,
             ms: BTreeMap::new(),
             faults: BTreeMap::new(),
+            filed: BTreeMap::new(),
             suspects: Vec::new(),
             begun: BTreeSet::new(),
         }
@@ -267,6 +273,10 @@ impl World {
                 Effect::Fault(row) => {
                     self.faults.insert((row.campaign, row.node.clone()), row.clone());
                 }
+                Effect::Filed(event) if event.closed_ms.is_some() => {
+                    self.filed.remove(&event.id);
+                }
+                Effect::Filed(event) => drop(self.filed.insert(event.id, event.clone())),
                 Effect::Suspect(id, node, ms) => self.suspects.push((*id, node.clone(), *ms)),
                 Effect::Next(_)
                 | Effect::Campaign(_)
@@ -322,6 +332,8 @@ impl World {
     pub fn restart(&mut self) {
         let mut saved = self.rows.saved(&self.specs);
         saved.faults = self.faults.values().cloned().collect();
+        saved.filed = self.filed.values().cloned().collect();
+        saved.next_filed = self.book.next_filed();
         self.book = Book::restore(self.settings, saved, self.now);
     }
 
