@@ -65,7 +65,7 @@ pub struct FaultFileArgs {
     /// File a remark without effect
     #[arg(long, group = "subject")]
     pub log: bool,
-    /// The open event that caused this one, and closes it with itself
+    /// The open event that caused this event, and closes it with itself
     #[arg(long, value_name = "EVENT")]
     pub parent: Option<u64>,
     /// A sentence for other operators

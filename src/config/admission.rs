@@ -49,7 +49,7 @@ pub struct AdmissionSettings {
     pub max_memory_mb: Option<u64>,
     /// Longest time limit of a task, in milliseconds. A campaign without a time limit exceeds it.
     pub max_time_ms: Option<Millis>,
-    /// Most campaigns of the user that have not ended, this one included.
+    /// Most campaigns of the user that have not ended, the new campaign included.
     pub max_live: Option<u64>,
     /// Most slots of a campaign at a time. A campaign that asks for more gets this many.
     pub max_slots: Option<u64>,

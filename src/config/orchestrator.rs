@@ -70,7 +70,7 @@ pub struct OrchestratorSettings {
     pub admission: Option<PathBuf>,
     /// Program that is told of each event of campaigns. `None`: none is.
     pub notify: Option<PathBuf>,
-    /// Admission rules of the file, in order. Their verdicts come before those of the folder.
+    /// Admission rules of the file, in order. Their verdicts come before the verdicts of the folder.
     pub rules: Vec<AdmissionSettings>,
 }
 

@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use sha2::{Digest, Sha256};
 
-use super::declared::{CampaignFacts, Outcome, holds, sentence, verdict};
+use super::declared::{AdmissionFacts, RuleOutcome, holds, sentence, verdict};
 use super::house::HouseRules;
 use super::site_program;
 use super::spec::{CampaignSpec, SpecProblem, short};
@@ -55,11 +55,11 @@ struct RuleAnswer {
 pub struct Candidate {
     /// The campaign, as a campaign file has it, without `lines` and `items`.
     document: Map<String, Value>,
-    /// Its first line or item under `lines` or `items`; empty without such a list.
+    /// First line or item under `lines` or `items`; empty without such a list.
     sample: Map<String, Value>,
     /// Number of lines or items. `None`: the document says the number of tasks.
     listed: Option<u64>,
-    /// The specification, with one task if tasks are listed.
+    /// The specification, with a single task if tasks are listed.
     spec: CampaignSpec,
 }
 
@@ -81,7 +81,7 @@ impl Candidate {
         Ok(Candidate { document, sample, listed, spec })
     }
 
-    /// The specification, with one task if tasks are listed.
+    /// The specification, with a single task if tasks are listed.
     pub fn spec(&self) -> &CampaignSpec {
         &self.spec
     }
@@ -190,7 +190,7 @@ fn rule_at(path: &Path) -> io::Result<AdmissionRule> {
 /// If the folder or a rule cannot be read.
 pub async fn judge(
     house: &HouseRules,
-    facts: &CampaignFacts,
+    facts: &AdmissionFacts,
     mut candidate: Candidate,
 ) -> io::Result<Judged> {
     let mut rules = Vec::new();
@@ -215,15 +215,19 @@ pub async fn judge(
 }
 
 /// A rule with its verdict, and the problem that it has with the campaign.
-type Seen = (AdmissionRule, Option<SpecProblem>);
+type SeenRule = (AdmissionRule, Option<SpecProblem>);
 
 /// Shows a campaign to a rule of limits and defaults.
-fn by_limits(rule: &AdmissionSettings, facts: &CampaignFacts, candidate: &mut Candidate) -> Seen {
+fn by_limits(
+    rule: &AdmissionSettings,
+    facts: &AdmissionFacts,
+    candidate: &mut Candidate,
+) -> SeenRule {
     let seen = declared(rule);
     let tasks = candidate.tasks();
     match verdict(rule, facts, (&candidate.document, &candidate.spec), tasks) {
-        Outcome::Pass => (seen, None),
-        Outcome::Rewrite(fields, text) => {
+        RuleOutcome::Pass => (seen, None),
+        RuleOutcome::Rewrite(fields, text) => {
             let mut document = candidate.document.clone();
             document.extend(fields.into_iter().map(|(key, value)| (key.to_owned(), value)));
             match candidate.rewrite(document) {
@@ -233,7 +237,7 @@ fn by_limits(rule: &AdmissionSettings, facts: &CampaignFacts, candidate: &mut Ca
                 Err(fault) => rejected(seen, format!("the rule is broken, as it {fault}")),
             }
         }
-        Outcome::Reject(problem) => {
+        RuleOutcome::Reject(problem) => {
             let text = problem.to_string();
             (AdmissionRule { verdict: RuleVerdict::Reject, text, ..seen }, Some(problem))
         }
@@ -245,9 +249,9 @@ async fn by_program(
     path: &Path,
     seen: AdmissionRule,
     rule: Option<&AdmissionSettings>,
-    facts: &CampaignFacts,
+    facts: &AdmissionFacts,
     candidate: &mut Candidate,
-) -> Seen {
+) -> SeenRule {
     if rule.is_some_and(|rule| !holds(rule, facts, &candidate.spec)) {
         return (seen, None);
     }
@@ -272,7 +276,7 @@ async fn by_program(
     }
 }
 
-fn rejected(seen: AdmissionRule, text: String) -> Seen {
+fn rejected(seen: AdmissionRule, text: String) -> SeenRule {
     let message = format!("rule `{}` rejects the campaign: {text}", seen.name);
     let problem = SpecProblem::new("", message, "change the campaign, or ask who runs this site");
     (AdmissionRule { verdict: RuleVerdict::Reject, text, ..seen }, Some(problem))
@@ -330,7 +334,7 @@ mod tests {
         let document = document.as_object().unwrap().clone();
         let sample = json!({ "lines": ["a"] }).as_object().unwrap().clone();
         let candidate = Candidate::read(document, sample, Some(5)).unwrap();
-        let facts = CampaignFacts { user: "ann".to_owned(), ..CampaignFacts::default() };
+        let facts = AdmissionFacts { user: "ann".to_owned(), ..AdmissionFacts::default() };
         judge(house, &facts, candidate).await.unwrap()
     }
 

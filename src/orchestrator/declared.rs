@@ -11,10 +11,10 @@ use crate::model::{counted, memory_text, span};
 
 /// Facts about a campaign that it does not say itself.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct CampaignFacts {
+pub struct AdmissionFacts {
     /// Owner of the campaign.
     pub user: String,
-    /// Campaigns of the owner that have not ended, without this one.
+    /// Campaigns of the owner that have not ended, without the new campaign.
     pub live: u64,
     /// Class of test campaigns. `None`: they have the class that they name.
     pub test_class: Option<String>,
@@ -26,7 +26,7 @@ pub struct CampaignFacts {
 
 /// Verdict of a rule.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Outcome {
+pub enum RuleOutcome {
     /// The campaign passes as it is.
     Pass,
     /// The campaign passes with these fields, of which the text tells.
@@ -35,7 +35,7 @@ pub enum Outcome {
     Reject(SpecProblem),
 }
 
-impl CampaignFacts {
+impl AdmissionFacts {
     /// Class of the tasks of a campaign. `None`: unknown.
     fn class<'a>(&'a self, spec: &'a CampaignSpec) -> Option<&'a str> {
         let of_tests = self.test_class.as_ref().filter(|_| spec.kind == CampaignType::Test);
@@ -45,7 +45,7 @@ impl CampaignFacts {
 }
 
 /// True if `rule` is for this campaign.
-pub fn holds(rule: &AdmissionSettings, facts: &CampaignFacts, spec: &CampaignSpec) -> bool {
+pub fn holds(rule: &AdmissionSettings, facts: &AdmissionFacts, spec: &CampaignSpec) -> bool {
     let named = |list: &[String], word: &str| list.is_empty() || list.iter().any(|it| it == word);
     let kind = match spec.kind {
         CampaignType::Default => "default",
@@ -66,12 +66,12 @@ pub fn holds(rule: &AdmissionSettings, facts: &CampaignFacts, spec: &CampaignSpe
 /// Defaults come before limits: a campaign without memory gets the default, and passes the limit by it.
 pub fn verdict(
     rule: &AdmissionSettings,
-    facts: &CampaignFacts,
+    facts: &AdmissionFacts,
     (document, spec): (&Map<String, Value>, &CampaignSpec),
     tasks: u64,
-) -> Outcome {
+) -> RuleOutcome {
     if !holds(rule, facts, spec) {
-        return Outcome::Pass;
+        return RuleOutcome::Pass;
     }
     let added = defaults(rule, document);
     let has = |key: &str| added.iter().any(|(added, _)| *added == key);
@@ -83,7 +83,7 @@ pub fn verdict(
         limit_of_campaigns(rule, facts),
     ];
     if let Some(problem) = checks.into_iter().flatten().next() {
-        return Outcome::Reject(problem);
+        return RuleOutcome::Reject(problem);
     }
     let mut texts: Vec<String> =
         added.iter().map(|(key, value)| format!("`{key}` is {value} by default")).collect();
@@ -93,7 +93,11 @@ pub fn verdict(
         texts.push(format!("`max` is {most} at most"));
         fields.push(("max", Value::from(most)));
     }
-    if fields.is_empty() { Outcome::Pass } else { Outcome::Rewrite(fields, texts.join(", ")) }
+    if fields.is_empty() {
+        RuleOutcome::Pass
+    } else {
+        RuleOutcome::Rewrite(fields, texts.join(", "))
+    }
 }
 
 /// Memory of the last step of a campaign, in MiB.
@@ -134,7 +138,7 @@ fn limit_of_time(rule: &AdmissionSettings, time_ms: Option<u64>) -> Option<SpecP
     Some(problem(rule, "time_limit", &message, format!("set time_limit to {} at most", span(most))))
 }
 
-fn limit_of_campaigns(rule: &AdmissionSettings, facts: &CampaignFacts) -> Option<SpecProblem> {
+fn limit_of_campaigns(rule: &AdmissionSettings, facts: &AdmissionFacts) -> Option<SpecProblem> {
     let most = rule.max_live.filter(|most| *most <= facts.live)?;
     let held = counted(facts.live, "campaign");
     let message = format!("{} has {held} that have not ended, and max_live = {most}", facts.user);
@@ -180,19 +184,19 @@ mod tests {
 
     use super::*;
 
-    fn facts() -> CampaignFacts {
-        CampaignFacts {
+    fn facts() -> AdmissionFacts {
+        AdmissionFacts {
             user: "ann".to_owned(),
             live: 3,
             default_class: Some("normal".to_owned()),
-            ..CampaignFacts::default()
+            ..AdmissionFacts::default()
         }
     }
 
     /// Verdict about `campaign`, which is 10 tasks unless it says more, in a word and a sentence.
     fn told(
         rule: &AdmissionSettings,
-        facts: &CampaignFacts,
+        facts: &AdmissionFacts,
         campaign: &Value,
     ) -> (&'static str, String) {
         let mut document = json!({ "command": ["true"], "tasks": "1-10" });
@@ -201,9 +205,9 @@ mod tests {
         let document = document.as_object().unwrap();
         let spec = CampaignSpec::read(document.clone()).unwrap().0;
         match verdict(rule, facts, (document, &spec), spec.tasks.count) {
-            Outcome::Pass => ("pass", String::new()),
-            Outcome::Rewrite(fields, _) => ("rewrite", json!(fields).to_string()),
-            Outcome::Reject(problem) => ("reject", problem.to_string()),
+            RuleOutcome::Pass => ("pass", String::new()),
+            RuleOutcome::Rewrite(fields, _) => ("rewrite", json!(fields).to_string()),
+            RuleOutcome::Reject(problem) => ("reject", problem.to_string()),
         }
     }
 
@@ -242,7 +246,7 @@ mod tests {
             assert!(text.starts_with(&start) && text.contains(limit), "{text}");
             assert!(text.contains(" at most"), "the remedy: {text}");
         }
-        let full = CampaignFacts { live: 4, ..facts() };
+        let full = AdmissionFacts { live: 4, ..facts() };
         let (word, text) = told(&rule, &full, &fits);
         assert_eq!(word, "reject");
         assert!(
@@ -287,11 +291,11 @@ mod tests {
             let (users, classes, types) = (texts(users), texts(classes), texts(types));
             AdmissionSettings { users, classes, types, max_tasks: Some(1), ..limits() }
         };
-        let word = |rule: &AdmissionSettings, facts: &CampaignFacts, campaign: &Value| {
+        let word = |rule: &AdmissionSettings, facts: &AdmissionFacts, campaign: &Value| {
             told(rule, facts, campaign).0 == "reject"
         };
-        let tests = CampaignFacts { test_class: Some("fast".to_owned()), ..facts() };
-        let silent = CampaignFacts { default_class: None, ..facts() };
+        let tests = AdmissionFacts { test_class: Some("fast".to_owned()), ..facts() };
+        let silent = AdmissionFacts { default_class: None, ..facts() };
         for (rule, facts, campaign, expected) in [
             (of(&["ann"], &[], &[]), facts(), json!({}), true),
             (of(&["bob"], &[], &[]), facts(), json!({}), false),

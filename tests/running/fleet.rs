@@ -529,11 +529,13 @@ exit 0
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn copies_finish_a_campaign_of_which_five_tasks_hang() {
     let fleet = Fleet::start(&plan(4)).await;
-    let body = json!({ "shell": HANGING, "tasks": 200, "grace": "1s", "mode": "finalise",
+    // `TASKS=1000` is the size of the promise.
+    let tasks: u64 = std::env::var("TASKS").map_or(200, |text| text.parse().unwrap());
+    let body = json!({ "shell": HANGING, "tasks": tasks, "grace": "1s", "mode": "finalise",
         "may_run_twice": true });
     let id = fleet.submit(body).await;
     let detail = fleet.until_state(id, "done").await;
-    assert_eq!((detail.campaign.done, detail.campaign.failed), (200, 0));
+    assert_eq!((detail.campaign.done, detail.campaign.failed), (tasks, 0));
     // The hanging attempts are killed after their grace.
     let superseded = async |fleet: &Fleet| {
         let all = attempts(fleet.folder(), id).await;
@@ -547,6 +549,20 @@ async fn copies_finish_a_campaign_of_which_five_tasks_hang() {
     }
     let rests = async |fleet: &Fleet| marked(fleet.folder()).is_empty().then_some(());
     fleet.until("no process is left", rests).await;
+}
+
+/// A node whose mount is broken before the first task: nothing shows how long a task takes.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_node_that_swallows_from_the_first_task_on_has_no_more_than_40() {
+    let fleet = Fleet::start(&plan(3)).await;
+    let script = r#"[ "$1" = n1 ] && exit 0; sleep 2; echo $APPORTION_TASK_ID >> worked"#;
+    let id =
+        fleet.submit(json!({ "command": ["sh", "-c", script, "sh", "{node}"], "tasks": 80 })).await;
+    let detail = fleet.until_state(id, "done").await;
+    assert_eq!(detail.campaign.done, 80);
+    let swallowed = 80 - u64::try_from(fleet.lines("worked").len()).unwrap();
+    assert!((1..=40).contains(&swallowed), "{swallowed} were swallowed");
+    assert_eq!(detail.suspicious, swallowed);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -1,7 +1,7 @@
 //! Events of nodes and clusters: filed by operators, or caused by the faults of several campaigns.
 //!
-//! While an event of a node is open, no task of any campaign begins there; one of the cluster `local` holds
-//! all campaigns here. Tasks that run end by themselves. An event closes with its parent, and the faults of
+//! While an event of a node is open, no task of any campaign begins there; an event of the cluster `local`
+//! holds all campaigns here. Tasks that run end by themselves. An event closes with its parent, and the faults of
 //! campaigns on a node close with the event of that node.
 
 use std::collections::BTreeSet;

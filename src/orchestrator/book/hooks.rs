@@ -1,4 +1,4 @@
-//! Prologues and epilogues of the cluster: campaigns of one task, which another campaign waits for.
+//! Prologues and epilogues of the cluster: campaigns of a single task, which another campaign waits for.
 //!
 //! A campaign waits for its prologue as for any other campaign. Its epilogue begins once all its tasks are
 //! final, and the campaign ends once the epilogue is done. All three are in the database from the submission
@@ -41,7 +41,7 @@ impl Book {
         }
     }
 
-    /// Enters that an epilogue is final. One that is not done keeps its campaign from its end.
+    /// Enters that an epilogue is final. An epilogue that is not done keeps its campaign from its end.
     pub(super) fn epilogue_ended(&mut self, hook: u64, of: u64, state: CampaignState) {
         let Some(campaign) = self.campaigns.get_mut(&of) else { return };
         if campaign.facts.epilogue != Some(hook) {
@@ -61,7 +61,7 @@ impl Book {
         self.dirty.notes.push(Note { campaign: of, task: None, node: None, code, text });
     }
 
-    /// Lets a campaign end without its epilogue, if that one has failed.
+    /// Lets a campaign end without its epilogue, if the epilogue has failed.
     pub(super) fn give_up_epilogue(&mut self, id: u64) {
         let Some(hook) = self.campaigns.get(&id).and_then(|campaign| campaign.facts.epilogue)
         else {

@@ -181,8 +181,9 @@ pub enum Effect {
     Fault(FaultRow),
     /// Store an event of a node or cluster.
     Filed(GridEvent),
-    /// Mark the tasks of a campaign that were done on this node within so many milliseconds as suspicious.
-    Suspect(u64, Name, u64),
+    /// Mark the tasks of a campaign that were done on this node within so many milliseconds, or since that time
+    /// in milliseconds since the epoch, as suspicious.
+    Suspect(u64, Name, u64, u64),
     /// Answer the exchange of a node that waits.
     Wake(Name),
     /// Publish soon.
@@ -226,7 +227,7 @@ struct Dirty {
     notes: Vec<Note>,
     faults: Vec<FaultRow>,
     filed: Vec<GridEvent>,
-    suspects: BTreeMap<(u64, Name), u64>,
+    suspects: BTreeMap<(u64, Name), (u64, u64)>,
     wake: BTreeSet<Name>,
     publish: bool,
     /// Campaigns whose queues or slots changed.
@@ -517,7 +518,8 @@ impl Book {
         effects.extend(dirty.faults.into_iter().map(Effect::Fault));
         effects.extend(dirty.filed.into_iter().map(Effect::Filed));
         let suspects = dirty.suspects.into_iter();
-        effects.extend(suspects.map(|((id, node), ms)| Effect::Suspect(id, node, ms)));
+        let suspect = |((id, node), (ms, since))| Effect::Suspect(id, node, ms, since);
+        effects.extend(suspects.map(suspect));
         effects.extend(dirty.wake.into_iter().map(Effect::Wake));
         if dirty.publish {
             effects.push(Effect::Publish);

@@ -8,7 +8,7 @@ use super::caller::OrchestratorCaller;
 use super::problem::Failed;
 use super::state::ServeState;
 use crate::orchestrator::admission::{self, Candidate, Judged};
-use crate::orchestrator::declared::{CampaignFacts, holds, limit_of_memory, limit_of_tasks};
+use crate::orchestrator::declared::{AdmissionFacts, holds, limit_of_memory, limit_of_tasks};
 use crate::orchestrator::rm::DefaultClasses;
 use crate::orchestrator::spec::{CampaignSpec, Params, SpecProblem};
 use crate::orchestrator::wire::{AdmissionList, AdmissionRecord, AdmissionTrial, RuleVerdict};
@@ -111,7 +111,7 @@ async fn facts(
     state: &ServeState,
     owner: &str,
     spec: &CampaignSpec,
-) -> Result<CampaignFacts, Failed> {
+) -> Result<AdmissionFacts, Failed> {
     let rules = &state.house.rules;
     let needs_class = rules.iter().any(|rule| !rule.classes.is_empty());
     let defaults = match state.sight.manager() {
@@ -119,7 +119,7 @@ async fn facts(
         Ok(_) | Err(_) => Ok(DefaultClasses::default()),
     };
     let defaults = defaults.unwrap_or_default();
-    Ok(CampaignFacts {
+    Ok(AdmissionFacts {
         user: owner.to_owned(),
         live: state.reader().await?.get()?.live(owner).await?,
         test_class: state.house.test_class.clone(),

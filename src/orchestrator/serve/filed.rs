@@ -35,8 +35,8 @@ fn fault(row: FaultRow) -> CampaignFault {
     CampaignFault { campaign, node: node.to_string(), code, opened_ms, parent, text }
 }
 
-/// Files an event. While one of the class `node` or `cluster` is open, no task begins there; tasks that run end
-/// by themselves. If one of the same node or cluster is open, the answer is its number.
+/// Files an event. While an event of the class `node` or `cluster` is open, no task begins there; tasks that run
+/// end by themselves. If an event of the same node or cluster is open, the answer is its number.
 #[utoipa::path(put, path = "/v1/grid/events", tag = "nodes", request_body = NewGridEvent,
     responses((status = 201, body = FiledNumber), (status = 400, description = "the parent is not open, or a field is wrong")))]
 pub(super) async fn put_filed(

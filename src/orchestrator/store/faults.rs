@@ -31,17 +31,19 @@ pub(super) async fn put(
     Ok(())
 }
 
-/// Marks the tasks of a campaign that were done on `node` within `ms` milliseconds as suspicious.
+/// Marks the tasks of a campaign that were done on `node` within `ms` milliseconds, or since `since_ms`, as
+/// suspicious.
 pub(super) async fn suspect(
     connection: &mut SqliteConnection,
     campaign: u64,
     node: &str,
-    ms: u64,
+    (ms, since_ms): (u64, u64),
 ) -> Result<(), sqlx::Error> {
     let sql = "update tasks set suspicious = 1 where campaign = ?1 and state = 'done' and task in
                    (select task from attempts where campaign = ?1 and node = ?2 and reason = 'done'
-                        and json_extract(result, '$.ms') <= ?3)";
-    let update = query(sql).bind(to_sql(campaign)).bind(node).bind(to_sql(ms));
+                        and (json_extract(result, '$.ms') <= ?3 or ?4 <= ended_ms))";
+    let update =
+        query(sql).bind(to_sql(campaign)).bind(node).bind(to_sql(ms)).bind(to_sql(since_ms));
     update.execute(connection).await?;
     Ok(())
 }

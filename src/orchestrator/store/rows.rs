@@ -34,7 +34,7 @@ struct Latest<'a> {
     notes: Vec<&'a Note>,
     faults: Vec<&'a FaultRow>,
     filed: Vec<&'a GridEvent>,
-    suspects: Vec<(u64, &'a str, u64)>,
+    suspects: Vec<(u64, &'a str, u64, u64)>,
 }
 
 impl<'a> Latest<'a> {
@@ -52,8 +52,8 @@ impl<'a> Latest<'a> {
                 Effect::Note(note) => latest.notes.push(note),
                 Effect::Fault(row) => latest.faults.push(row),
                 Effect::Filed(event) => latest.filed.push(event),
-                Effect::Suspect(campaign, node, ms) => {
-                    latest.suspects.push((*campaign, node.as_str(), *ms));
+                Effect::Suspect(campaign, node, ms, since) => {
+                    latest.suspects.push((*campaign, node.as_str(), *ms, *since));
                 }
                 Effect::Wake(_) | Effect::Publish => {}
             }
@@ -103,8 +103,8 @@ pub(super) async fn put(
     for event in latest.filed {
         filed::put(connection, event).await?;
     }
-    for (campaign, node, ms) in latest.suspects {
-        faults::suspect(connection, campaign, node, ms).await?;
+    for (campaign, node, ms, since) in latest.suspects {
+        faults::suspect(connection, campaign, node, (ms, since)).await?;
     }
     for note in latest.notes {
         put_note(connection, note, batch.at_ms).await?;

@@ -32,6 +32,7 @@ impl Rows {
                 Effect::SlotForgotten(share) => drop(self.slots.remove(&share)),
                 Effect::Note(_)
                 | Effect::Fault(_)
+                | Effect::Filed(_)
                 | Effect::Suspect(..)
                 | Effect::Wake(_)
                 | Effect::Publish => {}

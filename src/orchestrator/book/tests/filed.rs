@@ -22,7 +22,7 @@ fn file(world: &mut World, class: EventClass, name: &str, parent: Option<u64>) -
     id
 }
 
-/// Gives a share on `node` to the first work that wants one, and lets tasks begin there.
+/// Gives a share on `node` to the first work that wants a share, and lets tasks begin there.
 fn give(world: &mut World, node: usize) {
     world.publish();
     world.give(0, node);

@@ -86,6 +86,8 @@ pub struct SimSlot {
     pub finishes_unheard: bool,
     /// Time at which the last successful exchange was sent.
     pub renewed: u64,
+    /// Time of its running tasks so far, in milliseconds.
+    pub running_ms: u64,
 }
 
 impl SimSlot {
@@ -105,6 +107,7 @@ impl SimSlot {
             told: None,
             finishes_unheard: false,
             renewed: now,
+            running_ms: 1,
         }
     }
 
@@ -164,7 +167,7 @@ impl SimSlot {
     fn report(&self, share: u64) -> SlotReport {
         let running = |task: &AttemptId| RunningTask {
             task: *task,
-            ms: 1,
+            ms: self.running_ms,
             unsaved_ms: 1,
             has_saved: false,
             rss_mb: 0,
@@ -277,7 +280,7 @@ impl World {
                     self.filed.remove(&event.id);
                 }
                 Effect::Filed(event) => drop(self.filed.insert(event.id, event.clone())),
-                Effect::Suspect(id, node, ms) => self.suspects.push((*id, node.clone(), *ms)),
+                Effect::Suspect(id, node, ms, _) => self.suspects.push((*id, node.clone(), *ms)),
                 Effect::Next(_)
                 | Effect::Campaign(_)
                 | Effect::Work(_)
