@@ -67,7 +67,7 @@ pub enum BookRequest {
     Forwarding(oneshot::Sender<ForwardingView>),
     /// Enter changes of forwarded tasks. The answer is sent once they are on record.
     Forward(Vec<Forwarding>, oneshot::Sender<()>),
-    /// File an event of a node or cluster, or find the one that is open. The answer is its number.
+    /// File an event of a node or cluster, or find the event that is open. The answer is its number.
     File(NewGridEvent, By, FileReply),
     /// Close an event of a node or cluster. The answer is false if no such event is open.
     Close(u64, By, oneshot::Sender<bool>),

@@ -18,7 +18,7 @@ pub enum CannotFile {
 pub(super) type FileReply = oneshot::Sender<Result<u64, CannotFile>>;
 
 impl Owner {
-    /// Files an event, unless one of the same node or cluster is open: that one is the answer then.
+    /// Files an event, unless an event of the same node or cluster is open, which is the answer then.
     pub(super) fn file(&mut self, new: NewGridEvent, by: By, reply: FileReply) {
         let NewGridEvent { class, name, text, parent } = new;
         if let Some(parent) = parent.filter(|parent| self.book.filed().all(|it| it.id != *parent)) {

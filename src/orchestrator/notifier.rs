@@ -1,6 +1,6 @@
 //! The notify hook of a site: a program that is told of each event of campaigns.
 //!
-//! The hook gets a [`CampaignEvent`] as JSON on its standard input, one at a time and in order. It runs beside the
+//! The hook gets a [`CampaignEvent`] as JSON on its standard input, singly and in order. It runs beside the
 //! owner of the book, which waits for nothing of it. The last event that it was told of is in the database, so a
 //! restart goes on there; an event may come twice after a crash. An event that the hook fails to take is tried
 //! three times, then passed over, and a note says so once until the hook works again.

@@ -30,6 +30,7 @@ mod filed;
 mod forward;
 mod gangs;
 mod hooks;
+mod interruptions;
 mod leases;
 mod lengths;
 mod measure;
@@ -64,6 +65,7 @@ pub use forward::{
     is_batch,
 };
 pub use gangs::{GangState, RankState};
+use interruptions::Interruptions;
 use nodes::Node;
 pub use nodes::NodeFacts;
 pub use obey::{HeldShare, JobShares, TerminatingShare};
@@ -250,6 +252,7 @@ pub struct Book {
     /// Open events of nodes and clusters, by number.
     filed: BTreeMap<u64, GridEvent>,
     next_filed: u64,
+    interruptions: Interruptions,
     /// Time of the last check of the leases, by the clock of the book.
     looked: u64,
     dirty: Dirty,
@@ -277,6 +280,7 @@ impl Book {
             hungry: BTreeSet::new(),
             filed: saved.filed.into_iter().map(|event| (event.id, event)).collect(),
             next_filed: saved.next_filed.max(1),
+            interruptions: Interruptions::default(),
             looked: now,
             dirty: Dirty::default(),
         };
@@ -492,6 +496,7 @@ impl Book {
     fn close_attempt(&mut self, result: TaskResult, now: Now) {
         let id = result.task;
         if let Some(attempt) = self.open.remove(&id) {
+            self.interruptions.add(&result);
             let ended = AttemptRow { result: Some(result), ended_ms: Some(now.wall_ms), ..attempt };
             self.dirty.attempts.insert(id, ended);
         }

@@ -17,7 +17,7 @@ use super::params::{self, Params, TaskRange, short};
 use super::times::{self, CampaignTimes};
 use super::waits;
 use crate::model::{ActiveHours, is_hidden};
-use crate::orchestrator::wire::{Checkpoint, Command, Stdin, TaskSpec};
+use crate::orchestrator::wire::{Checkpoint, Command, Stdin, TaskSpec, YoungBounds};
 
 /// Fields of the design that this version does not have.
 const LATER: [&str; 2] = ["cluster", "stage_in"];
@@ -366,13 +366,33 @@ fn checkpoint(fields: &mut Fields<'_>) -> Option<Checkpoint> {
     let mut problems = Vec::new();
     let mut inner = Fields::new("checkpoint.", section, &mut problems);
     let signal = inner.signal("signal").unwrap_or(10);
-    let every_ms = inner.duration("every", MAX_DURATION_MS);
-    if every_ms.is_some_and(|every| every < 1000) {
-        inner.fault("every", "is shorter than 1s", "write a longer time");
-    }
+    let (every_ms, young) = period(&mut inner);
     inner.finish();
     adopt(fields, problems);
-    Some(Checkpoint { signal, every_ms })
+    Some(Checkpoint { signal, every_ms, young })
+}
+
+/// Takes the period of checkpoints: a time, or the bounds of Young's formula.
+fn period(inner: &mut Fields<'_>) -> (Option<u64>, Option<YoungBounds>) {
+    if !inner.is_text("every", "young") {
+        let every_ms = inner.duration("every", MAX_DURATION_MS);
+        if every_ms.is_some_and(|every| every < 1000) {
+            inner.fault("every", "is shorter than 1s", "write a longer time");
+        }
+        return (every_ms, None);
+    }
+    // The word was looked at.
+    let _ = inner.take("every");
+    let least_ms = inner.duration("least", MAX_DURATION_MS).unwrap_or(YoungBounds::LEAST_MS);
+    let usual = YoungBounds::MOST_MS.max(least_ms);
+    let most_ms = inner.duration("most", MAX_DURATION_MS).unwrap_or(usual);
+    if least_ms < 1000 {
+        inner.fault("least", "is shorter than 1s", "write a longer time");
+    }
+    if most_ms < least_ms {
+        inner.fault("most", "is shorter than `least`", "write a longer time, or lower `least`");
+    }
+    (None, Some(YoungBounds { least_ms, most_ms }))
 }
 
 pub(super) fn adopt(fields: &mut Fields<'_>, problems: Vec<SpecProblem>) {
@@ -421,11 +441,34 @@ mod tests {
         assert!(spec.may_run_twice && spec.task.finishes_unheard);
         assert_eq!(spec.task.time_limit_ms, Some(7_200_000));
         assert_eq!((spec.task.grace_ms, spec.task.stop_signal), (45_000, 2));
-        let checkpoint = Checkpoint { signal: 10, every_ms: Some(1_200_000) };
+        let checkpoint = Checkpoint { signal: 10, every_ms: Some(1_200_000), young: None };
         assert_eq!(spec.task.checkpoint, Some(checkpoint));
         assert_eq!(spec.task.epilogue, Some(Command::Shell("collect | mail".to_owned())));
         let text = serde_json::to_string(&spec).unwrap();
         assert_eq!(serde_json::from_str::<CampaignSpec>(&text).unwrap(), spec);
+    }
+
+    #[test]
+    fn checkpoints_have_a_period_or_follow_young() {
+        let of = |text: &str| {
+            let text = format!("command = [\"a\"]\ncheckpoint = {{ {text} }}");
+            read(&text)
+                .map(|(spec, _)| spec.task.checkpoint.unwrap())
+                .map_err(|it| it[0].to_string())
+        };
+        let young = |least_ms, most_ms| Some(YoungBounds { least_ms, most_ms });
+        assert_eq!(of("every = \"young\"").unwrap().young, young(60_000, 86_400_000));
+        let bounds = of("every = \"young\", least = \"5s\", most = \"1h\"").unwrap();
+        assert_eq!((bounds.every_ms, bounds.young), (None, young(5_000, 3_600_000)));
+        for (text, start) in [
+            ("every = \"yung\"", "checkpoint.every: `\"yung\"` does not fit"),
+            ("every = \"20m\", least = \"5s\"", "checkpoint.least: is unknown"),
+            ("every = \"young\", least = \"5ms\"", "checkpoint.least: is shorter than 1s"),
+            ("every = \"young\", most = \"5s\"", "checkpoint.most: is shorter than `least`"),
+        ] {
+            let told = of(text).unwrap_err();
+            assert!(told.starts_with(start), "{told}");
+        }
     }
 
     #[test]

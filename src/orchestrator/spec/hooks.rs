@@ -1,7 +1,7 @@
 //! Prologues and epilogues: of each slot, or of the whole cluster.
 //!
-//! One of a slot runs in the slot, before its first or after its last task. One of the cluster is a campaign
-//! of a single task: the tasks of its campaign begin once the prologue is done, and the campaign ends once
+//! A program of a slot runs in the slot, before its first or after its last task. A program of the cluster is a
+//! campaign of a single task: the tasks of its campaign begin once the prologue is done, and the campaign ends once
 //! the epilogue is done.
 
 use super::campaign::{CampaignSpec, CampaignType, adopt};

@@ -20,10 +20,10 @@ pub enum RuleVerdict {
 pub struct RuleChange {
     /// The field of the campaign file.
     pub field: String,
-    /// Its value before the rule. Absent: the campaign did not have the field.
+    /// Value before the rule. Absent: the campaign did not have the field.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub asked: Option<serde_json::Value>,
-    /// Its value after the rule. Absent: the rule took the field out.
+    /// Value after the rule. Absent: the rule took the field out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub given: Option<serde_json::Value>,
 }

@@ -106,8 +106,8 @@ pub struct CampaignDetail {
     /// Campaigns that have to be done before a task begins, and are not.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub waits_for: Vec<u64>,
-    /// The campaign that is its epilogue, without which it does not end. Absent: it has none, or that one is
-    /// done.
+    /// The campaign that is its epilogue, without which it does not end. Absent: it has none, or the epilogue
+    /// is done.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub epilogue: Option<u64>,
     /// Time at which its hours begin, in milliseconds since the epoch. Absent: tasks may begin now.

@@ -63,7 +63,7 @@ pub use output::{Channel, ChunkAnswer, ChunkQuery, MAX_CHUNK, OutputProblem, Out
 pub use rung::Rung;
 pub use signals::{signal_name, signal_number};
 pub use slots::{NodeSlot, NodeSlots, SlotTask};
-pub use spec::{Checkpoint, Command, Stdin, TaskSpec};
+pub use spec::{Checkpoint, Command, Stdin, TaskSpec, YoungBounds};
 pub use stats::{
     CampaignEvent, CampaignEvents, CampaignStats, CampaignWhy, Grid, GridNode, NodeStats, Spread,
 };
