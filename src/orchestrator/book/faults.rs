@@ -17,6 +17,7 @@ use std::collections::VecDeque;
 
 use super::campaigns::Campaign;
 use super::lengths::Lengths;
+use super::nodes::Node;
 use super::rows::{FaultRow, Note};
 use super::{Book, Now};
 use crate::model::{Name, span};
@@ -27,7 +28,9 @@ const SINK_TASKS: usize = 5;
 /// Tasks done on other nodes before five tasks suffice.
 const SINK_OTHERS: u64 = 20;
 /// Tasks in a row, and long tasks on other nodes, that make a sink before that.
-const EARLY: [(usize, u64); 2] = [(10, 3), (MOST_UNPROVEN, 1)];
+const EARLY: [(usize, u64); 2] = [(FEWEST_EARLY, 3), (MOST_UNPROVEN, 1)];
+/// The fewest of these tasks.
+const FEWEST_EARLY: usize = 10;
 /// Short tasks in a row after which a node gets none before a task elsewhere shows its length.
 const MOST_UNPROVEN: usize = 20;
 /// Time after which no task of a silent node is waited for, in milliseconds.
@@ -182,7 +185,7 @@ impl Campaign {
         let Some(record) = self.records.get(node) else { return false };
         let Some(ms) = record.longest(1) else { return false };
         if self.lengths.count() == record.lengths.count() {
-            return ms.saturating_mul(SHORT_PART) < LEAST_MEDIAN_MS;
+            return ms < LEAST_MEDIAN_MS;
         }
         is_short(ms, self.lengths.without(&record.lengths).1)
     }
@@ -191,8 +194,8 @@ impl Campaign {
     fn is_unproven(&self, node: &Name) -> bool {
         let Some(record) = self.records.get(node) else { return false };
         let longest = record.longest(MOST_UNPROVEN);
-        self.lengths.count() == record.lengths.count()
-            && longest.is_some_and(|ms| ms.saturating_mul(SHORT_PART) < LEAST_MEDIAN_MS)
+        let none_is_done = self.lengths.count() == record.lengths.count();
+        none_is_done && longest.is_some_and(|ms| ms < LEAST_MEDIAN_MS)
     }
 
     /// Longest time of a suspicious result of a node, in milliseconds: half of the median of other nodes, or ten
@@ -200,7 +203,7 @@ impl Campaign {
     fn suspicious_ms(&self, node: &Name) -> u64 {
         let Some(record) = self.records.get(node) else { return 0 };
         let (others, median) = self.lengths.without(&record.lengths);
-        let unproven = || record.longest(MOST_UNPROVEN).unwrap_or(0).saturating_mul(SHORT_PART);
+        let unproven = || record.longest(FEWEST_EARLY).unwrap_or(0).saturating_mul(SHORT_PART);
         if others == 0 { unproven() } else { median >> 1 }
     }
 }
@@ -243,7 +246,8 @@ impl Book {
         let mut times = Vec::new();
         for slot in slots {
             // The task of a node that fell silent may have ended.
-            let heard = self.nodes.get(&slot.row.node).map_or(0, |node| node.heard).min(now.ms);
+            let seen = |node: &Node| if node.is_waiting { now.ms } else { node.heard };
+            let heard = self.nodes.get(&slot.row.node).map_or(0, seen).min(now.ms);
             let begun = slot.attempts.values().filter_map(|held| held.begun);
             times.extend(begun.map(|begun| heard.saturating_sub(begun)));
         }
