@@ -55,8 +55,8 @@ const SCHEMAS: &[(i64, &str, &str)] = &[
     (9, "waits", include_str!("../../../migrations/orchestrator/0009_waits.sql")),
     (10, "admission", include_str!("../../../migrations/orchestrator/0010_admission.sql")),
     (11, "events", include_str!("../../../migrations/orchestrator/0011_events.sql")),
-    (13, "hooks", include_str!("../../../migrations/orchestrator/0013_hooks.sql")),
-    (14, "notify", include_str!("../../../migrations/orchestrator/0014_notify.sql")),
+    (14, "hooks", include_str!("../../../migrations/orchestrator/0014_hooks.sql")),
+    (15, "notify", include_str!("../../../migrations/orchestrator/0015_notify.sql")),
 ];
 
 /// Reason why the database cannot be used.
