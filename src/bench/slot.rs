@@ -271,6 +271,7 @@ fn settings(lanes: u64) -> SlotSettings {
         lanes,
         spec: 1,
         linger_ms: LEASE,
+        interruption_ms: None,
         needs_kernel_limit: false,
         listens: false,
     };

@@ -123,6 +123,15 @@ pub enum CliCommand {
     /// Show the clusters that campaigns run on, take one out, put it back
     #[command(after_help = super::grid::GRID_EXAMPLES)]
     Grid(Box<super::grid::GridArgs>),
+    /// List the admission rules for campaigns that are submitted
+    #[command(after_help = super::admission::EXAMPLES)]
+    Admission(super::admission::AdmissionArgs),
+    /// Let no task begin on a node or cluster, list such events, close them
+    Fault {
+        /// The action on events.
+        #[command(subcommand)]
+        action: super::fault::FaultAction,
+    },
     /// Show single tasks and their output, end them, send them signals
     Task {
         /// The action on the task.

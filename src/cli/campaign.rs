@@ -5,6 +5,7 @@ use clap::{ArgGroup, Args, Subcommand};
 use reqwest::Method;
 use serde_json::json;
 
+use super::admission::rewritten;
 use super::campaign_add::{ADD_EXAMPLES, AddArgs, add};
 use super::campaign_stat::{
     EVENTS_EXAMPLES, EventsArgs, STAT_EXAMPLES, StatArgs, events, stat, stats, time, used,
@@ -298,6 +299,7 @@ fn shown(detail: &CampaignDetail, stats: &CampaignStats) -> String {
             time(folded_ms)
         ));
     }
+    lines.extend(detail.admission.iter().flat_map(rewritten));
     lines.extend(detail.avoided.iter().map(|one| plain(&one.text)));
     if 0 < detail.suspicious {
         lines.push(format!(
@@ -306,6 +308,10 @@ fn shown(detail: &CampaignDetail, stats: &CampaignStats) -> String {
             one.id
         ));
     }
+    lines.extend(one.hook_of.map(|of| format!("it is a prologue or epilogue of campaign {of}")));
+    lines.extend(
+        detail.epilogue.map(|it| format!("it ends once its epilogue, campaign {it}, is done")),
+    );
     if !detail.waits_for.is_empty() {
         let others: Vec<String> = detail.waits_for.iter().map(u64::to_string).collect();
         lines.push(format!("it waits until campaigns are done: {}", others.join(", ")));

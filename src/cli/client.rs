@@ -89,6 +89,19 @@ impl DaemonClient {
         self.send(self.transport.request(Method::POST, path, &[]).json(body)).await
     }
 
+    /// The answer to `body`, put at `path`.
+    ///
+    /// # Errors
+    ///
+    /// If the daemon cannot be reached or refuses.
+    pub async fn put<T: DeserializeOwned>(
+        &self,
+        path: &[&str],
+        body: &impl Serialize,
+    ) -> Result<T, Failure> {
+        self.send(self.transport.request(Method::PUT, path, &[]).json(body)).await
+    }
+
     /// The answer to a request to delete what is at `path`.
     ///
     /// # Errors

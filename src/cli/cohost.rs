@@ -36,7 +36,9 @@ pub fn beside(
         grid: grid.clone(),
         house: HouseRules {
             test_class: settings.test_class.clone(),
+            rules: settings.rules.clone(),
             admission: settings.admission.clone(),
+            notify: settings.notify.clone(),
             zone: zone.clone(),
         },
     };

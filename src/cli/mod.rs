@@ -5,8 +5,9 @@
 //! prints those types. So a command knows no more than any other client of the API.
 
 mod accounts;
+pub mod admission;
 mod adopt;
-pub mod agent;
+mod agent;
 mod agent_args;
 mod agent_run;
 mod allocator;
@@ -32,6 +33,7 @@ mod event_filter;
 mod events;
 mod export;
 mod failure;
+pub mod fault;
 mod figures;
 mod filter_args;
 mod filters;
@@ -192,6 +194,8 @@ fn dispatch(command: CliCommand) -> Result<(), Failure> {
         CliCommand::Submit(args) => ask(submit::run(&args)),
         CliCommand::Campaign { action } => ask(campaign::run(&action)),
         CliCommand::Grid(args) => ask(grid::run(&args)),
+        CliCommand::Admission(args) => ask(admission::run(&args)),
+        CliCommand::Fault { action } => ask(fault::run(&action)),
         CliCommand::Task { action } => ask(task::run(&action)),
         CliCommand::Publication { action } => ask(publication::run(&action)),
         CliCommand::Queue(args) => ask(queue::run(&args)),

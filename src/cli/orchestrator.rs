@@ -90,6 +90,9 @@ pub struct RunArgs {
     /// The folder of admission rules
     #[arg(long, value_name = "FOLDER")]
     pub admission: Option<PathBuf>,
+    /// The program that gets each event of campaigns as JSON on its standard input
+    #[arg(long, value_name = "FILE")]
+    pub notify: Option<PathBuf>,
     /// The time zone of the hours of campaigns
     #[arg(long, value_name = "ZONE", default_value = "UTC", value_parser = parse_zone)]
     pub timezone: TimeZone,
@@ -155,7 +158,9 @@ async fn serve(args: &RunArgs) -> Result<(), Failure> {
         },
         house: HouseRules {
             test_class: args.test_class.clone(),
+            rules: Vec::new(),
             admission: args.admission.clone(),
+            notify: args.notify.clone(),
             zone: args.timezone.clone(),
         },
     };

@@ -137,6 +137,19 @@ impl Orchestrator {
         self.client.post(path, body).await.map_err(hinted)
     }
 
+    /// The answer to `body`, put at `path`.
+    ///
+    /// # Errors
+    ///
+    /// If the orchestrator cannot be reached or refuses.
+    pub async fn put<T: DeserializeOwned>(
+        &self,
+        path: &[&str],
+        body: &impl Serialize,
+    ) -> Result<T, Failure> {
+        self.client.put(path, body).await.map_err(hinted)
+    }
+
     /// Has something done that has no answer.
     ///
     /// # Errors
@@ -228,12 +241,14 @@ impl Orchestrator {
             });
         }
         let user = own_name();
-        let mut query = vec![("limit", "1")];
+        // A prologue and an epilogue are newer than their campaign.
+        let mut query = vec![("limit", "100")];
         if let Some(user) = &user {
             query.push(("user", user));
         }
         let page: CampaignPage = self.get(&["v1", "campaigns"], &query).await?;
-        let newest = page.campaigns.first().map(|campaign| campaign.id);
+        let own = page.campaigns.iter().find(|campaign| campaign.hook_of.is_none());
+        let newest = own.map(|campaign| campaign.id);
         newest
             .ok_or_else(|| Failure::new(FailureKind::NotFound, "there is no campaign of yours yet"))
     }

@@ -168,6 +168,7 @@ pub(super) mod tests {
             cancelled: 0,
             dropped: 0,
             mean_ms: 5_400,
+            hook_of: None,
             folded_ms: None,
             rss_mb: 2150,
         }

@@ -12,7 +12,7 @@ use super::listed;
 use super::listing::Listing;
 use super::problem::{Code, ConfigProblem, Problems};
 use super::setting::{Located, Setting};
-use super::{DaemonSettings, classes, pools, tags};
+use super::{DaemonSettings, admission, classes, pools, tags};
 use crate::model::{Name, NodeTagging, TagRule, Tags, Topology, UserAllotment};
 
 /// Checks that everything in `file` fits together, and completes the `listing` of its settings.
@@ -34,6 +34,9 @@ pub(super) fn check(
     tags::check_keys("reported_tags", &file.tag_keys.reported, problems);
     tags::check_nodes(&file.tags, &file.pools, problems);
     hours::check(file.classes.iter().map(hours_of), problems);
+    let concrete = file.classes.iter().filter(|entry| !entry.is_abstract);
+    let names: Vec<&str> = concrete.map(|entry| entry.name.value.as_str()).collect();
+    admission::check(&file.admission, &names, problems);
     listed::extend(listing, &file, &pools, &classes);
     let hours = classes.iter().map(|resolved| (&resolved.class.name, &resolved.entry.active));
     let calendar = ClassCalendar::new(file.zone, hours);

@@ -9,6 +9,7 @@ use jiff::tz::TimeZone;
 use toml::de::DeTable;
 
 use super::access::{check_listen, read_access};
+use super::admission::{AdmissionEntry, read_rule};
 use super::gangs::GangEntry;
 use super::grid::{GridSettings, read_cluster, read_grid};
 use super::hours::{active, zone};
@@ -38,6 +39,8 @@ const PREFERENCE: i64 = 1000;
 pub(super) struct File {
     pub daemon: DaemonSettings,
     pub orchestrator: OrchestratorSettings,
+    /// The admission rules, in order.
+    pub admission: Vec<AdmissionEntry>,
     pub grid: GridSettings,
     pub settings: Settings,
     /// The time zone of the hours of classes.
@@ -217,6 +220,7 @@ pub(super) fn read(document: &DeTable<'_>, reading: &mut Reading) -> File {
     let users = root.entries("user", read_user);
     let tags = root.entries("tags", read_tags);
     let clusters = root.entries("cluster", read_cluster);
+    let admission = root.entries("admission", read_rule);
     root.finish();
     std::mem::take(&mut reading.overrides).finish(&mut reading.problems);
 
@@ -238,6 +242,7 @@ pub(super) fn read(document: &DeTable<'_>, reading: &mut Reading) -> File {
     File {
         daemon,
         orchestrator,
+        admission: admission.unwrap_or_default(),
         grid: GridSettings { clusters: clusters.unwrap_or_default(), ..grid },
         settings,
         zone,

@@ -33,6 +33,7 @@ pub(super) fn extend(listing: &mut Listing, file: &File, pools: &[Nodepool], cla
         listing.push(key("set"), set, none(), tags);
         listing.push(key("preference"), preference, None, i32::to_string);
     }
+    file.admission.iter().for_each(|entry| entry.list(listing));
     for UserEntry { name, allotment, urgent_allotment } in &file.users {
         let path = format!("user.{}.allotment", name.value);
         let usual = file.settings.allotment.map(toml_size);

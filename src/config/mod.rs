@@ -14,6 +14,7 @@
 //! UIMA-DUCC.
 
 mod access;
+mod admission;
 mod check;
 mod civil;
 mod classes;
@@ -50,6 +51,8 @@ use toml::de::DeTable;
 use crate::model::{Mebibytes, Quantum, Topology};
 
 pub use access::Access;
+use admission::AdmissionEntry;
+pub use admission::AdmissionSettings;
 pub use civil::{OpenSpan, closed_until, open_spans};
 use environment::Overrides;
 pub use environment::{Flag, NotText};
@@ -327,7 +330,8 @@ fn parse_over(name: &str, text: &str, overrides: Overrides) -> Result<Config, Pr
     let mut reading = Reading::new(overrides, problems);
     let file = file::read(document.get_ref(), &mut reading);
     let Reading { mut listing, mut problems, .. } = reading;
-    let orchestrator = file.orchestrator.clone();
+    let rules = file.admission.iter().map(AdmissionEntry::settings).collect();
+    let orchestrator = OrchestratorSettings { rules, ..file.orchestrator.clone() };
     let grid = file.grid.clone();
     let (daemon, topology, calendar) = check::check(file, &mut listing, &mut problems);
     if !problems.is_empty() {

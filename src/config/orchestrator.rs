@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use super::admission::AdmissionSettings;
 use super::problem::{Code, ConfigProblem, ValuePlace};
 use super::section::Section;
 use super::value::{duration, flag, number, optional_name, optional_path, path};
@@ -65,8 +66,12 @@ pub struct OrchestratorSettings {
     pub retention: CampaignRetention,
     /// Class of test campaigns. `None`: they have the class that they name.
     pub test_class: Option<String>,
-    /// Folder of the admission rules. `None`: there are none.
+    /// Folder of admission rules that are programs. `None`: there are none.
     pub admission: Option<PathBuf>,
+    /// Program that is told of each event of campaigns. `None`: none is.
+    pub notify: Option<PathBuf>,
+    /// Admission rules of the file, in order. Their verdicts come before the verdicts of the folder.
+    pub rules: Vec<AdmissionSettings>,
 }
 
 impl Default for OrchestratorSettings {
@@ -80,6 +85,8 @@ impl Default for OrchestratorSettings {
             retention: CampaignRetention::default(),
             test_class: None,
             admission: None,
+            notify: None,
+            rules: Vec::new(),
         }
     }
 }
@@ -102,7 +109,9 @@ pub(super) fn read_orchestrator(mut section: Section<'_>) -> OrchestratorSetting
         ),
         retention: read_retention(&mut section, defaults.retention),
         admission: section.or("admission", &optional_path(), defaults.admission),
+        notify: section.or("notify", &optional_path(), defaults.notify),
         test_class: section.or("test_class", &optional_name(), defaults.test_class),
+        rules: Vec::new(),
     };
     section.finish();
     settings

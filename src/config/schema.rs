@@ -18,10 +18,10 @@ use super::section::{Asked, Reading};
 pub const SAMPLE: &str = include_str!("../../config/apportion.toml");
 
 /// An empty section of every list.
-const PROBE: &str = "[[nodepool]]\n[[class]]\n[[user]]\n[[tags]]\n[[cluster]]\n";
+const PROBE: &str = "[[nodepool]]\n[[class]]\n[[user]]\n[[tags]]\n[[cluster]]\n[[admission]]\n";
 
 /// The lists of sections; all other sections are there once.
-const LISTS: [&str; 5] = ["nodepool", "class", "user", "tags", "cluster"];
+const LISTS: [&str; 6] = ["nodepool", "class", "user", "tags", "cluster", "admission"];
 
 /// The JSON schema (draft 7, which the TOML editors know) of a configuration file.
 pub fn schema() -> Value {

@@ -97,11 +97,11 @@ fn the_sample_has_every_setting_and_says_what_it_means() {
         }
     }
     for Asked { section, key, .. } in asked {
-        // An example of a cluster would be a cluster: the sample has it as a comment.
-        if section == "cluster" {
+        // An example of a cluster would be a cluster: the sample has it as a comment. So with rules.
+        if ["cluster", "admission"].contains(&section) {
             let says =
                 |line: &str| line.starts_with(&format!("# {key} = ")) && line.contains("  # ");
-            assert!(SAMPLE.lines().any(says), "cluster.{key} is not explained");
+            assert!(SAMPLE.lines().any(says), "{section}.{key} is not explained");
             continue;
         }
         let is_set = |lines: &&Vec<&str>| {
@@ -648,6 +648,34 @@ const MISTAKES: &[(&str, &[&str])] = &[
     ("[grid]\nstrictness = 'lax'", &["C019 8:14 grid.strictness"]),
     ("[[cluster]]\nname = 'a'\nurl = 'nowhere'", &["C019 9:7 cluster.a.url"]),
     ("[[cluster]]\nname = 'local'\nurl = 'http://h'", &["C019 8:8 cluster.local.name"]),
+    ("[[admission]]\nname = 'a'", &["C023 8:8 admission.a.name"]),
+    ("[[admission]]\nname = 'a'\nmax_tasks = 0", &["C019 9:13 admission.a.max_tasks"]),
+    (
+        "[[admission]]\nname = 'a'\nmax_taks = 9",
+        &["C023 8:8 admission.a.name", "C010 9:1 admission.a.max_taks"],
+    ),
+    ("[[admission]]\nname = 'a'\ntypes = ['tset']\nmax_live = 1", &["C010 9:10 admission.a.types"]),
+    (
+        "[[admission]]\nname = 'a'\nclasses = ['d']\nmax_live = 1",
+        &["C024 9:12 admission.a.classes"],
+    ),
+    ("[[admission]]\nname = 'a'\nclass = 'd'", &["C024 9:9 admission.a.class"]),
+    (
+        "[[admission]]\nname = 'a'\nprogram = '/bin/true'\nmax_live = 1",
+        &["C025 9:11 admission.a.program"],
+    ),
+    (
+        "[[admission]]\nname = 'a'\nmax_memory = '4GB'\nmemory = '5GB'",
+        &["C019 10:10 admission.a.memory"],
+    ),
+    (
+        "[[admission]]\nname = 'a'\nmax_time = '1h'\ntime_limit = '61m'",
+        &["C019 10:14 admission.a.time_limit"],
+    ),
+    (
+        "[[admission]]\nname = 'a'\nmax_live = 1\n[[admission]]\nname = 'a'\nmax_live = 2",
+        &["C006 11:8 admission.a.name"],
+    ),
     ("[[tags]]\npreference = 1001", &["C019 8:14 tags[0].preference"]),
     ("[[tags]]\npreference = -1001", &["C019 8:14 tags[0].preference"]),
     ("[scheduler]\nplacement_sets = ['Rack']", &["C019 8:19 scheduler.placement_sets"]),

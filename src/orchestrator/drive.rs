@@ -14,16 +14,17 @@ use tokio_util::sync::CancellationToken;
 
 use super::answers::Answers;
 use super::book::{
-    Book, CannotExtend, Effect, Event, ExchangeRefusal, Figures, GangState, JobShares, LeaseRow,
-    NewCampaign, NodeFacts, Now, PublishedWork, Settings, TaskState,
+    Book, CannotExtend, Effect, Event, ExchangeRefusal, Figures, GangState, JobShares, NodeFacts,
+    Note, Now, PublishedWork, Settings, TaskState,
 };
 use super::extend::{Extend, ExtendReply};
+use super::filed::{CannotFile, FileReply};
 use super::forwarding::GridRequest;
 use super::meters::OrchestratorMeters;
-use super::spec::{CampaignSpec, Params};
-use super::store::{Batch, CallerAct, CampaignStore, DbError, RemovalStep, Submission};
+use super::store::{Batch, CallerAct, CampaignStore, DbError, RemovalStep};
+pub use super::submit::Submit;
 use super::wire::{
-    AddedTasks, AdmissionRecord, Adoption, Exchange, ExchangeAnswer, NodeSlots, OutputRequest,
+    AddedTasks, Adoption, Exchange, ExchangeAnswer, NewGridEvent, NodeSlots, OutputRequest,
 };
 use crate::model::Name;
 use crate::slot::since_boot_ms;
@@ -40,27 +41,6 @@ pub struct By {
     pub who: String,
     /// The origin of the request.
     pub origin: String,
-}
-
-/// A campaign to be submitted.
-#[derive(Debug)]
-pub struct Submit {
-    /// The name of its owner.
-    pub owner: String,
-    /// The number of its owner at the head.
-    pub uid: Option<u32>,
-    /// Specification of the campaign.
-    pub spec: CampaignSpec,
-    /// Parameters of the tasks.
-    pub params: Params,
-    /// Standard input of the tasks.
-    pub stdin: Option<Vec<u8>>,
-    /// Idempotency key: the same key means the same submission.
-    pub key: Option<String>,
-    /// Admission rules that it passed.
-    pub record: Option<AdmissionRecord>,
-    /// Length of its lease, in milliseconds, and end of the lease, in milliseconds since the boot.
-    pub lease: Option<(u64, u64)>,
 }
 
 /// Selection of tasks that are queued again.
@@ -87,6 +67,12 @@ pub enum BookRequest {
     Act(Event, By, &'static str, String, oneshot::Sender<()>),
     /// A request about forwarded tasks or other clusters.
     Grid(GridRequest),
+    /// File an event of a node or cluster, or find the event that is open. The answer is its number.
+    File(NewGridEvent, By, FileReply),
+    /// Close an event of a node or cluster. The answer is false if no such event is open.
+    Close(u64, By, oneshot::Sender<bool>),
+    /// The notify hook was told of all events up to this number; the note says if it fails.
+    Notified(u64, Option<Note>),
     /// Puts a refused act on record.
     Note(By, &'static str, String),
     /// Queue final tasks of a campaign again. The answer is their number.
@@ -167,6 +153,8 @@ struct Waiter {
 pub(super) enum Reply {
     Number(oneshot::Sender<u64>, u64),
     Done(oneshot::Sender<()>),
+    Filed(FileReply, Result<u64, CannotFile>),
+    Closed(oneshot::Sender<bool>, bool),
     Added(ExtendReply, Result<AddedTasks, CannotExtend>),
     Publication(oneshot::Sender<ToPublish>, ToPublish),
     /// To an agent that exchanges again before it was answered: the orders for its slots, without
@@ -208,7 +196,7 @@ pub(super) fn wall_ms() -> u64 {
 }
 
 /// The time. Ends of leases are on record, so this clock goes on over restarts.
-fn now() -> Now {
+pub(super) fn now() -> Now {
     Now { ms: since_boot_ms(), wall_ms: wall_ms() }
 }
 
@@ -317,6 +305,7 @@ impl Owner {
                 | Effect::Fault(_)
                 | Effect::Lease(_)
                 | Effect::LeaseForgotten(_)
+                | Effect::Filed(_)
                 | Effect::Suspect(..) => self.batch.effects.push(effect),
             }
         }
@@ -336,6 +325,12 @@ impl Owner {
                 self.note(by, act, detail);
                 self.record(event);
                 self.replies.push(Reply::Done(reply));
+            }
+            BookRequest::File(event, by, reply) => self.file(event, by, reply),
+            BookRequest::Close(id, by, reply) => self.close(id, by, reply),
+            BookRequest::Notified(sequence, note) => {
+                self.batch.notified = Some(sequence);
+                self.batch.effects.extend(note.map(Effect::Note));
             }
             BookRequest::Note(by, act, detail) => self.note(by, act, detail),
             BookRequest::Resubmit { campaign, which, by, reply } => {
@@ -374,50 +369,6 @@ impl Owner {
             }
             BookRequest::OutputHeard(node, request) => self.answers.heard(&node, request),
         }
-        Ok(())
-    }
-
-    async fn submit(
-        &mut self,
-        submit: Submit,
-        by: By,
-        reply: oneshot::Sender<u64>,
-    ) -> Result<(), DbError> {
-        let Submit { owner, uid, spec, params, stdin, key, record, lease } = submit;
-        if let Some(key) = &key {
-            // A submission in this very batch is on record after the commit only.
-            self.finish_batch().await?;
-            if let Some(known) = self.store.submitted(&owner, key).await? {
-                self.replies.push(Reply::Number(reply, known));
-                return Ok(());
-            }
-        }
-        // Two new specifications of the same batch would get the same number.
-        if !self.batch.submissions.is_empty() {
-            self.finish_batch().await?;
-        }
-        let spec_number = self.store.spec_number(&spec, stdin.as_deref()).await?;
-        let (campaign, spec) = (self.book.next_number(), Arc::new(spec));
-        self.note(by, "submit", format!("campaign {campaign} of {owner}"));
-        let key = key.map(|key| (owner.clone(), key));
-        let new = NewCampaign { owner, uid, spec_number, spec: Arc::clone(&spec) };
-        let done = if spec.after.is_empty() {
-            BTreeSet::new()
-        } else {
-            // Campaigns of this batch are on record after the commit only.
-            self.finish_batch().await?;
-            self.store.done_among(&spec.after).await?
-        };
-        self.record(Event::Submitted(Box::new(new)));
-        if let Some((lease_ms, until_ms)) = lease {
-            self.record(Event::Leased(LeaseRow { number: campaign, lease_ms, until_ms }));
-        }
-        self.record(Event::Met(campaign, done));
-        self.tell_hours();
-        let submission = Submission { campaign, spec_number, spec, stdin, params, key };
-        self.batch.submissions.push(submission);
-        self.batch.admissions.extend(record.map(|record| (campaign, record)));
-        self.replies.push(Reply::Number(reply, campaign));
         Ok(())
     }
 
@@ -463,6 +414,8 @@ impl Owner {
             match reply {
                 Reply::Number(reply, number) => drop(reply.send(number)),
                 Reply::Done(reply) => drop(reply.send(())),
+                Reply::Filed(reply, filed) => drop(reply.send(filed)),
+                Reply::Closed(reply, is_closed) => drop(reply.send(is_closed)),
                 Reply::Added(reply, added) => drop(reply.send(added)),
                 Reply::Publication(reply, all) => drop(reply.send(all)),
                 Reply::Levels(reply, node) => {

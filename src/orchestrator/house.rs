@@ -5,14 +5,19 @@ use std::path::PathBuf;
 use jiff::tz::TimeZone;
 
 use super::spec::{CampaignSpec, CampaignType};
+use crate::config::AdmissionSettings;
 
 /// Rules of a site, by the configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HouseRules {
     /// Class of test campaigns. `None`: they have the class that they name.
     pub test_class: Option<String>,
-    /// Folder of the admission rules. `None`: there are none.
+    /// Admission rules of the configuration, in order.
+    pub rules: Vec<AdmissionSettings>,
+    /// Folder of further admission rules. `None`: there are none.
     pub admission: Option<PathBuf>,
+    /// Program that is told of each event of campaigns. `None`: none is.
+    pub notify: Option<PathBuf>,
     /// Time zone of the hours of campaigns.
     pub zone: TimeZone,
 }
@@ -20,11 +25,22 @@ pub struct HouseRules {
 impl Default for HouseRules {
     /// No rule, and hours in UTC.
     fn default() -> HouseRules {
-        HouseRules { test_class: None, admission: None, zone: TimeZone::UTC }
+        HouseRules {
+            test_class: None,
+            rules: Vec::new(),
+            admission: None,
+            notify: None,
+            zone: TimeZone::UTC,
+        }
     }
 }
 
 impl HouseRules {
+    /// True if a campaign is shown to some rule.
+    pub fn has_admission(&self) -> bool {
+        self.admission.is_some() || !self.rules.is_empty()
+    }
+
     /// Gives a test campaign its class.
     pub fn settle(&self, spec: &mut CampaignSpec) {
         if spec.kind == CampaignType::Test && self.test_class.is_some() {

@@ -13,9 +13,9 @@ use super::spec::GangSpec;
 use super::way::{Answer, Question, RmWay};
 use super::wire::StopReason;
 use crate::api::wire::{
-    ChunkPlace, ChunkRequest, ClassList, ElasticityWord, NodeInfo, NodeList, Problem, Process,
-    ProcessState, Publication, PublicationAnswer, RemovalReason, Schedule, SizeRule, WhyBrief,
-    Work, WorkKind, WorkState,
+    ChunkPlace, ChunkRequest, ClassList, ElasticityWord, NodeInfo, NodeList, Policy, Problem,
+    Process, ProcessState, Publication, PublicationAnswer, RemovalReason, Schedule, SizeRule,
+    WhyBrief, Work, WorkKind, WorkState,
 };
 use crate::client::{NoToken, Transport, TransportError};
 use crate::model::Name;
@@ -51,6 +51,15 @@ pub enum RmError {
     /// The resource manager refuses the request.
     #[error("the resource manager refuses: {0}")]
     Refused(String),
+}
+
+/// Classes of work that names none.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct DefaultClasses {
+    /// Class of preemptable work. `None`: such work names its class.
+    pub fair_share: Option<String>,
+    /// Class of work that is kept. `None`: as above.
+    pub fixed_share: Option<String>,
 }
 
 /// A client of the resource manager.
@@ -144,6 +153,22 @@ impl Rm {
     pub async fn classes(&self) -> Result<Vec<String>, RmError> {
         let list: ClassList = self.read(&["v1", "classes"], &[]).await?;
         Ok(list.classes.into_iter().map(|class| class.name).collect())
+    }
+
+    /// The default classes.
+    ///
+    /// # Errors
+    ///
+    /// If it does not answer, or refuses.
+    pub async fn default_classes(&self) -> Result<DefaultClasses, RmError> {
+        let list: ClassList = self.read(&["v1", "classes"], &[]).await?;
+        let default = |policy: Policy| {
+            let found =
+                list.classes.iter().find(|class| class.is_default && class.policy == policy);
+            found.map(|class| class.name.clone())
+        };
+        let (fair_share, fixed_share) = (default(Policy::FairShare), default(Policy::FixedShare));
+        Ok(DefaultClasses { fair_share, fixed_share })
     }
 
     /// All nodes.

@@ -18,10 +18,11 @@ use super::drive::{BookRequest, Owner, Signals, ToPublish};
 use super::hold;
 use super::house::HouseRules;
 use super::meters::OrchestratorMeters;
+use super::notifier::Notifier;
 use super::retention::Sweeper;
 use super::rm::{Rm, RmError, RmOptions, publication};
 use super::serve::{OrchestratorPhase, ServeState, Sight};
-use super::store::{CampaignStore, DbError};
+use super::store::{CampaignStore, DbError, StoreReader};
 use crate::auth::{AccessError, Authenticator};
 use crate::config::{Access, CampaignRetention, GridSettings, Limits};
 use crate::net::{Delay, Listeners, LocalSocket, SocketError, serve};
@@ -187,6 +188,12 @@ impl Prepared {
         let done = spawn_owner(running)?;
         let sweeper = Sweeper::open(&options.state, options.retention, requests.clone()).await?;
         tokio::spawn(stop.clone().run_until_cancelled_owned(sweeper.run()));
+        if let Some(program) = options.house.notify.clone() {
+            let reader = StoreReader::open(&options.state).await?;
+            let commits = state.sight.commits.clone();
+            let notifier = Notifier::new(program, reader, requests.clone(), commits);
+            tokio::spawn(stop.clone().run_until_cancelled_owned(notifier.run()));
+        }
         if let Some(router) = router {
             let routing = router.run(requests.clone());
             tokio::spawn(stop.clone().run_until_cancelled_owned(routing));

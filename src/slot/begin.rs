@@ -37,6 +37,8 @@ const OOM_SCORE: &str = "300";
 /// Time between the stop signal for an epilogue that takes longer than the grace, and its kill, in
 /// milliseconds.
 const EPILOGUE_GRACE: u64 = 5_000;
+/// Mean time between two interruptions where the orchestrator tells none: a day, in milliseconds.
+const DAY_MS: u64 = 86_400_000;
 
 impl RunningSlot {
     /// Starts the prologue, or becomes ready if there is none.
@@ -162,12 +164,12 @@ impl RunningSlot {
         };
         // A process that has ended already needs no score.
         let _ = fs::write(format!("/proc/{}/oom_score_adj", pid.as_raw_nonzero()), OOM_SCORE);
-        let every_ms = spec.checkpoint.and_then(|checkpoint| checkpoint.every_ms);
         let whole = self.home.as_ref().filter(|_| group.is_none()).map(SlotCgroup::all);
-        let run = Run {
-            next_save_ms: every_ms
-                .filter(|_| mark.is_some())
-                .map(|every| now.saturating_add(every)),
+        let mut run = Run {
+            next_save_ms: None,
+            asked_ms: None,
+            cost_ms: None,
+            interruption_ms: self.settings.start.interruption_ms.unwrap_or(DAY_MS),
             role,
             spec,
             pid,
@@ -185,6 +187,8 @@ impl RunningSlot {
             error_file,
             resize: None,
         };
+        let first = run.period().filter(|_| run.mark.is_some());
+        run.next_save_ms = first.map(|period| now.saturating_add(period));
         if let Some(lane) = self.lanes.get_mut(lane) {
             lane.run = Some(run);
         }

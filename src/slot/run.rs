@@ -35,6 +35,12 @@ pub(super) struct Run {
     pub mark: Option<(PathBuf, Option<SystemTime>)>,
     /// Time of the next checkpoint signal.
     pub next_save_ms: Option<u64>,
+    /// Time of the last checkpoint signal, until the checkpoint is confirmed.
+    pub asked_ms: Option<u64>,
+    /// Time that the last confirmed checkpoint took, in milliseconds. `None`: none was asked for.
+    pub cost_ms: Option<u64>,
+    /// Mean time between two interruptions of a task, in milliseconds.
+    pub interruption_ms: u64,
     pub ending: Option<PlannedEnd>,
     pub exit: Option<Exit>,
     pub peak_bytes: u64,
@@ -199,9 +205,17 @@ impl Run {
         }
         let checkpoint = self.spec.checkpoint?;
         self.send(checkpoint.signal);
-        let next = now.saturating_add(checkpoint.every_ms?.max(1_000));
+        self.asked_ms = Some(now);
+        let next = now.saturating_add(self.period()?);
         self.next_save_ms = Some(next);
         Some(next)
+    }
+
+    /// Time from a checkpoint signal to the next, in milliseconds. `None`: none is sent by itself.
+    pub fn period(&self) -> Option<u64> {
+        let checkpoint = self.spec.checkpoint?;
+        let young = checkpoint.young.map(|it| it.period(self.cost_ms, self.interruption_ms));
+        young.or(checkpoint.every_ms).map(|period| period.max(1_000))
     }
 
     /// Checks for a confirmed checkpoint. If the run is to end, the stop signal is due at once
@@ -214,6 +228,11 @@ impl Run {
         }
         *before = time;
         self.saved_ms = Some(now);
+        if let Some(asked) = self.asked_ms.take() {
+            self.cost_ms = Some(now.saturating_sub(asked));
+            // The signal was sent for a period that may differ from the period that is known now.
+            self.next_save_ms = self.next_save_ms.and(self.period()).map(|period| asked + period);
+        }
         if let Some(ending) = &mut self.ending {
             ending.ask_ms = ending.ask_ms.min(now);
         }

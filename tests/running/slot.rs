@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use crate::support::slot::{Slot, id, marked, report_dead, settings, shell, stranger};
 use apportion::orchestrator::wire::{
     Channel, Checkpoint, Command, Reason, SlotEnd, SlotOrder, SlotStage, SlotStop, Stdin,
-    StopReason, TaskSignal,
+    StopReason, TaskSignal, YoungBounds,
 };
 use apportion::slot::wire::{MAX_STDIN_PART, ToSlot, send};
 use apportion::slot::{UserIdentity, since_boot_ms};
@@ -541,7 +541,7 @@ fn checkpoints_are_asked_for_and_confirmed() {
         env!("CARGO_BIN_EXE_apportion")
     );
     let mut spec = shell(work.path(), &text);
-    spec.checkpoint = Some(Checkpoint { signal: 10, every_ms: Some(1_000) });
+    spec.checkpoint = Some(Checkpoint { signal: 10, every_ms: Some(1_000), young: None });
     let mut slot = Slot::start(&settings(spec));
     slot.give([1]);
 
@@ -554,6 +554,32 @@ fn checkpoints_are_asked_for_and_confirmed() {
     slot.until_gone();
     let end = &slot.results[&1];
     assert_eq!((end.why, end.has_saved), (Reason::Preempted, true));
+}
+
+/// A real program counts the signals: a checkpoint that takes 0.2 s, with interruptions 10 s apart, has a period
+/// of 2 s by the formula, and of 6.4 s if a busy machine makes it 2 s. The shortest period is 1 s.
+#[test]
+fn checkpoints_follow_young_once_their_cost_is_known() {
+    let work = tempdir().unwrap();
+    let text = format!(
+        "trap 'date +%s%3N >> signals; sleep 0.2; {} checkpoint' USR1; while :; do sleep 0.02; done",
+        env!("CARGO_BIN_EXE_apportion")
+    );
+    let mut spec = shell(work.path(), &text);
+    let young = YoungBounds { least_ms: 1_000, most_ms: 60_000 };
+    spec.checkpoint = Some(Checkpoint { signal: 10, every_ms: None, young: Some(young) });
+    let mut settings = settings(spec);
+    settings.start.interruption_ms = Some(10_000);
+    let mut slot = Slot::start(&settings);
+    slot.give([1]);
+    slot.until(|report| report.running.iter().any(|task| task.ms > 15_000));
+    let text = fs::read_to_string(work.path().join("signals")).unwrap();
+    let times: Vec<u64> = text.lines().map(|line| line.parse().unwrap()).collect();
+    let pauses: Vec<u64> = times.windows(2).map(|pair| pair[1] - pair[0]).collect();
+    assert!((1..=7).contains(&pauses.len()), "{pauses:?}");
+    assert!(pauses.iter().all(|pause| (1_900..9_000).contains(pause)), "{pauses:?}");
+    slot.order(stop(Some(1_000), StopReason::Preempted));
+    slot.until_gone();
 }
 
 #[test]

@@ -71,6 +71,7 @@ pub fn start() -> SlotStart {
         lanes: 1,
         spec: 5,
         linger_ms: 600_000,
+        interruption_ms: None,
         needs_kernel_limit: false,
         listens: false,
     }

@@ -24,6 +24,7 @@ pub(super) fn nothing() -> SlotStart {
         lanes: 1,
         spec: 0,
         linger_ms: 0,
+        interruption_ms: None,
         needs_kernel_limit: false,
         listens: false,
     }

@@ -217,6 +217,7 @@ mod tests {
             lanes: 1,
             spec: 5,
             linger_ms: 2_000,
+            interruption_ms: None,
             needs_kernel_limit: false,
             listens: false,
         };

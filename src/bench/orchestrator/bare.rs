@@ -102,7 +102,8 @@ impl Writer {
         let spec = Arc::new(spec);
         let spec_number = store.spec_number(&spec, None).await?;
         let (owner, uid) = ("bench".to_owned(), None);
-        let new = NewCampaign { owner, uid, spec_number, spec: Arc::clone(&spec) };
+        let new =
+            NewCampaign { owner, uid, spec_number, spec: Arc::clone(&spec), hooks: Vec::new() };
         let effects = book.record(Event::Submitted(Box::new(new)), Now::default());
         let submission = Submission {
             campaign,

@@ -285,7 +285,8 @@ impl Campaign {
 
     /// Returns the final state; `None` while a task or a slot of the campaign is left.
     pub fn final_state(&self) -> Option<CampaignState> {
-        if !self.tasks.is_empty() || 0 < self.cursor.left() || 0 < self.slots {
+        let waits = self.facts.epilogue.is_some() && self.facts.ending.is_none();
+        if waits || !self.tasks.is_empty() || 0 < self.cursor.left() || 0 < self.slots {
             return None;
         }
         Some(match self.facts.ending {

@@ -434,6 +434,7 @@ impl Book {
             SlotStop { by_ms, why }
         });
         if !slot.is_reported && slot.row.stop.is_none() {
+            let young = campaign.spec.task.checkpoint.and_then(|checkpoint| checkpoint.young);
             order.start = Some(SlotStart {
                 campaign: campaign.facts.id,
                 user: campaign.facts.owner.clone(),
@@ -443,6 +444,7 @@ impl Book {
                 spec,
                 // The slots of a gang wait for each other.
                 linger_ms: if is_gang { GANG_LINGER_MS } else { self.settings.linger_ms },
+                interruption_ms: young.map(|_| self.interruption_ms()),
                 needs_kernel_limit: campaign.spec.needs_kernel_limit,
                 listens: is_gang,
             });

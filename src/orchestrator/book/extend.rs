@@ -62,6 +62,8 @@ impl Book {
         let last = range.first.saturating_add(range.step.saturating_mul(total.saturating_sub(1)));
         if campaign.facts.ending.is_some() {
             Err(CannotExtend::Cancelling(id))
+        } else if self.has_begun_epilogue(campaign) {
+            Err(CannotExtend::Ended(id))
         } else if campaign.spec.kind == CampaignType::Test {
             Err(CannotExtend::Test(id))
         } else if campaign.spec.keep {

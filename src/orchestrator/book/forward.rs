@@ -99,10 +99,11 @@ pub struct ForwardingView {
 
 impl Campaign {
     /// True if tasks may leave. A gang begins as a whole, a kept task stays where it is, and kept
-    /// standard input is at this orchestrator.
+    /// standard input is at this orchestrator. A prologue or epilogue of the cluster runs once, here.
     fn may_leave(&self) -> bool {
         let has_input = matches!(self.spec.task.stdin, Stdin::Kept { .. });
-        let is_whole = self.spec.gang.is_some() || self.spec.keep || has_input;
+        let has_hook = self.spec.has_cluster_hook() || self.facts.hook_of.is_some();
+        let is_whole = self.spec.gang.is_some() || self.spec.keep || has_input || has_hook;
         !is_whole && self.spec.nodes.is_empty() && self.spec.kind == CampaignType::Default
     }
 }

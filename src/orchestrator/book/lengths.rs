@@ -31,6 +31,14 @@ impl Lengths {
         self.without(&Lengths::default()).1
     }
 
+    /// Returns the shortest of the times that are not among `some` of them, rounded down to a sixteenth.
+    pub fn least_without(&self, some: &Lengths) -> Option<u64> {
+        let left = |(value, count): &(&u64, &u64)| {
+            some.by_value.get(value).copied().unwrap_or(0) < **count
+        };
+        self.by_value.iter().find(left).map(|(value, _)| *value)
+    }
+
     /// Returns number and median of the times that are not among `some` of them.
     pub fn without(&self, some: &Lengths) -> (u64, u64) {
         let number = self.count.saturating_sub(some.count);
@@ -78,6 +86,7 @@ mod tests {
         };
         let (all, some) = (of(&[1, 1, 1, 1, 8, 9, 10]), of(&[1, 1, 1, 1]));
         assert_eq!((all.median(), all.without(&some)), (1, (3, 9)));
+        assert_eq!((all.least_without(&some), some.least_without(&some)), (Some(8), None));
         assert_eq!(some.without(&some), (0, 0));
     }
 

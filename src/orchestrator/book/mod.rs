@@ -26,8 +26,11 @@ mod exchange;
 mod extend;
 mod faults;
 mod figures;
+mod filed;
 mod forward;
 mod gangs;
+mod hooks;
+mod interruptions;
 mod leases;
 mod lengths;
 mod measure;
@@ -57,17 +60,19 @@ pub use campaigns::{Campaign, EARLY_STEP, INIT_FAILS, MAX_STEPS, Step};
 pub use exchange::{ExchangeRefusal, NodeAnswer};
 pub use extend::CannotExtend;
 pub use figures::Figures;
+pub use filed::LOCAL;
 pub use forward::{
     FIRST_BATCH, ForwardableCampaign, ForwardedBatch, ForwardedTask, Forwarding, ForwardingView,
     is_batch,
 };
 pub use gangs::{GangState, RankState};
+use interruptions::Interruptions;
 use nodes::Node;
 pub use nodes::NodeFacts;
 pub use obey::{HeldShare, JobShares, TerminatingShare};
 pub use publish::{PublishedSlot, PublishedWork};
 pub use renewals::LeaseRow;
-pub use requests::{NewCampaign, Reopened};
+pub use requests::{NewCampaign, NewHook, Reopened};
 pub use rows::{
     AttemptRow, CampaignRow, CampaignState, Ending, FaultRow, Note, SlotRow, SlotState, TaskRow,
     TaskState, WorkRow,
@@ -77,7 +82,7 @@ pub use tries::LOST_LIMIT;
 
 use crate::model::Name;
 use crate::orchestrator::spec::CampaignSpec;
-use crate::orchestrator::wire::{AttemptId, Exchange, Reason, TaskResult};
+use crate::orchestrator::wire::{AttemptId, Exchange, GridEvent, Reason, TaskResult};
 
 /// Settings of the book.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -144,6 +149,10 @@ pub enum Event {
     Resubmitted(Box<Reopened>),
     /// An operator declares a node lost: no process of a slot runs there any more.
     NodeLost(Name),
+    /// An event of a node or cluster is filed, with the number [`Book::next_filed`].
+    Filed(Box<GridEvent>),
+    /// An event of a node or cluster is closed, with the events that it caused.
+    Closed(u64),
     /// Tasks left for another cluster, or came back from it.
     Forwarded(Forwarding),
     /// A new campaign has a lease: its sender forwarded it.
@@ -182,8 +191,11 @@ pub enum Effect {
     Lease(LeaseRow),
     /// Remove the lease of a campaign or batch.
     LeaseForgotten(u64),
-    /// Mark the tasks of a campaign that were done on this node within so many milliseconds as suspicious.
-    Suspect(u64, Name, u64),
+    /// Store an event of a node or cluster.
+    Filed(GridEvent),
+    /// Mark the tasks of a campaign that were done on this node within so many milliseconds, or since that time
+    /// in milliseconds since the epoch, as suspicious.
+    Suspect(u64, Name, u64, u64),
     /// Answer the exchange of a node that waits.
     Wake(Name),
     /// Publish soon.
@@ -209,6 +221,10 @@ pub struct Saved {
     pub faults: Vec<FaultRow>,
     /// Leases of campaigns and batches.
     pub leases: Vec<LeaseRow>,
+    /// Open events of nodes and clusters that were filed.
+    pub filed: Vec<GridEvent>,
+    /// The next number of such an event; 0 counts as 1.
+    pub next_filed: u64,
 }
 
 /// Rows that differ from the stored rows.
@@ -226,7 +242,8 @@ struct Dirty {
     faults: Vec<FaultRow>,
     /// `None`: the lease is forgotten.
     leases: BTreeMap<u64, Option<LeaseRow>>,
-    suspects: BTreeMap<(u64, Name), u64>,
+    filed: Vec<GridEvent>,
+    suspects: BTreeMap<(u64, Name), (u64, u64)>,
     wake: BTreeSet<Name>,
     publish: bool,
     /// Campaigns whose queues or slots changed.
@@ -250,6 +267,10 @@ pub struct Book {
     leases: renewals::Leases,
     /// Lease and open attempts of each batch that was forwarded with a lease.
     sent: BTreeMap<u64, (u64, u64)>,
+    /// Open events of nodes and clusters, by number.
+    filed: BTreeMap<u64, GridEvent>,
+    next_filed: u64,
+    interruptions: Interruptions,
     /// Time of the last check of the leases of slots, by the clock of the book.
     looked: u64,
     dirty: Dirty,
@@ -277,6 +298,9 @@ impl Book {
             hungry: BTreeSet::new(),
             leases: renewals::Leases::default(),
             sent: BTreeMap::new(),
+            filed: saved.filed.into_iter().map(|event| (event.id, event)).collect(),
+            next_filed: saved.next_filed.max(1),
+            interruptions: Interruptions::default(),
             looked: now,
             dirty: Dirty::default(),
         };
@@ -364,6 +388,8 @@ impl Book {
             Event::TaskSignalled(campaign, task, signal) => self.signal(campaign, task, signal),
             Event::Resubmitted(reopened) => self.reopen(*reopened),
             Event::NodeLost(node) => self.lose_node(&node, now),
+            Event::Filed(event) => self.file(*event, now),
+            Event::Closed(id) => self.close_filed(id, now),
             Event::Forwarded(change) => self.forward(change, now),
             Event::Leased(row) => self.lease(row),
             Event::Renewed(campaigns, as_of_ms) => self.renew(&campaigns, as_of_ms),
@@ -399,7 +425,7 @@ impl Book {
             if self.leases.forget(id) {
                 self.dirty.leases.insert(id, None);
             }
-            self.tell_waiting(id, state);
+            self.tell_waiting(id, row.hook_of, state);
             self.dirty.finished.push(row);
         }
         self.dirty.campaigns.insert(id);
@@ -505,6 +531,7 @@ impl Book {
         let id = result.task;
         if let Some(attempt) = self.open.remove(&id) {
             self.come_back(attempt.share);
+            self.interruptions.add(&result);
             let ended = AttemptRow { result: Some(result), ended_ms: Some(now.wall_ms), ..attempt };
             self.dirty.attempts.insert(id, ended);
         }
@@ -533,8 +560,10 @@ impl Book {
         effects.extend(
             leases.map(|(number, row)| row.map_or(Effect::LeaseForgotten(number), Effect::Lease)),
         );
+        effects.extend(dirty.filed.into_iter().map(Effect::Filed));
         let suspects = dirty.suspects.into_iter();
-        effects.extend(suspects.map(|((id, node), ms)| Effect::Suspect(id, node, ms)));
+        let suspect = |((id, node), (ms, since))| Effect::Suspect(id, node, ms, since);
+        effects.extend(suspects.map(suspect));
         effects.extend(dirty.wake.into_iter().map(Effect::Wake));
         if dirty.publish {
             effects.push(Effect::Publish);

@@ -130,9 +130,12 @@ impl Book {
         self.adopt(slot);
         self.dirty.slots.insert(share);
         self.dirty.settle.insert(campaign);
-        let is_wanted = self.campaigns.get(&campaign).is_some_and(|it| {
-            it.may_use(&node) && (it.has_queued() && it.may_begin() || it.wants_copies())
-        }) && (rank.is_some() || !has_gang);
+        let is_barred = self.is_barred(&node);
+        let is_wanted = !is_barred
+            && self.campaigns.get(&campaign).is_some_and(|it| {
+                it.may_use(&node) && (it.has_queued() && it.may_begin() || it.wants_copies())
+            })
+            && (rank.is_some() || !has_gang);
         if may_run || !is_wanted {
             self.stop_slot(share, StopReason::Finished, false, now);
         } else {

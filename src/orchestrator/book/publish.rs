@@ -74,6 +74,8 @@ impl Book {
             slots.entry(slot.row.work).or_default().push(published(slot, campaign, now));
         }
         let (times, overtaken) = (self.running_times(now), self.overtaken());
+        let barred: Vec<String> = self.barred_nodes().map(str::to_owned).collect();
+        let is_held = self.is_held();
         let mut all = Vec::new();
         for campaign in self.campaigns.values_mut() {
             let (ended, ended_ms) = (campaign.facts.ended, campaign.facts.ended_ms);
@@ -85,7 +87,10 @@ impl Book {
                 let late = if step.work.step == 0 { campaign.late } else { 0 };
                 let more = overtaken.get(&number).copied().unwrap_or(0) + late;
                 let work = work(campaign, step, number, mean, slots);
-                all.push(PublishedWork { remaining: work.remaining + more, ..work });
+                let remaining = work.remaining + more;
+                let is_frozen = work.is_frozen || is_held;
+                let except_nodes = with(work.except_nodes, &barred);
+                all.push(PublishedWork { remaining, is_frozen, except_nodes, ..work });
             }
         }
         all
@@ -123,6 +128,14 @@ impl Book {
         }
         times
     }
+}
+
+/// Nodes with further nodes, each once and in order.
+fn with(mut nodes: Vec<String>, more: &[String]) -> Vec<String> {
+    nodes.extend_from_slice(more);
+    nodes.sort_unstable();
+    nodes.dedup();
+    nodes
 }
 
 fn work(

@@ -7,7 +7,7 @@ use super::campaigns::Campaign;
 use super::notes::history;
 use super::rows::{CampaignRow, CampaignState, Ending, TaskRow, TaskState, WorkRow};
 use super::{Book, Now};
-use crate::orchestrator::spec::{CampaignSpec, CampaignType};
+use crate::orchestrator::spec::{CampaignSpec, CampaignType, HookKind};
 use crate::orchestrator::wire::{StopReason, TaskSignal};
 
 /// A campaign to be submitted.
@@ -20,6 +20,19 @@ pub struct NewCampaign {
     /// The number of its specification.
     pub spec_number: u64,
     /// Specification of the campaign.
+    pub spec: Arc<CampaignSpec>,
+    /// Prologue and epilogue of the cluster, which are campaigns with the next numbers, in this order.
+    pub hooks: Vec<NewHook>,
+}
+
+/// A prologue or epilogue of the cluster to be submitted with its campaign.
+#[derive(Clone, Debug)]
+pub struct NewHook {
+    /// Purpose of the program.
+    pub kind: HookKind,
+    /// The number of its specification.
+    pub spec_number: u64,
+    /// Specification of its campaign.
     pub spec: Arc<CampaignSpec>,
 }
 
@@ -44,6 +57,22 @@ pub struct Reopened {
 
 impl Book {
     pub(super) fn submit(&mut self, new: NewCampaign, now: Now) {
+        let NewCampaign { owner, uid, hooks, .. } = new.clone();
+        let id = self.enter(new, None, now);
+        for NewHook { kind, spec_number, spec } in hooks {
+            let new =
+                NewCampaign { owner: owner.clone(), uid, spec_number, spec, hooks: Vec::new() };
+            let hook = self.enter(new, Some(id), now);
+            let Some(campaign) = self.campaigns.get_mut(&id) else { continue };
+            match kind {
+                HookKind::Prologue => drop(campaign.facts.waits_for.insert(hook)),
+                HookKind::Epilogue => campaign.facts.epilogue = Some(hook),
+            }
+        }
+    }
+
+    /// Enters a new campaign, which may be a prologue or epilogue of another.
+    fn enter(&mut self, new: NewCampaign, hook_of: Option<u64>, now: Now) -> u64 {
         let id = self.next;
         self.next += 1;
         let count = new.spec.tasks.count;
@@ -75,6 +104,8 @@ impl Book {
             verdict: None,
             waits_for: new.spec.after.iter().copied().collect(),
             opens_ms: None,
+            hook_of,
+            epilogue: None,
         };
         let mut campaign = Campaign::new(facts, new.spec);
         let step = campaign.step_mut(0);
@@ -85,6 +116,7 @@ impl Book {
         self.dirty.notes.push(history(id, "submitted", &text));
         self.dirty.next = true;
         self.dirty.settle.insert(id);
+        id
     }
 
     pub(super) fn suspend(&mut self, id: u64, at_once: bool) {
@@ -107,6 +139,7 @@ impl Book {
             campaign.facts.state = CampaignState::Running;
             campaign.facts.init_fails = 0;
             self.dirty.notes.push(history(id, "resumed", "resumed"));
+            self.give_up_epilogue(id);
             self.dirty.settle.insert(id);
         }
     }
@@ -138,6 +171,7 @@ impl Book {
         }
         self.stop_slots(id, StopReason::Cancelled, false);
         self.dirty.settle.insert(id);
+        self.cancel_hooks(id);
     }
 
     /// Orders all slots of a campaign to stop.

@@ -129,6 +129,10 @@ pub struct CampaignRow {
     pub waits_for: BTreeSet<u64>,
     /// Time at which its hours begin, in milliseconds since the epoch. `None`: tasks may begin now.
     pub opens_ms: Option<u64>,
+    /// The campaign whose prologue or epilogue this campaign is. `None`: it is neither.
+    pub hook_of: Option<u64>,
+    /// The epilogue without which the campaign does not end. `None`: it has none, or the epilogue is done.
+    pub epilogue: Option<u64>,
 }
 
 /// Work of a step of a campaign, as the resource manager knows it.
@@ -351,6 +355,8 @@ pub struct FaultRow {
     pub opened_ms: u64,
     /// Time of its end, in milliseconds since the epoch. `None`: it is open.
     pub closed_ms: Option<u64>,
+    /// The event of the node that closes it with itself. `None`: a retest does.
+    pub parent: Option<u64>,
     /// A sentence for people.
     pub text: String,
 }

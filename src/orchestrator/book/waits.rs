@@ -38,14 +38,16 @@ impl Book {
 
     /// Lets a campaign wait while it has a reason to, and go on afterwards.
     pub(super) fn wait_or_go_on(&mut self, id: u64) {
+        let waits_for_tasks = self.waits_for_tasks(id);
         let Some(campaign) = self.campaigns.get_mut(&id) else { return };
-        let is_held = campaign.is_held();
+        let is_held = campaign.is_held() || waits_for_tasks;
         let state = campaign.facts.state;
         if is_held && matches!(state, CampaignState::Running | CampaignState::Finishing) {
             campaign.facts.state = CampaignState::Waiting;
             let others: Vec<String> = campaign.facts.waits_for.iter().map(u64::to_string).collect();
             let text = match (others.is_empty(), campaign.facts.opens_ms.is_some()) {
-                (true, _) => "waits for its hours".to_owned(),
+                (true, false) => "waits for the end of all tasks".to_owned(),
+                (true, true) => "waits for its hours".to_owned(),
                 (false, false) => format!("waits for campaigns {}", others.join(", ")),
                 (false, true) => {
                     format!("waits for its hours, and for campaigns {}", others.join(", "))
@@ -63,7 +65,7 @@ impl Book {
     /// final.
     pub(super) fn finish_or_go_on(&mut self, id: u64) {
         let Some(campaign) = self.campaigns.get_mut(&id) else { return };
-        let is_over = !campaign.has_queued() && campaign.tasks.is_empty();
+        let is_over = campaign.is_over();
         match campaign.facts.state {
             CampaignState::Running if !campaign.has_queued() => {
                 campaign.facts.state = CampaignState::Finishing;
@@ -81,12 +83,16 @@ impl Book {
             | CampaignState::Cancelled => {}
         }
         if is_over {
+            self.call_epilogue(id);
             self.stop_slots(id, StopReason::Finished, true);
         }
     }
 
     /// Tells campaigns that wait for another that it is final.
-    pub(super) fn tell_waiting(&mut self, ended: u64, state: CampaignState) {
+    pub(super) fn tell_waiting(&mut self, ended: u64, hook_of: Option<u64>, state: CampaignState) {
+        if let Some(of) = hook_of {
+            self.epilogue_ended(ended, of, state);
+        }
         for (id, campaign) in &mut self.campaigns {
             if !campaign.facts.waits_for.contains(&ended) {
                 continue;
@@ -96,12 +102,17 @@ impl Book {
                 campaign.facts.waits_for.remove(&ended);
                 continue;
             }
+            let (what, code) = if hook_of == Some(*id) {
+                ("its prologue, ", "prologue-failed")
+            } else {
+                ("", "after-failed")
+            };
             let text = format!(
-                "campaign {id} waits for campaign {ended}, which is {}: `apportion campaign resubmit \
+                "campaign {id} waits for {what}campaign {ended}, which is {}: `apportion campaign resubmit \
                  {ended} --failed`, or `apportion campaign resume {id}` to begin without it",
                 state.word()
             );
-            let note = Note { campaign: *id, task: None, node: None, code: "after-failed", text };
+            let note = Note { campaign: *id, task: None, node: None, code, text };
             self.dirty.notes.push(note);
         }
     }

@@ -89,6 +89,11 @@ fn child(
         if let Some(every) = checkpoint.every_ms {
             section["every"] = json!(millis(every));
         }
+        if let Some(young) = checkpoint.young {
+            section["every"] = json!("young");
+            section["least"] = json!(millis(young.least_ms));
+            section["most"] = json!(millis(young.most_ms));
+        }
         put("checkpoint", section);
     }
     document

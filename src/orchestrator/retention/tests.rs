@@ -124,6 +124,8 @@ fn row(id: u64, state: CampaignState) -> CampaignRow {
         verdict: None,
         waits_for: std::collections::BTreeSet::new(),
         opens_ms: None,
+        hook_of: None,
+        epilogue: None,
     }
 }
 

@@ -7,8 +7,10 @@ use serde_json::{Map, Value};
 use super::caller::OrchestratorCaller;
 use super::problem::Failed;
 use super::state::ServeState;
-use crate::orchestrator::admission::{self, Judged};
-use crate::orchestrator::spec::{CampaignSpec, Params};
+use crate::orchestrator::admission::{self, Candidate, Judged};
+use crate::orchestrator::declared::{AdmissionFacts, holds, limit_of_memory, limit_of_tasks};
+use crate::orchestrator::rm::DefaultClasses;
+use crate::orchestrator::spec::{CampaignSpec, Params, SpecProblem};
 use crate::orchestrator::wire::{AdmissionList, AdmissionRecord, AdmissionTrial, RuleVerdict};
 
 /// Fields of a submission that may be as long as the campaign. Rules do not see them.
@@ -21,10 +23,7 @@ pub(super) async fn get_admission(
     State(state): State<ServeState>,
     _: OrchestratorCaller,
 ) -> Result<Json<AdmissionList>, Failed> {
-    let rules = match &state.house.admission {
-        Some(folder) => admission::list(folder).map_err(|error| unreadable(&error))?,
-        None => Vec::new(),
-    };
+    let rules = admission::list(&state.house).map_err(|error| unreadable(&error))?;
     Ok(Json(AdmissionList { rules }))
 }
 
@@ -40,8 +39,8 @@ pub(super) async fn post_try(
     let wanted = document.remove("user").and_then(|user| user.as_str().map(str::to_owned));
     let (owner, _) = caller.owner(wanted.as_deref())?;
     let lists = take_lists(&mut document);
-    let tasks = checked(&document, &lists)?;
-    let Judged { spec, rules } = judge(&state, &owner, tasks, document).await?;
+    let candidate = candidate(document, &lists)?;
+    let Judged { spec, rules, .. } = judge(&state, &owner, candidate).await?;
     Ok(Json(AdmissionTrial { rules, spec: Value::Object(spec) }))
 }
 
@@ -52,12 +51,11 @@ pub(super) async fn admit(
     mut document: Map<String, Value>,
 ) -> Result<(CampaignSpec, Params, Option<AdmissionRecord>), Failed> {
     let mut record = None;
-    if state.house.admission.is_some() {
+    if state.house.has_admission() {
         let lists = take_lists(&mut document);
-        let tasks = checked(&document, &lists)?;
         let asked = document.clone();
-        let judged = judge(state, owner, tasks, document).await?;
-        if let Some(rejection) = judged.rejection() {
+        let judged = judge(state, owner, candidate(document, &lists)?).await?;
+        if let Some(rejection) = judged.rejection {
             return Err(vec![rejection].into());
         }
         let changed = judged.rules.iter().any(|rule| rule.verdict == RuleVerdict::Rewrite);
@@ -71,20 +69,63 @@ pub(super) async fn admit(
     Ok((spec, params, record))
 }
 
-/// Checks a document before a rule sees it, and returns its number of tasks.
-fn checked(document: &Map<String, Value>, lists: &Map<String, Value>) -> Result<u64, Failed> {
-    let mut short = document.clone();
-    let mut tasks = None;
+/// Checks a document before a rule sees it.
+fn candidate(
+    document: Map<String, Value>,
+    lists: &Map<String, Value>,
+) -> Result<Candidate, Failed> {
+    let (mut sample, mut tasks) = (Map::new(), None);
     for (key, value) in lists {
         let values = value.as_array().map(Vec::as_slice).unwrap_or_default();
         tasks = Some(crate::model::count(values));
-        short.insert(
-            key.clone(),
-            values.first().map_or(Value::Null, |first| vec![first.clone()].into()),
-        );
+        let first = values.first().map_or(Value::Null, |first| vec![first.clone()].into());
+        sample.insert(key.clone(), first);
     }
-    let (spec, _) = CampaignSpec::read(short)?;
-    Ok(tasks.unwrap_or(spec.tasks.count))
+    Ok(Candidate::read(document, sample, tasks)?)
+}
+
+/// Refuses a campaign of `owner` that would have `tasks` tasks, or slots of `memory_mb` MiB, if a limit of the
+/// configuration forbids it. Programs are not asked: they see whole campaigns alone.
+pub(super) async fn check_change(
+    state: &ServeState,
+    owner: &str,
+    spec: &CampaignSpec,
+    (tasks, memory_mb): (Option<u64>, Option<u64>),
+) -> Result<(), Failed> {
+    if state.house.rules.is_empty() {
+        return Ok(());
+    }
+    let facts = facts(state, owner, spec).await?;
+    let held = state.house.rules.iter().filter(|rule| holds(rule, &facts, spec));
+    let problems = held.flat_map(|rule| {
+        let of_tasks = tasks.and_then(|tasks| limit_of_tasks(rule, tasks));
+        let of_memory = memory_mb.and_then(|memory| limit_of_memory(rule, memory));
+        of_tasks.into_iter().chain(of_memory)
+    });
+    let problems: Vec<SpecProblem> = problems.collect();
+    if problems.is_empty() { Ok(()) } else { Err(problems.into()) }
+}
+
+/// Facts about a campaign of `owner`, as far as rules ask for them.
+async fn facts(
+    state: &ServeState,
+    owner: &str,
+    spec: &CampaignSpec,
+) -> Result<AdmissionFacts, Failed> {
+    let rules = &state.house.rules;
+    let needs_class = rules.iter().any(|rule| !rule.classes.is_empty());
+    let defaults = match state.sight.manager() {
+        Ok(manager) if needs_class && spec.class.is_none() => manager.default_classes().await,
+        Ok(_) | Err(_) => Ok(DefaultClasses::default()),
+    };
+    let defaults = defaults.unwrap_or_default();
+    Ok(AdmissionFacts {
+        user: owner.to_owned(),
+        live: state.reader().await?.get()?.live(owner).await?,
+        test_class: state.house.test_class.clone(),
+        default_class: defaults.fair_share,
+        keep_class: defaults.fixed_share,
+    })
 }
 
 fn take_lists(document: &mut Map<String, Value>) -> Map<String, Value> {
@@ -92,18 +133,10 @@ fn take_lists(document: &mut Map<String, Value>) -> Map<String, Value> {
     lists.collect()
 }
 
-async fn judge(
-    state: &ServeState,
-    owner: &str,
-    tasks: u64,
-    document: Map<String, Value>,
-) -> Result<Judged, Failed> {
-    match &state.house.admission {
-        Some(folder) => admission::judge(folder, owner, tasks, document)
-            .await
-            .map_err(|error| unreadable(&error)),
-        None => Ok(Judged { spec: document, rules: Vec::new() }),
-    }
+async fn judge(state: &ServeState, owner: &str, candidate: Candidate) -> Result<Judged, Failed> {
+    let facts = facts(state, owner, candidate.spec()).await?;
+    let judged = admission::judge(&state.house, &facts, candidate).await;
+    judged.map_err(|error| unreadable(&error))
 }
 
 /// The folder of rules cannot be read, so no campaign is taken.

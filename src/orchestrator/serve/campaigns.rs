@@ -9,7 +9,7 @@ use serde::Deserialize;
 use serde_json::{Map, Value};
 
 use super::MAX_LIVE;
-use super::admission::admit;
+use super::admission::{admit, check_change};
 use super::caller::OrchestratorCaller;
 use super::gangs::gang_of;
 use super::grid::lease_in;
@@ -73,6 +73,8 @@ pub(super) async fn post_campaign(
     if query.stdin.is_some() {
         document.insert("stdin_length".to_owned(), Value::from(rest.len()));
     }
+    // Two campaigns at once must not both be the last that a user may have.
+    let _turn = state.turn().await;
     let (spec, params, record) = admit(&state, &owner, document).await?;
     check_cluster(&state.sight, &spec).await?;
     let is_kept = matches!(spec.task.stdin, Stdin::Kept { .. });
@@ -155,6 +157,7 @@ pub(super) async fn get_campaign(
     drop(reading);
     if let Some(record) = admission.as_mut().filter(|_| !caller.may_touch(&info.row.owner)) {
         record.asked = None;
+        record.rules.iter_mut().for_each(|rule| rule.changes.clear());
     }
     Ok(Json(CampaignDetail {
         campaign,
@@ -164,6 +167,7 @@ pub(super) async fn get_campaign(
         suspicious,
         avoided: faults.into_iter().map(avoided).collect(),
         waits_for: info.row.waits_for.iter().copied().collect(),
+        epilogue: info.row.epilogue.filter(|_| !info.row.state.is_final()),
         opens_ms: info.row.opens_ms.filter(|_| !info.row.state.is_final()),
         may_run_twice: spec.may_run_twice,
         on_unheard: if spec.task.finishes_unheard { "finish" } else { "stop" }.to_owned(),
@@ -234,7 +238,8 @@ pub(super) async fn post_resubmit(
     Path(id): Path<u64>,
     Json(body): Json<Resubmit>,
 ) -> Result<Json<Resubmitted>, Failed> {
-    check_tasks(&check_owner(&state, &caller, id).await?)?;
+    let info = check_owner(&state, &caller, id).await?;
+    check_tasks(&info)?;
     let wanted = [(body.failed, TaskState::Failed), (body.cancelled, TaskState::Cancelled)];
     let mut states: Vec<TaskState> =
         wanted.into_iter().filter(|(is_wanted, _)| *is_wanted).map(|(_, state)| state).collect();
@@ -256,6 +261,8 @@ pub(super) async fn post_resubmit(
             return Err(Failed::bad("memory: is for tasks that began; ask without `cancelled`"));
         }
         check_memory(&state, id, memory_mb).await?;
+        let spec = state.reader().await?.get()?.spec(&info.row).await?;
+        check_change(&state, &info.row.owner, &spec, (None, Some(memory_mb))).await?;
     }
     let (by, task) = (caller.by(), body.task);
     let which = drive::Which { states, task, is_suspicious: body.suspicious, memory_mb };
@@ -384,6 +391,7 @@ fn summary(info: &CampaignInfo, running: u64) -> CampaignSummary {
         dropped: row.dropped,
         mean_ms: row.ended_ms.checked_div(row.ended).unwrap_or(0),
         rss_mb: row.rss_mb,
+        hook_of: row.hook_of,
         folded_ms: info.folded_ms,
     }
 }

@@ -137,16 +137,11 @@ fn page(caller: &OrchestratorCaller, found: Vec<EventInfo>, since: u64) -> Campa
     let more = u64::from(LIMIT) <= count(&found);
     let event = |event: EventInfo| {
         let may_read = caller.may_touch(&event.owner);
-        CampaignEvent {
-            sequence: event.id,
-            at_ms: event.at_ms,
-            campaign: event.campaign,
-            user: event.owner,
-            task: event.task,
-            node: event.node,
-            code: event.code,
-            text: if may_read { event.text } else { String::new() },
+        let mut told = CampaignEvent::from(event);
+        if !may_read {
+            told.text.clear();
         }
+        told
     };
     CampaignEvents { events: found.into_iter().map(event).collect(), sequence, more }
 }

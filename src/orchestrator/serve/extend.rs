@@ -5,6 +5,7 @@ use axum::extract::{Path, Request, State};
 use axum::http::StatusCode;
 use serde_json::{Map, Value};
 
+use super::admission::check_change;
 use super::caller::OrchestratorCaller;
 use super::campaigns::{MAX_BODY, check_owner, key_of};
 use super::problem::Failed;
@@ -33,13 +34,16 @@ pub(super) async fn post_tasks(
     Path(id): Path<u64>,
     request: Request,
 ) -> Result<(StatusCode, Json<AddedTasks>), Failed> {
-    check_owner(&state, &caller, id).await?;
+    let info = check_owner(&state, &caller, id).await?;
     let key = key_of(&request);
     let body = axum::body::to_bytes(request.into_body(), MAX_BODY).await;
     let body = body.map_err(|error| Failed::bad(format!("the body cannot be read: {error}")))?;
     let document: Map<String, Value> = serde_json::from_slice(&body)
         .map_err(|error| Failed::bad(format!("the body is no JSON object: {error}")))?;
     let (count, params) = read_more(document)?;
+    let spec = state.reader().await?.get()?.spec(&info.row).await?;
+    let total = info.row.total.saturating_add(count);
+    check_change(&state, &info.row.owner, &spec, (Some(total), None)).await?;
     let extend = Box::new(Extend { campaign: id, count, params, key });
     let added = state.ask(|reply| drive::BookRequest::Extend(extend, caller.by(), reply)).await?;
     Ok((StatusCode::CREATED, Json(added?)))

@@ -12,6 +12,7 @@ mod campaigns;
 mod clusters;
 mod events;
 mod extend;
+mod filed;
 mod gangs;
 mod grid;
 mod hub;
@@ -73,6 +74,8 @@ pub fn routes(state: ServeState) -> Router {
         .routes(routes!(why::get_why))
         .routes(routes!(events::get_events))
         .routes(routes!(grid::get_grid))
+        .routes(routes!(filed::get_filed, filed::put_filed))
+        .routes(routes!(filed::delete_filed))
         .routes(routes!(grid::get_node))
         .routes(routes!(grid::post_leases))
         .routes(routes!(clusters::get_status))

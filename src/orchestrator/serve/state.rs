@@ -142,6 +142,8 @@ pub struct ServeShared {
     readers: Mutex<Vec<StoreReader>>,
     /// Permits for further connections.
     places: Semaphore,
+    /// Turn of a submission, where a rule counts the campaigns of a user.
+    submissions: tokio::sync::Mutex<()>,
 }
 
 impl Deref for ServeState {
@@ -179,6 +181,7 @@ impl ServeState {
             phase,
             readers,
             places,
+            submissions: tokio::sync::Mutex::default(),
         }))
     }
 
@@ -206,6 +209,13 @@ impl ServeState {
             OrchestratorPhase::SetBack => Failed::set_back(),
             OrchestratorPhase::Starting | OrchestratorPhase::Open => Failed::stopped(),
         })
+    }
+
+    /// Waits for the turn of a submission, which lasts as long as the answer is held. Without a rule that
+    /// counts campaigns, submissions take no turns.
+    pub async fn turn(&self) -> Option<tokio::sync::MutexGuard<'_, ()>> {
+        let counts = self.house.rules.iter().any(|rule| rule.max_live.is_some());
+        if counts { Some(self.submissions.lock().await) } else { None }
     }
 
     /// Takes a connection for reading. The caller has it alone.

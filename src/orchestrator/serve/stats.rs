@@ -187,6 +187,7 @@ mod tests {
             dropped: 0,
             mean_ms: 100,
             rss_mb: 40,
+            hook_of: None,
             folded_ms: None,
         }
     }

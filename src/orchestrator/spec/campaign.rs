@@ -10,13 +10,14 @@ use super::early::{self, EarlyTasks};
 use super::environment;
 use super::fields::Fields;
 use super::gang::{self, GangSpec};
+use super::hooks;
 use super::limits::{MAX_DURATION_MS, MAX_GRACE_MS, MAX_NAME, MAX_STDIN};
 use super::mode::{self, CampaignMode};
 use super::params::{self, Params, TaskRange, short};
 use super::times::{self, CampaignTimes};
 use super::waits;
 use crate::model::{ActiveHours, is_hidden};
-use crate::orchestrator::wire::{Checkpoint, Command, Stdin, TaskSpec};
+use crate::orchestrator::wire::{Checkpoint, Command, Stdin, TaskSpec, YoungBounds};
 
 /// Fields of the design that this version does not have.
 const LATER: [&str; 2] = ["cluster", "stage_in"];
@@ -77,6 +78,12 @@ pub struct CampaignSpec {
     /// Gang of the campaign, whose ranks are the tasks. Absent: the tasks are independent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gang: Option<GangSpec>,
+    /// Program that runs once in the cluster before the first task. Absent: none does.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cluster_prologue: Option<Command>,
+    /// Program that runs once in the cluster after the last task. Absent: none does.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cluster_epilogue: Option<Command>,
     /// Times by which the resource manager plans.
     #[serde(default, skip_serializing_if = "CampaignTimes::are_absent")]
     pub times: CampaignTimes,
@@ -144,6 +151,7 @@ impl CampaignSpec {
         let name = name(&mut fields);
         let command = fields.command("write it after `--`, or as `command`");
         let task = task_spec(&mut fields, name, command.unwrap_or(Command::Argv(Vec::new())));
+        let hooks = hooks::take(&mut fields);
         let mut spec = CampaignSpec {
             task,
             kind: kind(&mut fields),
@@ -167,9 +175,12 @@ impl CampaignSpec {
             mode: mode::take(&mut fields),
             first: early::take(&mut fields),
             gang: gang::take(&mut fields),
+            cluster_prologue: None,
+            cluster_epilogue: None,
             times: times::take(&mut fields),
         };
         fields.finish();
+        hooks::settle(&mut spec, hooks);
         gang::settle(&mut spec, &params, &mut problems);
         early::settle(&mut spec, &mut problems);
         mode::settle(&spec, &mut problems);
@@ -291,8 +302,8 @@ fn task_spec(fields: &mut Fields<'_>, name: String, command: Command) -> TaskSpe
         grace_ms: fields.duration("grace", MAX_GRACE_MS).unwrap_or(30_000),
         stop_signal: fields.signal("stop_signal").unwrap_or(15),
         checkpoint: checkpoint(fields),
-        prologue: hook(fields, "prologue"),
-        epilogue: hook(fields, "epilogue"),
+        prologue: None,
+        epilogue: None,
         allows_leftovers: fields.flag("allow_leftovers"),
         oom_ends_task: oom(fields),
         finishes_unheard: on_unheard(fields),
@@ -355,27 +366,36 @@ fn checkpoint(fields: &mut Fields<'_>) -> Option<Checkpoint> {
     let mut problems = Vec::new();
     let mut inner = Fields::new("checkpoint.", section, &mut problems);
     let signal = inner.signal("signal").unwrap_or(10);
-    let every_ms = inner.duration("every", MAX_DURATION_MS);
-    if every_ms.is_some_and(|every| every < 1000) {
-        inner.fault("every", "is shorter than 1s", "write a longer time");
+    let (every_ms, young) = period(&mut inner);
+    inner.finish();
+    adopt(fields, problems);
+    Some(Checkpoint { signal, every_ms, young })
+}
+
+/// Takes the period of checkpoints: a time, or the bounds of Young's formula.
+fn period(inner: &mut Fields<'_>) -> (Option<u64>, Option<YoungBounds>) {
+    if !inner.is_text("every", "young") {
+        let every_ms = inner.duration("every", MAX_DURATION_MS);
+        if every_ms.is_some_and(|every| every < 1000) {
+            inner.fault("every", "is shorter than 1s", "write a longer time");
+        }
+        return (every_ms, None);
     }
-    inner.finish();
-    adopt(fields, problems);
-    Some(Checkpoint { signal, every_ms })
+    // The word was looked at.
+    let _ = inner.take("every");
+    let least_ms = inner.duration("least", MAX_DURATION_MS).unwrap_or(YoungBounds::LEAST_MS);
+    let usual = YoungBounds::MOST_MS.max(least_ms);
+    let most_ms = inner.duration("most", MAX_DURATION_MS).unwrap_or(usual);
+    if least_ms < 1000 {
+        inner.fault("least", "is shorter than 1s", "write a longer time");
+    }
+    if most_ms < least_ms {
+        inner.fault("most", "is shorter than `least`", "write a longer time, or lower `least`");
+    }
+    (None, Some(YoungBounds { least_ms, most_ms }))
 }
 
-fn hook(fields: &mut Fields<'_>, key: &'static str) -> Option<Command> {
-    let section = fields.section(key)?;
-    let mut problems = Vec::new();
-    let prefix = if key == "prologue" { "prologue." } else { "epilogue." };
-    let mut inner = Fields::new(prefix, section, &mut problems);
-    let command = inner.command("write `command` or `shell`");
-    inner.finish();
-    adopt(fields, problems);
-    command
-}
-
-fn adopt(fields: &mut Fields<'_>, problems: Vec<SpecProblem>) {
+pub(super) fn adopt(fields: &mut Fields<'_>, problems: Vec<SpecProblem>) {
     for SpecProblem { field, message, remedy } in problems {
         fields.fault(&field, message, remedy);
     }
@@ -421,11 +441,34 @@ mod tests {
         assert!(spec.may_run_twice && spec.task.finishes_unheard);
         assert_eq!(spec.task.time_limit_ms, Some(7_200_000));
         assert_eq!((spec.task.grace_ms, spec.task.stop_signal), (45_000, 2));
-        let checkpoint = Checkpoint { signal: 10, every_ms: Some(1_200_000) };
+        let checkpoint = Checkpoint { signal: 10, every_ms: Some(1_200_000), young: None };
         assert_eq!(spec.task.checkpoint, Some(checkpoint));
         assert_eq!(spec.task.epilogue, Some(Command::Shell("collect | mail".to_owned())));
         let text = serde_json::to_string(&spec).unwrap();
         assert_eq!(serde_json::from_str::<CampaignSpec>(&text).unwrap(), spec);
+    }
+
+    #[test]
+    fn checkpoints_have_a_period_or_follow_young() {
+        let of = |text: &str| {
+            let text = format!("command = [\"a\"]\ncheckpoint = {{ {text} }}");
+            read(&text)
+                .map(|(spec, _)| spec.task.checkpoint.unwrap())
+                .map_err(|it| it[0].to_string())
+        };
+        let young = |least_ms, most_ms| Some(YoungBounds { least_ms, most_ms });
+        assert_eq!(of("every = \"young\"").unwrap().young, young(60_000, 86_400_000));
+        let bounds = of("every = \"young\", least = \"5s\", most = \"1h\"").unwrap();
+        assert_eq!((bounds.every_ms, bounds.young), (None, young(5_000, 3_600_000)));
+        for (text, start) in [
+            ("every = \"yung\"", "checkpoint.every: `\"yung\"` does not fit"),
+            ("every = \"20m\", least = \"5s\"", "checkpoint.least: is unknown"),
+            ("every = \"young\", least = \"5ms\"", "checkpoint.least: is shorter than 1s"),
+            ("every = \"young\", most = \"5s\"", "checkpoint.most: is shorter than `least`"),
+        ] {
+            let told = of(text).unwrap_err();
+            assert!(told.starts_with(start), "{told}");
+        }
     }
 
     #[test]

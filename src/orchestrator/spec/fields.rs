@@ -38,6 +38,11 @@ impl<'p> Fields<'p> {
         self.problems.iter().any(|problem| problem.field == field)
     }
 
+    /// True if the field `key` is this text.
+    pub fn is_text(&self, key: &str, text: &str) -> bool {
+        self.map.get(key).and_then(Value::as_str) == Some(text)
+    }
+
     /// Takes a field out; `None` if it is absent or null.
     pub fn take(&mut self, key: &'static str) -> Option<Value> {
         self.asked.push(key);

@@ -9,6 +9,7 @@ mod early;
 mod environment;
 mod fields;
 mod gang;
+mod hooks;
 mod limits;
 mod mode;
 mod params;
@@ -19,6 +20,7 @@ pub use campaign::{CampaignSpec, CampaignType, MemoryRetry};
 pub use early::EarlyTasks;
 pub use environment::{EnvironmentChoice, select};
 pub use gang::{GangSizes, GangSpec, MAX_RANKS};
+pub use hooks::HookKind;
 pub use limits::{
     MAX_ARGUMENT, MAX_COMMAND, MAX_ENVIRONMENT, MAX_GRACE_MS, MAX_NAME, MAX_STDIN, MAX_TASKS,
     mebibytes,

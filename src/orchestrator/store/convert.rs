@@ -105,6 +105,8 @@ pub(super) fn campaign(row: &SqliteRow) -> Result<CampaignRow, sqlx::Error> {
             None => BTreeSet::new(),
         },
         opens_ms: maybe_number(row, "opens_ms")?,
+        hook_of: maybe_number(row, "hook_of")?,
+        epilogue: maybe_number(row, "epilogue")?,
     })
 }
 

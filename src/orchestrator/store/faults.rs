@@ -15,8 +15,9 @@ pub(super) async fn put(
     connection: &mut SqliteConnection,
     row: &FaultRow,
 ) -> Result<(), sqlx::Error> {
-    let sql = "insert or replace into events (campaign, node, opened_ms, code, closed_ms, text)
-               values (?1, ?2, ?3, ?4, ?5, ?6)";
+    let sql =
+        "insert or replace into events (campaign, node, opened_ms, code, closed_ms, text, parent)
+               values (?1, ?2, ?3, ?4, ?5, ?6, ?7)";
     query(sql)
         .bind(to_sql(row.campaign))
         .bind(row.node.as_str())
@@ -24,33 +25,37 @@ pub(super) async fn put(
         .bind(&row.code)
         .bind(row.closed_ms.map(to_sql))
         .bind(&row.text)
+        .bind(row.parent.map(to_sql))
         .execute(connection)
         .await?;
     Ok(())
 }
 
-/// Marks the tasks of a campaign that were done on `node` within `ms` milliseconds as suspicious.
+/// Marks the tasks of a campaign that were done on `node` within `ms` milliseconds, or since `since_ms`, as
+/// suspicious.
 pub(super) async fn suspect(
     connection: &mut SqliteConnection,
     campaign: u64,
     node: &str,
-    ms: u64,
+    (ms, since_ms): (u64, u64),
 ) -> Result<(), sqlx::Error> {
     let sql = "update tasks set suspicious = 1 where campaign = ?1 and state = 'done' and task in
                    (select task from attempts where campaign = ?1 and node = ?2 and reason = 'done'
-                        and json_extract(result, '$.ms') <= ?3)";
-    let update = query(sql).bind(to_sql(campaign)).bind(node).bind(to_sql(ms));
+                        and (json_extract(result, '$.ms') <= ?3 or ?4 <= ended_ms))";
+    let update =
+        query(sql).bind(to_sql(campaign)).bind(node).bind(to_sql(ms)).bind(to_sql(since_ms));
     update.execute(connection).await?;
     Ok(())
 }
 
-fn fault(row: &SqliteRow) -> Result<FaultRow, sqlx::Error> {
+pub(super) fn fault(row: &SqliteRow) -> Result<FaultRow, sqlx::Error> {
     Ok(FaultRow {
         campaign: number(row, "campaign")?,
         node: Name::from(row.try_get::<&str, _>("node")?),
         code: row.try_get("code")?,
         opened_ms: number(row, "opened_ms")?,
         closed_ms: maybe_number(row, "closed_ms")?,
+        parent: maybe_number(row, "parent")?,
         text: row.try_get("text")?,
     })
 }

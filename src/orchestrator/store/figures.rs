@@ -5,7 +5,7 @@ use sqlx::{Row, query};
 
 use super::convert::{from_sql, json, maybe_number, number, to_sql};
 use super::{DbError, StoreReader};
-use crate::orchestrator::wire::AdmissionRecord;
+use crate::orchestrator::wire::{AdmissionRecord, CampaignEvent, EventClass, NOTIFY_FAILED};
 
 /// Number of attempts from which figures are made: attempts with the highest task numbers.
 const SAMPLES: u32 = 10_000;
@@ -68,6 +68,28 @@ pub struct EventInfo {
     pub code: String,
     /// A sentence.
     pub text: String,
+}
+
+impl From<EventInfo> for CampaignEvent {
+    fn from(event: EventInfo) -> CampaignEvent {
+        let class = match (&event.node, event.task) {
+            _ if event.code == NOTIFY_FAILED => EventClass::Notify,
+            (_, Some(_)) => EventClass::Task,
+            (Some(_), None) => EventClass::Node,
+            (None, None) => EventClass::Campaign,
+        };
+        CampaignEvent {
+            sequence: event.id,
+            at_ms: event.at_ms,
+            campaign: event.campaign,
+            user: event.owner,
+            task: event.task,
+            node: event.node,
+            class,
+            code: event.code,
+            text: event.text,
+        }
+    }
 }
 
 impl StoreReader {

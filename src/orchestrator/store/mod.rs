@@ -9,6 +9,7 @@ mod convert;
 mod extend;
 mod faults;
 mod figures;
+mod filed;
 mod gang;
 mod grid;
 mod leases;
@@ -61,6 +62,8 @@ const SCHEMAS: &[(i64, &str, &str)] = &[
     (11, "events", include_str!("../../../migrations/orchestrator/0011_events.sql")),
     (12, "leases", include_str!("../../../migrations/orchestrator/0012_leases.sql")),
     (13, "grid", include_str!("../../../migrations/orchestrator/0013_grid.sql")),
+    (14, "hooks", include_str!("../../../migrations/orchestrator/0014_hooks.sql")),
+    (15, "notify", include_str!("../../../migrations/orchestrator/0015_notify.sql")),
 ];
 
 /// Reason why the database cannot be used.

@@ -11,7 +11,7 @@ use sqlx::{ConnectOptions, Row, query, query_scalar};
 use super::convert::{self, from_sql, json, maybe_number, number, to_sql};
 use super::write::chunk_of;
 use super::{BUSY, CampaignStore, DbError};
-use super::{faults, leases};
+use super::{faults, filed, leases};
 use crate::orchestrator::book::{
     AttemptRow, CampaignRow, Saved, SlotRow, TaskRow, TaskState, WorkRow,
 };
@@ -202,7 +202,9 @@ async fn read_saved(connection: &mut SqliteConnection, boot: &str) -> Result<Sav
     let slots = rows.iter().map(|text| json::<SlotRow>(text)).collect::<Result<_, _>>()?;
     let faults = faults::read_open(connection).await?;
     let leases = leases::read(connection, boot).await?;
-    Ok(Saved { next: from_sql(next), campaigns, works, tasks, attempts, slots, faults, leases })
+    let (filed, next_filed) = filed::read_open(connection).await?;
+    let next = from_sql(next);
+    Ok(Saved { next, campaigns, works, tasks, attempts, slots, faults, leases, filed, next_filed })
 }
 
 async fn read_works(
@@ -301,14 +303,17 @@ impl StoreReader {
         spec_of(&mut self.connection, row).await.map_err(failed)
     }
 
-    /// Returns the number of a user's campaigns that are not final.
+    /// Returns the number of a user's campaigns that are not final, without prologues and epilogues.
     ///
     /// # Errors
     ///
     /// If the file cannot be read.
     pub async fn live(&mut self, owner: &str) -> Result<u64, DbError> {
         let failed = self.failed();
-        let sql = format!("select count(*) from campaigns where state in {LIVE} and owner = ?1");
+        let sql = format!(
+            "select count(*) from campaigns
+                 where state in {LIVE} and owner = ?1 and hook_of is null"
+        );
         let count = query_scalar(sqlx::AssertSqlSafe(sql)).bind(owner);
         count.fetch_one(&mut self.connection).await.map(from_sql).map_err(failed)
     }

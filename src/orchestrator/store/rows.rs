@@ -12,11 +12,11 @@ use sqlx::{QueryBuilder, query};
 use super::convert::{ending_word, text, to_sql};
 use super::gang::new_key;
 use super::write::Batch;
-use super::{faults, leases};
+use super::{faults, filed, leases};
 use crate::orchestrator::book::{
     AttemptRow, CampaignRow, Effect, FaultRow, LeaseRow, Note, SlotRow, TaskRow, TaskState, WorkRow,
 };
-use crate::orchestrator::wire::{AttemptId, Reason};
+use crate::orchestrator::wire::{AttemptId, GridEvent, Reason};
 
 /// Numbers of rows in a statement. Few sizes, so that all statements stay prepared.
 const SIZES: [usize; 3] = [64, 8, 1];
@@ -33,9 +33,10 @@ struct Latest<'a> {
     slots: BTreeMap<u64, Option<&'a SlotRow>>,
     notes: Vec<&'a Note>,
     faults: Vec<&'a FaultRow>,
-    suspects: Vec<(u64, &'a str, u64)>,
     /// `None`: the lease is forgotten.
     leases: BTreeMap<u64, Option<&'a LeaseRow>>,
+    filed: Vec<&'a GridEvent>,
+    suspects: Vec<(u64, &'a str, u64, u64)>,
 }
 
 impl<'a> Latest<'a> {
@@ -52,8 +53,9 @@ impl<'a> Latest<'a> {
                 Effect::SlotForgotten(share) => drop(latest.slots.insert(*share, None)),
                 Effect::Note(note) => latest.notes.push(note),
                 Effect::Fault(row) => latest.faults.push(row),
-                Effect::Suspect(campaign, node, ms) => {
-                    latest.suspects.push((*campaign, node.as_str(), *ms));
+                Effect::Filed(event) => latest.filed.push(event),
+                Effect::Suspect(campaign, node, ms, since) => {
+                    latest.suspects.push((*campaign, node.as_str(), *ms, *since));
                 }
                 Effect::Lease(row) => drop(latest.leases.insert(row.number, Some(row))),
                 Effect::LeaseForgotten(number) => drop(latest.leases.insert(*number, None)),
@@ -103,8 +105,11 @@ pub(super) async fn put(
     for row in latest.faults {
         faults::put(connection, row).await?;
     }
-    for (campaign, node, ms) in latest.suspects {
-        faults::suspect(connection, campaign, node, ms).await?;
+    for event in latest.filed {
+        filed::put(connection, event).await?;
+    }
+    for (campaign, node, ms, since) in latest.suspects {
+        faults::suspect(connection, campaign, node, (ms, since)).await?;
     }
     for (number, row) in latest.leases {
         leases::put(connection, boot, number, row).await?;
@@ -162,7 +167,8 @@ async fn put_campaign(
     let sql = "update campaigns set state = ?2, ending = ?3, taken = ?4, positions = ?5, done = ?6,
                    failed = ?7, cancelled = ?8, dropped = ?9, init_fails = ?10, has_begun = ?11,
                    ended_ms = ?12, ended = ?13, prepared_ms = ?14, rss_mb = ?15, final_ms = ?16,
-                   total = ?17, verdict = ?18, waits_for = ?19, opens_ms = ?20
+                   total = ?17, verdict = ?18, waits_for = ?19, opens_ms = ?20,
+                   hook_of = ?21, epilogue = ?22
                where id = ?1";
     query(sql)
         .bind(to_sql(row.id))
@@ -185,6 +191,8 @@ async fn put_campaign(
         .bind(row.verdict.map(TaskState::word))
         .bind((!row.waits_for.is_empty()).then(|| text(&row.waits_for)).transpose()?)
         .bind(row.opens_ms.map(to_sql))
+        .bind(row.hook_of.map(to_sql))
+        .bind(row.epilogue.map(to_sql))
         .execute(connection)
         .await?;
     Ok(())

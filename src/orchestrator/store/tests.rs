@@ -33,8 +33,13 @@ async fn submit_text(store: &mut CampaignStore, book: &mut Book, text: &str) -> 
     let (spec, params) = spec(text);
     let spec_number = store.spec_number(&spec, None).await.unwrap();
     let campaign = book.next_number();
-    let new =
-        NewCampaign { owner: "ann".into(), uid: Some(1000), spec_number, spec: Arc::clone(&spec) };
+    let new = NewCampaign {
+        owner: "ann".into(),
+        uid: Some(1000),
+        spec_number,
+        spec: Arc::clone(&spec),
+        hooks: Vec::new(),
+    };
     let effects = book.record(Event::Submitted(Box::new(new)), Now { ms: 1, wall_ms: 2 });
     let key = Some(("ann".to_owned(), format!("key {campaign}")));
     let submission = Submission { campaign, spec_number, spec, stdin: None, params, key };

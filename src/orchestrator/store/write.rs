@@ -9,7 +9,9 @@ use sqlx::{Connection, Row, query, query_scalar};
 use super::acts::{self, CallerAct};
 use super::convert::{from_sql, text, to_sql};
 use super::mark::CommitMark;
-use super::{CampaignStore, DbError, Extension, OutOfGrid, PassRows, extend, grid, leases, rows};
+use super::{
+    CampaignStore, DbError, Extension, OutOfGrid, PassRows, extend, filed, grid, leases, rows,
+};
 use crate::model::Name;
 use crate::orchestrator::book::Effect;
 use crate::orchestrator::spec::{CampaignSpec, Params};
@@ -56,6 +58,8 @@ pub struct Batch {
     pub acts: Vec<CallerAct>,
     /// Number of the last publication, if it changed.
     pub sequence: Option<u64>,
+    /// Number of the last event that the notify hook was told of, if it changed.
+    pub notified: Option<u64>,
     /// True if the batch adopts attempts that nodes reported and the older copy did not know.
     pub adopts: bool,
     /// The time, in milliseconds since the epoch.
@@ -63,14 +67,12 @@ pub struct Batch {
 }
 
 impl Batch {
-    /// True if there is nothing to commit.
+    /// True if nothing is to be committed. Other changes come with effects.
     pub fn is_empty(&self) -> bool {
-        self.effects.is_empty()
-            && self.submissions.is_empty()
-            && self.acts.is_empty()
-            && self.slot_leases.is_empty()
-            && self.outs.is_empty()
-            && self.passes.is_empty()
+        let has_rows = !self.effects.is_empty() || !self.submissions.is_empty();
+        let has_grid =
+            !self.slot_leases.is_empty() || !self.outs.is_empty() || !self.passes.is_empty();
+        !has_rows && !has_grid && self.acts.is_empty() && self.notified.is_none()
     }
 }
 
@@ -156,6 +158,9 @@ async fn write(
     if let Some(sequence) = batch.sequence {
         let sql = "update meta set sequence = ?1";
         query(sql).bind(to_sql(sequence)).execute(&mut *connection).await?;
+    }
+    if let Some(sequence) = batch.notified {
+        filed::put_notified(connection, sequence).await?;
     }
     if batch.adopts {
         query("update meta set set_back = 0").execute(&mut *connection).await?;

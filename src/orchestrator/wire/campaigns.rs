@@ -68,6 +68,9 @@ pub struct CampaignSummary {
     pub mean_ms: u64,
     /// The most memory that a task used, in MiB.
     pub rss_mb: u64,
+    /// The campaign whose prologue or epilogue this campaign is. Absent: it is neither.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hook_of: Option<u64>,
     /// Time at which the tasks were folded, in milliseconds since the epoch: only counts are left.
     /// Absent: the tasks are on record.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -108,6 +111,10 @@ pub struct CampaignDetail {
     /// Campaigns that have to be done before a task begins, and are not.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub waits_for: Vec<u64>,
+    /// The campaign that is its epilogue, without which it does not end. Absent: it has none, or the epilogue
+    /// is done.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub epilogue: Option<u64>,
     /// Time at which its hours begin, in milliseconds since the epoch. Absent: tasks may begin now.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub opens_ms: Option<u64>,

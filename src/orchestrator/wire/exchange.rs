@@ -430,6 +430,9 @@ pub struct SlotStart {
     pub spec: u64,
     /// Time without a task after which the slot ends by itself, in milliseconds.
     pub linger_ms: u64,
+    /// Mean time between two interruptions of a task in this cluster, in milliseconds. Absent: unknown.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub interruption_ms: Option<u64>,
     /// True if the slot may be started only on a node where the kernel enforces its limit.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub needs_kernel_limit: bool,
@@ -569,6 +572,7 @@ mod tests {
             lanes: 1,
             spec: 5,
             linger_ms: 2000,
+            interruption_ms: None,
             needs_kernel_limit: true,
             listens: false,
         };

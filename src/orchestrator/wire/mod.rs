@@ -34,6 +34,7 @@ mod campaigns;
 mod exchange;
 mod gang;
 mod grid;
+mod grid_events;
 mod leases;
 mod output;
 mod rung;
@@ -43,7 +44,9 @@ mod spec;
 mod stats;
 mod words;
 
-pub use admission::{AdmissionList, AdmissionRecord, AdmissionRule, AdmissionTrial, RuleVerdict};
+pub use admission::{
+    AdmissionList, AdmissionRecord, AdmissionRule, AdmissionTrial, RuleChange, RuleVerdict,
+};
 pub use adoption::{Adopt, Adoption, FoundAttempt};
 pub use campaigns::{
     AddedTasks, AttemptInfo, AvoidedNode, CampaignDetail, CampaignPage, CampaignSummary, LostNode,
@@ -56,12 +59,15 @@ pub use exchange::{
 };
 pub use gang::{GangInfo, GangKey, GangResize, RankInfo, RankPlace, RankStart};
 pub use grid::{CampaignForecast, ClusterChange, ForecastList, GridCluster, GridHistory, places};
+pub use grid_events::{
+    CampaignFault, EventClass, FiledNumber, GridEvent, GridEventList, NOTIFY_FAILED, NewGridEvent,
+};
 pub use leases::{HeadClock, LeaseRenewal, LeaseTerms, RenewedLeases};
 pub use output::{Channel, ChunkAnswer, ChunkQuery, MAX_CHUNK, OutputProblem, OutputRequest};
 pub use rung::Rung;
 pub use signals::{signal_name, signal_number};
 pub use slots::{NodeSlot, NodeSlots, SlotTask};
-pub use spec::{Checkpoint, Command, Stdin, TaskSpec};
+pub use spec::{Checkpoint, Command, Stdin, TaskSpec, YoungBounds};
 pub use stats::{
     CampaignEvent, CampaignEvents, CampaignStats, CampaignWhy, Grid, GridNode, NodeStats, Spread,
 };

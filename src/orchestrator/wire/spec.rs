@@ -134,11 +134,62 @@ pub struct Checkpoint {
     /// Time between two signals, in milliseconds, at least 1,000. Absent: before a stop only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub every_ms: Option<u64>,
+    /// Bounds of a period by Young's formula. Absent: the period is `every_ms`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub young: Option<YoungBounds>,
+}
+
+/// Bounds of a period by Young's formula: the square root of twice the time that a checkpoint takes, times the
+/// mean time between two interruptions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct YoungBounds {
+    /// The shortest period, in milliseconds, at least 1,000. Until a first checkpoint is confirmed, it is the
+    /// period.
+    pub least_ms: u64,
+    /// The longest period, in milliseconds.
+    pub most_ms: u64,
+}
+
+impl YoungBounds {
+    /// The shortest period where the campaign says none: a minute.
+    pub const LEAST_MS: u64 = 60_000;
+    /// The longest period where the campaign says none: a day.
+    pub const MOST_MS: u64 = 86_400_000;
+
+    /// Period of checkpoints that take `cost_ms`, with interruptions `interruption_ms` apart; all in
+    /// milliseconds. `None`: no checkpoint was confirmed yet.
+    pub fn period(self, cost_ms: Option<u64>, interruption_ms: u64) -> u64 {
+        let Some(cost_ms) = cost_ms else { return self.least_ms };
+        // Both are below 2^64, so the product of the two fits, and twice it may not.
+        let product = (u128::from(cost_ms) * u128::from(interruption_ms)).saturating_mul(2);
+        let period = u64::try_from(product.isqrt()).unwrap_or(u64::MAX);
+        period.min(self.most_ms).max(self.least_ms)
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Published examples of the formula, and what bounds and extremes make of it.
+    #[test]
+    fn the_period_is_the_root_of_twice_cost_times_interruption() {
+        let bounds = YoungBounds { least_ms: 1_000, most_ms: 100_000_000 };
+        for (cost_ms, interruption_ms, expected) in [
+            (Some(20_000), 36_000_000, 1_200_000),
+            (Some(300_000), 86_400_000, 7_200_000),
+            (Some(10_000), 86_400_000, 1_314_534),
+            (Some(0), 86_400_000, 1_000),
+            (Some(1), 1, 1_000),
+            (Some(u64::MAX), u64::MAX, 100_000_000),
+            (None, 86_400_000, 1_000),
+        ] {
+            assert_eq!(bounds.period(cost_ms, interruption_ms), expected, "{cost_ms:?}");
+        }
+        let usual = YoungBounds { least_ms: YoungBounds::LEAST_MS, most_ms: YoungBounds::MOST_MS };
+        assert_eq!(usual.period(Some(1), 1_000_000), 60_000);
+        assert_eq!(usual.period(Some(86_400_000), u64::MAX), 86_400_000);
+    }
 
     #[test]
     fn a_specification_survives_the_wire() {
@@ -146,7 +197,7 @@ mod tests {
         spec.environment.insert("LANG".to_owned(), "C.UTF-8".to_owned());
         spec.stdin = Stdin::Kept { length: 12 };
         spec.output = Some("res/{task}.txt".to_owned());
-        spec.checkpoint = Some(Checkpoint { signal: 10, every_ms: Some(1_200_000) });
+        spec.checkpoint = Some(Checkpoint { signal: 10, every_ms: Some(1_200_000), young: None });
         spec.prologue = Some(Command::Shell("fetch model".to_owned()));
         let text = serde_json::to_string(&spec).unwrap();
         assert_eq!(serde_json::from_str::<TaskSpec>(&text).unwrap(), spec);

@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
+use super::grid_events::EventClass;
 use super::{CampaignSummary, GridCluster, HeadClock, Rung};
 
 /// Spread of values: half of them are not above `p50`, 95 % are not above `p95`.
@@ -86,10 +87,18 @@ pub struct CampaignEvent {
     /// Node, if the event concerns a node.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub node: Option<String>,
+    /// Subject of the event: `task`, `node`, `notify` or `campaign`.
+    #[serde(default = "of_campaign")]
+    pub class: EventClass,
     /// A stable word.
     pub code: String,
     /// A sentence; empty for callers that are neither owner nor operator.
     pub text: String,
+}
+
+/// Subject of an event of an orchestrator that names none.
+fn of_campaign() -> EventClass {
+    EventClass::Campaign
 }
 
 /// Events of campaigns, in order.

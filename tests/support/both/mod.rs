@@ -113,7 +113,13 @@ impl World {
         let owner = USERS[usize::from(user) % USERS.len()];
         self.specs.insert(id, Arc::clone(&spec));
         self.oracle.submitted(id, owner, Arc::clone(&spec), self.time().wall_ms);
-        let new = NewCampaign { owner: owner.to_owned(), uid: None, spec_number: id, spec };
+        let new = NewCampaign {
+            owner: owner.to_owned(),
+            uid: None,
+            spec_number: id,
+            spec,
+            hooks: Vec::new(),
+        };
         self.record(Event::Submitted(Box::new(new)));
     }
 

@@ -34,6 +34,7 @@ impl Rows {
                 | Effect::Fault(_)
                 | Effect::Lease(_)
                 | Effect::LeaseForgotten(_)
+                | Effect::Filed(_)
                 | Effect::Suspect(..)
                 | Effect::Wake(_)
                 | Effect::Publish => {}
@@ -59,6 +60,8 @@ impl Rows {
             slots: self.slots.values().cloned().collect(),
             faults: Vec::new(),
             leases: Vec::new(),
+            filed: Vec::new(),
+            next_filed: 1,
         }
     }
 }

@@ -61,6 +61,58 @@ fn a_node_that_returns_0_at_once_is_out_after_five_tasks() {
     }
 }
 
+/// The promise: however early a node begins to swallow tasks, and however long tasks take elsewhere, it has 20 of
+/// them and the tasks on their way. Other nodes have 0 to 20 tasks done before.
+#[test]
+fn a_sink_has_a_bounded_number_of_tasks_however_early_it_begins() {
+    for others in 0..=20 {
+        let (mut world, id) = on_two_nodes(2_000);
+        world.ms = BTreeMap::from([(0, 60_000), (1, 1)]);
+        (0..others).for_each(|_| run(&mut world, 0, Reason::Done, 0));
+        // A task runs on node 0 all the time.
+        world.exchange(0, false, false);
+        world.begin(0, 0);
+        world.exchange(0, false, false);
+        for _ in 0..200 {
+            world.now += 20;
+            world.nodes[0].slots.values_mut().for_each(|slot| slot.running_ms += 20);
+            world.exchange(0, false, false);
+            run(&mut world, 1, Reason::Done, 0);
+            world.record(Event::Elapsed);
+        }
+        let swallowed = begun_on(&world, 1);
+        assert!((5..=24).contains(&swallowed), "{swallowed} after {others} tasks elsewhere");
+        assert_eq!(world.faults[&(id, name(1))].code, "sink", "{others}");
+        assert_eq!(world.suspects.len(), 1, "{others}");
+    }
+}
+
+/// Short tasks on all nodes, and a node alone, make no sink and hold nothing up.
+#[test]
+fn short_tasks_everywhere_are_no_fault_and_none_waits() {
+    let (mut world, _) = on_two_nodes(300);
+    world.ms = BTreeMap::from([(0, 1), (1, 1)]);
+    for _ in 0..150 {
+        (0..2).for_each(|node| run(&mut world, node, Reason::Done, 0));
+    }
+    assert!(world.faults.is_empty());
+    assert_eq!(world.rows.campaigns[&1].done, 300);
+    let mut world = World::new();
+    world.submit(spec(100));
+    give(&mut world, 1);
+    world.ms.insert(1, 1);
+    (0..100).for_each(|_| run(&mut world, 1, Reason::Done, 0));
+    assert_eq!(world.rows.campaigns[&1].done, 100);
+    // The first tasks are short and later tasks long, on both nodes.
+    let (mut world, _) = on_two_nodes(300);
+    world.ms = BTreeMap::from([(0, 1), (1, 1)]);
+    (0..9).for_each(|_| (0..2).for_each(|node| run(&mut world, node, Reason::Done, 0)));
+    world.ms.insert(0, 60_000);
+    (0..8).for_each(|_| run(&mut world, 0, Reason::Done, 0));
+    (0..30).for_each(|_| run(&mut world, 1, Reason::Done, 0));
+    assert!(world.faults.is_empty(), "other nodes had short tasks too: {:?}", world.faults);
+}
+
 #[test]
 fn a_node_that_fails_at_once_is_out_after_three_tasks() {
     let mut lone = spec(200);

@@ -1,8 +1,10 @@
 //! The book under random histories, and single stories of it.
 
 mod faults;
+mod filed;
 mod forward;
 mod gangs;
+mod hooks;
 mod modes;
 mod random;
 mod resize;

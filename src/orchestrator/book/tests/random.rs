@@ -300,8 +300,13 @@ proptest! {
 #[test]
 fn a_bag_takes_no_room() {
     let mut world = World::new();
-    let new =
-        NewCampaign { owner: "ann".into(), uid: None, spec_number: 1, spec: shared(1_000_000) };
+    let new = NewCampaign {
+        owner: "ann".into(),
+        uid: None,
+        spec_number: 1,
+        spec: shared(1_000_000),
+        hooks: Vec::new(),
+    };
     let effects = world.record(Event::Submitted(Box::new(new)));
     assert!(effects.len() < 6, "{effects:?}");
     assert_eq!(world.book.publication(0)[0].remaining, 1_000_000);

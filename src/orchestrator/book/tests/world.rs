@@ -5,10 +5,10 @@ use std::sync::Arc;
 
 use super::super::*;
 use super::result;
-use crate::orchestrator::spec::CampaignSpec;
+use crate::orchestrator::spec::{CampaignSpec, HookKind};
 use crate::orchestrator::wire::{
-    Exchange, GangResize, Rung, RunningTask, SlotEnd, SlotOrder, SlotReport, SlotStage, SlotStop,
-    StopReason, VERSION,
+    Exchange, GangResize, GridEvent, Rung, RunningTask, SlotEnd, SlotOrder, SlotReport, SlotStage,
+    SlotStop, StopReason, VERSION,
 };
 
 /// Rows as a database would hold them.
@@ -38,6 +38,7 @@ impl Rows {
                 Effect::LeaseForgotten(number) => drop(self.leases.remove(&number)),
                 Effect::Note(_)
                 | Effect::Fault(_)
+                | Effect::Filed(_)
                 | Effect::Suspect(..)
                 | Effect::Wake(_)
                 | Effect::Publish => {}
@@ -62,6 +63,8 @@ impl Rows {
             slots: self.slots.values().cloned().collect(),
             faults: Vec::new(),
             leases: self.leases.values().copied().collect(),
+            filed: Vec::new(),
+            next_filed: 1,
         }
     }
 }
@@ -87,6 +90,8 @@ pub struct SimSlot {
     pub finishes_unheard: bool,
     /// Time at which the last successful exchange was sent.
     pub renewed: u64,
+    /// Time of its running tasks so far, in milliseconds.
+    pub running_ms: u64,
 }
 
 impl SimSlot {
@@ -106,6 +111,7 @@ impl SimSlot {
             told: None,
             finishes_unheard: false,
             renewed: now,
+            running_ms: 1,
         }
     }
 
@@ -165,7 +171,7 @@ impl SimSlot {
     fn report(&self, share: u64) -> SlotReport {
         let running = |task: &AttemptId| RunningTask {
             task: *task,
-            ms: 1,
+            ms: self.running_ms,
             unsaved_ms: 1,
             has_saved: false,
             rss_mb: 0,
@@ -221,6 +227,8 @@ pub struct World {
     pub ms: BTreeMap<usize, u64>,
     /// Open events of nodes.
     pub faults: BTreeMap<(u64, Name), FaultRow>,
+    /// Open events of nodes and clusters that were filed.
+    pub filed: BTreeMap<u64, GridEvent>,
     /// Times below which results of a node are suspicious.
     pub suspects: Vec<(u64, Name, u64)>,
     /// Every attempt that ever began.
@@ -249,6 +257,7 @@ impl World {
             next_share: 1,
             ms: BTreeMap::new(),
             faults: BTreeMap::new(),
+            filed: BTreeMap::new(),
             suspects: Vec::new(),
             begun: BTreeSet::new(),
         }
@@ -271,7 +280,11 @@ impl World {
                 Effect::Fault(row) => {
                     self.faults.insert((row.campaign, row.node.clone()), row.clone());
                 }
-                Effect::Suspect(id, node, ms) => self.suspects.push((*id, node.clone(), *ms)),
+                Effect::Filed(event) if event.closed_ms.is_some() => {
+                    self.filed.remove(&event.id);
+                }
+                Effect::Filed(event) => drop(self.filed.insert(event.id, event.clone())),
+                Effect::Suspect(id, node, ms, _) => self.suspects.push((*id, node.clone(), *ms)),
                 Effect::Next(_)
                 | Effect::Campaign(_)
                 | Effect::Work(_)
@@ -292,7 +305,14 @@ impl World {
     pub fn submit(&mut self, spec: CampaignSpec) -> u64 {
         let (id, spec) = (self.book.next_number(), Arc::new(spec));
         self.specs.insert(id, Arc::clone(&spec));
-        let new = NewCampaign { owner: "ann".into(), uid: None, spec_number: id, spec };
+        let mut hooks = Vec::new();
+        for kind in [HookKind::Prologue, HookKind::Epilogue] {
+            let Some(hook) = spec.hook_campaign(kind).map(Arc::new) else { continue };
+            let spec_number = id + 1 + crate::model::count(&hooks);
+            self.specs.insert(spec_number, Arc::clone(&hook));
+            hooks.push(NewHook { kind, spec_number, spec: hook });
+        }
+        let new = NewCampaign { owner: "ann".into(), uid: None, spec_number: id, spec, hooks };
         self.record(Event::Submitted(Box::new(new)));
         id
     }
@@ -321,6 +341,8 @@ impl World {
     pub fn restart(&mut self) {
         let mut saved = self.rows.saved(&self.specs);
         saved.faults = self.faults.values().cloned().collect();
+        saved.filed = self.filed.values().cloned().collect();
+        saved.next_filed = self.book.next_filed();
         self.book = Book::restore(self.settings, saved, self.now);
     }
 
