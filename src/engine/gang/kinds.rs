@@ -59,12 +59,7 @@ impl Kinds {
         }
         asked.extend(&sets);
         let unheard = unheard_nodes(snapshot);
-        // Many nodes have the same tags, so each combination is dealt with once.
-        let mut by_address: BTreeMap<(PoolIx, *const Tags), (&Tags, u64)> = BTreeMap::new();
-        for node in snapshot.nodes.iter() {
-            let address = (node.pool, Arc::as_ptr(&node.tags));
-            by_address.entry(address).or_insert((&*node.tags, 0)).1 += 1;
-        }
+        let by_address = nodes_by_address(snapshot);
         let mut by_tags: BTreeMap<(PoolIx, &Tags), u64> = BTreeMap::new();
         for ((pool, _), (tags, nodes)) in &by_address {
             *by_tags.entry((*pool, *tags)).or_default() += nodes;
@@ -99,7 +94,7 @@ impl Kinds {
             order,
             tags,
         };
-        let known_at: BTreeMap<(PoolIx, *const Tags), (usize, u64)> =
+        let known_at: BTreeMap<TagAddress, (usize, u64)> =
             by_address.iter().map(|(at, (tags, _))| (*at, known(at.0, tags))).collect();
         let size = |node: &crate::engine::snapshot::Node| {
             if node.state.is_awaited { UNKNOWN_SIZE } else { node.order.0 }
@@ -137,6 +132,20 @@ impl Kinds {
         let all = self.unheard.iter().filter(move |((of, _), _)| *of == pool);
         all.map(|((_, kind), nodes)| (*kind, *nodes))
     }
+}
+
+/// Address of tags that equal nodes share, and the pool of the nodes.
+type TagAddress = (PoolIx, *const Tags);
+
+/// Tags of the nodes of each pool, and the number of nodes. Many nodes have the same tags, so each
+/// combination is dealt with once.
+fn nodes_by_address(snapshot: &Snapshot) -> BTreeMap<TagAddress, (&Tags, u64)> {
+    let mut by_address: BTreeMap<TagAddress, (&Tags, u64)> = BTreeMap::new();
+    for node in snapshot.nodes.iter() {
+        let address = (node.pool, Arc::as_ptr(&node.tags));
+        by_address.entry(address).or_insert((&*node.tags, 0)).1 += 1;
+    }
+    by_address
 }
 
 /// Nodes that the lists of pools name and that are not in the snapshot: pool, tags, preference.
