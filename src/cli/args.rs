@@ -324,9 +324,12 @@ pub struct Demo {
     /// The form of the report at the end
     #[arg(long, value_enum, default_value_t = ReportFormat::Text)]
     pub report: ReportFormat,
-    /// Speed of the simulated work, as a multiple of real time
-    #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=10_000))]
-    pub speed: u32,
+    /// Play campaigns over several clusters instead: about a minute, then it ends
+    #[arg(long, conflicts_with_all = ["once", "listen"])]
+    pub grid: bool,
+    /// Speed of the simulated work, as a multiple of real time. Default: 20, with --grid 60
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    pub speed: Option<u32>,
     /// Listen at this address; port 0 takes a free port
     #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:7070", value_parser = parse_loopback)]
     pub listen: SocketAddr,
@@ -338,7 +341,8 @@ pub struct Demo {
 const DEMO_EXAMPLES: &str = "\
 Examples:
   apportion demo                                   until Ctrl-C; ask it with the other commands
-  apportion demo --once --for 30s --report json    figures for a script; 1 if the audit objects";
+  apportion demo --once --for 30s --report json    figures for a script; 1 if the audit objects
+  apportion demo --grid                            three clusters and a router, in a minute";
 
 /// Form of a report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

@@ -38,12 +38,22 @@ pub struct GridArgs {
     pub place: OrchestratorArgs,
 }
 
+const OUT_EXAMPLES: &str = "\
+Examples:
+  apportion grid out lyon --why 'new switches'     tasks that wait there run elsewhere";
+
+const IN_EXAMPLES: &str = "\
+Examples:
+  apportion grid in lyon";
+
 /// An action on a cluster.
 #[derive(Debug, Subcommand)]
 pub enum GridAction {
     /// Send no more tasks to a cluster; what waits there runs elsewhere, what runs goes on
+    #[command(after_help = OUT_EXAMPLES)]
     Out(ClusterOutArgs),
     /// Put a cluster back into the grid
+    #[command(after_help = IN_EXAMPLES)]
     In(ClusterInArgs),
 }
 

@@ -13,6 +13,7 @@
 mod client;
 mod cluster;
 mod fairness;
+mod grid;
 mod orchestrator;
 mod play;
 mod report;
@@ -37,6 +38,7 @@ use self::story::Story;
 use crate::config::{self, DaemonSettings, Problems};
 use crate::daemon::{self, DaemonError};
 
+pub use self::grid::{GridDemoCampaign, GridDemoOptions, GridDemoReport, run_grid};
 pub use self::report::{DemoReport, TimeSpread};
 
 const CONFIG: &str = include_str!("apportion.toml");

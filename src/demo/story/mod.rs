@@ -13,7 +13,8 @@ use std::time::Duration;
 
 use self::gather::{CompletionBatch, PreemptionBatch, Submissions};
 use self::joins::Joins;
-use self::teller::{Teller, counted, numbered, tenths};
+pub(super) use self::teller::Teller;
+use self::teller::{counted, numbered, tenths};
 use super::orchestrator::{Completed, DemoOrchestrator, Stopped};
 use super::report::DemoReport;
 use super::workload::WorkRequest;

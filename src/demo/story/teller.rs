@@ -10,7 +10,7 @@ use crate::model::{fold_hostlist, thousands};
 const MARGIN: usize = 18;
 
 /// Writes lines. Failures are ignored: a reader who has left does not end the demo.
-pub(super) struct Teller {
+pub(in crate::demo) struct Teller {
     out: Box<dyn Write + Send>,
     has_colour: bool,
     /// Columns of a line, unless one word is longer.
@@ -46,7 +46,7 @@ impl Teller {
             _ if !self.has_colour => return format!("{kind:<9}"),
             "preempt" | "evict" => "33",
             "silent" | "dead" | "audit" | "http" => "31",
-            "waiting" => "35",
+            "waiting" | "withdraw" => "35",
             "fair" => "36",
             _ => "32",
         };
