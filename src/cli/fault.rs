@@ -143,5 +143,22 @@ fn listed(list: &GridEventList, all: bool) -> String {
         Left("text"),
     ];
     let events = list.events.iter().filter(|event| all || is_open(event)).map(event);
-    table(columns, events.chain(list.faults.iter().map(fault)))
+    let rows: Vec<[String; 6]> = events.chain(list.faults.iter().map(fault)).collect();
+    if rows.is_empty() {
+        return if all { "no event" } else { "no open event; --all lists closed ones, too" }
+            .to_owned();
+    }
+    table(columns, rows)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_empty_list_says_so() {
+        let none = GridEventList { events: Vec::new(), faults: Vec::new() };
+        assert_eq!(listed(&none, false), "no open event; --all lists closed ones, too");
+        assert_eq!(listed(&none, true), "no event");
+    }
 }
