@@ -56,6 +56,17 @@ impl Book {
         campaign.ranks.values().copied().filter(is_member).collect()
     }
 
+    /// Members that serve rank 0: it was told of them, or their attempts have begun.
+    fn servers(&self, campaign: &Campaign) -> Vec<u64> {
+        let told = campaign.told.as_ref();
+        let has_begun = |share: &u64| {
+            let mut held = self.slots.get(share).into_iter().flat_map(|it| it.attempts.values());
+            held.any(|held| held.begun.is_some())
+        };
+        let serves = |share: &u64| told.is_none_or(|told| told.contains(share)) || has_begun(share);
+        self.members(campaign).into_iter().filter(serves).collect()
+    }
+
     /// The places of the ranks that a new attempt of `rank` knows of. Only rank 0 is told of changes.
     pub(super) fn malleable_places(
         &self,
@@ -183,7 +194,8 @@ impl Book {
         let Some(campaign) = self.campaigns.get(&id) else { return };
         let Some(sizes) = campaign.sizes() else { return };
         let Some(leader) = self.leading(campaign).map(|slot| slot.row.share) else { return };
-        if sizes.min_nodes <= count(self.members(campaign)) {
+        // A slot whose attempt has not begun cannot take the place of one that goes.
+        if sizes.min_nodes <= count(self.servers(campaign)) {
             return;
         }
         let mut slots = campaign.ranks.values().filter_map(|share| self.slots.get(share));
@@ -211,13 +223,7 @@ impl Book {
             // After a restart, all nodes have to report first.
             return;
         }
-        let told = campaign.told.as_ref();
-        let has_begun = |share: &u64| {
-            let mut held = self.slots.get(share).into_iter().flat_map(|it| it.attempts.values());
-            held.any(|held| held.begun.is_some())
-        };
-        let serves = |share: &u64| told.is_none_or(|told| told.contains(share)) || has_begun(share);
-        let mut new: Vec<u64> = members.into_iter().filter(serves).collect();
+        let (told, mut new) = (campaign.told.as_ref(), self.servers(campaign));
         let is_legal = campaign.sizes().is_some_and(|sizes| sizes.legal().allow(count(&new)));
         if let Some(told) = told.filter(|_| !is_legal) {
             new.retain(|share| told.contains(share));
