@@ -6,6 +6,7 @@ use clap::{Args, ValueEnum};
 use serde::Serialize;
 
 use super::failure::{Failure, FailureKind};
+use super::formats::csv_of;
 use super::output::{OutputReader, print, say};
 use super::place::{Orchestrator, OrchestratorArgs};
 use super::progress::rough;
@@ -110,7 +111,7 @@ pub(super) async fn stat(args: &StatArgs) -> Result<(), Failure> {
         return Ok(print(&match form {
             Form::Table => short(&page.campaigns),
             Form::Json => serde_json::to_string_pretty(&page)?,
-            Form::Csv => csv(&page.campaigns)?,
+            Form::Csv => csv_of(&page.campaigns, &FIELDS)?,
         })?);
     }
     let mut all = Vec::new();
@@ -226,28 +227,6 @@ const FIELDS: [&str; 15] = [
     "mean_ms",
     "rss_mb",
 ];
-
-/// A heading and a line for each campaign, as RFC 4180 has them.
-fn csv(campaigns: &[CampaignSummary]) -> Result<String, Failure> {
-    let mut lines = vec![FIELDS.join(",")];
-    for one in campaigns {
-        let fields = serde_json::to_value(one)?;
-        let cell = |field: &&str| {
-            let value = &fields[*field];
-            value.as_str().map_or_else(|| value.to_string(), quoted)
-        };
-        lines.push(FIELDS.iter().map(cell).collect::<Vec<_>>().join(","));
-    }
-    Ok(lines.join("\n"))
-}
-
-pub(super) fn quoted(text: &str) -> String {
-    if text.contains([',', '"', '\n', '\r']) {
-        format!("\"{}\"", text.replace('"', "\"\""))
-    } else {
-        text.to_owned()
-    }
-}
 
 /// Returns the use of memory in a few words.
 pub(super) fn used(stats: &CampaignStats) -> String {
@@ -443,8 +422,11 @@ mod tests {
 
     #[test]
     fn comma_separated_values_say_what_json_says() {
-        let text = csv(&campaigns()).unwrap();
+        let text = csv_of(&campaigns(), &FIELDS).unwrap();
         insta::assert_snapshot!(text);
+        let formula = CampaignSummary { name: "=1+1".to_owned(), ..campaign() };
+        let text_of_formula = csv_of(&[formula], &FIELDS).unwrap();
+        assert!(text_of_formula.contains(",'=1+1,"), "{text_of_formula}");
         let json = serde_json::to_value(campaign()).unwrap();
         assert_eq!(json.as_object().unwrap().len(), FIELDS.len(), "every field has a column");
         let cells: Vec<&str> = text.lines().nth(1).unwrap().split(',').collect();

@@ -43,6 +43,25 @@ pub(super) fn csv<T: Serialize>(entries: &[T], has_header: bool) -> serde_json::
     Ok(header.into_iter().chain(lines).collect::<Vec<_>>().join("\n"))
 }
 
+/// Returns these fields of `entries` as RFC 4180 says: a heading, then a line each. Each field is text or a
+/// number.
+///
+/// # Errors
+///
+/// If they cannot be written so.
+pub(super) fn csv_of<T: Serialize>(entries: &[T], fields: &[&str]) -> serde_json::Result<String> {
+    let mut lines = vec![fields.join(",")];
+    for entry in entries {
+        let values = serde_json::to_value(entry)?;
+        let cell = |field: &&str| {
+            let value = &values[*field];
+            value.as_str().map_or_else(|| value.to_string(), quoted)
+        };
+        lines.push(fields.iter().map(cell).collect::<Vec<_>>().join(","));
+    }
+    Ok(lines.join("\n"))
+}
+
 /// A cell, in quotes where it has to be. What a spreadsheet would take for a formula is text.
 fn quoted(cell: &str) -> String {
     let text = if cell.starts_with(['=', '+', '@', '-']) && cell.parse::<i64>().is_err() {

@@ -4,8 +4,9 @@ use clap::{Args, Subcommand};
 use reqwest::Method;
 
 use super::answer::width;
-use super::campaign_stat::{Form, quoted, time};
+use super::campaign_stat::{Form, time};
 use super::failure::{Failure, FailureKind};
+use super::formats::csv_of;
 use super::output::print;
 use super::place::OrchestratorArgs;
 use super::table::Column::{Left, Right};
@@ -106,7 +107,7 @@ async fn show(args: &GridArgs) -> Result<(), Failure> {
     Ok(print(&match form {
         Form::Table => lines(&grid.clusters, TextStyle { width: width(), ..TextStyle::default() }),
         Form::Json => serde_json::to_string_pretty(&grid.clusters)?,
-        Form::Csv => csv(&grid.clusters)?,
+        Form::Csv => csv_of(&grid.clusters, &FIELDS)?,
     })?)
 }
 
@@ -191,20 +192,6 @@ const FIELDS: [&str; 11] = [
     "resource_mb",
 ];
 
-/// A heading and a line for each cluster, as RFC 4180 has them.
-fn csv(clusters: &[GridCluster]) -> Result<String, Failure> {
-    let mut lines = vec![FIELDS.join(",")];
-    for one in clusters {
-        let fields = serde_json::to_value(one)?;
-        let cell = |field: &&str| {
-            let value = &fields[*field];
-            value.as_str().map_or_else(|| value.to_string(), quoted)
-        };
-        lines.push(FIELDS.iter().map(cell).collect::<Vec<_>>().join(","));
-    }
-    Ok(lines.join("\n"))
-}
-
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeMap;
@@ -237,7 +224,7 @@ mod tests {
         let told = lines(&clusters, look);
         assert!(told.lines().all(|line| line.trim_end().chars().count() <= 80), "{told}");
         insta::assert_snapshot!("clusters_of_a_grid", told);
-        let csv = csv(&clusters).unwrap();
+        let csv = csv_of(&clusters, &FIELDS).unwrap();
         let second = csv.lines().nth(2).unwrap();
         assert_eq!(second, "grenoble,out,1795740803000,120,7680,1200,6480,812,14,30,1024");
     }
