@@ -10,7 +10,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use crate::support::daemon::{CONFIG as ROUTER, Daemon};
@@ -72,6 +72,17 @@ async fn done(folder: &Path) -> Vec<(u64, String)> {
     rows.iter().map(read).collect()
 }
 
+/// A folder for the router, and in it a folder that tasks of all users may write to.
+fn folders() -> (tempfile::TempDir, PathBuf) {
+    let folder = tempfile::tempdir().unwrap();
+    let work = folder.path().join("work");
+    fs::create_dir(&work).unwrap();
+    for open in [folder.path(), &work] {
+        fs::set_permissions(open, fs::Permissions::from_mode(0o777)).unwrap();
+    }
+    (folder, work)
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_bag_over_three_clusters_is_counted_once_under_kills() {
     let (kills, tasks) = (number("KILLS", 6), number("TASKS", 240));
@@ -79,12 +90,7 @@ async fn a_bag_over_three_clusters_is_counted_once_under_kills() {
     println!("SEED={seed}");
     let mut lots = ChaCha8Rng::seed_from_u64(seed);
     let mut fleets = vec![cluster("20s").await, cluster("20s").await, cluster("20s").await];
-    let folder = tempfile::tempdir().unwrap();
-    let work = folder.path().join("work");
-    fs::create_dir(&work).unwrap();
-    for open in [folder.path(), &work] {
-        fs::set_permissions(open, fs::Permissions::from_mode(0o777)).unwrap();
-    }
+    let (folder, work) = folders();
     let address = format!("127.0.0.1:{}", port());
     let config = router_config(folder.path(), &fleets, "20s");
     let mut router = Daemon::start_at(folder.path(), &config, &address);
@@ -177,12 +183,7 @@ async fn until<T>(what: &str, router: &Daemon, find: impl AsyncFn(&Daemon) -> Op
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn tasks_of_a_silent_cluster_end_there_and_run_elsewhere_after_their_lease() {
     let mut fleets = vec![cluster("4s").await, cluster("4s").await];
-    let folder = tempfile::tempdir().unwrap();
-    let work = folder.path().join("work");
-    fs::create_dir(&work).unwrap();
-    for open in [folder.path(), &work] {
-        fs::set_permissions(open, fs::Permissions::from_mode(0o777)).unwrap();
-    }
+    let (folder, work) = folders();
     let address = format!("127.0.0.1:{}", port());
     let config = router_config(folder.path(), &fleets, "8s");
     let mut router = Daemon::start_at(folder.path(), &config, &address);

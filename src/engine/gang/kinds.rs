@@ -86,7 +86,7 @@ impl Kinds {
             let alike = alike.unwrap_or(0);
             known.insert((pool, tags), (place, alike));
         }
-        let known =
+        let asked_and_alike =
             |pool: PoolIx, tags: &Tags| known.get(&(pool, tags)).copied().unwrap_or_default();
         let kind = |(tags, alike): (usize, u64), preference: i32, order: u64| NodeKind {
             preference: Reverse(preference),
@@ -95,19 +95,19 @@ impl Kinds {
             tags,
         };
         let known_at: BTreeMap<TagAddress, (usize, u64)> =
-            by_address.iter().map(|(at, (tags, _))| (*at, known(at.0, tags))).collect();
+            by_address.iter().map(|(at, (tags, _))| (*at, asked_and_alike(at.0, tags))).collect();
         let size = |node: &crate::engine::snapshot::Node| {
             if node.state.is_awaited { UNKNOWN_SIZE } else { node.order.0 }
         };
         let nodes = snapshot.nodes.iter();
         let of = nodes.map(|node| {
-            let known = known_at.get(&(node.pool, Arc::as_ptr(&node.tags))).copied();
-            kind(known.unwrap_or_default(), node.preference, size(node))
+            let of_tags = known_at.get(&(node.pool, Arc::as_ptr(&node.tags))).copied();
+            kind(of_tags.unwrap_or_default(), node.preference, size(node))
         });
         let of = of.collect();
         let mut counts: BTreeMap<(PoolIx, NodeKind), u64> = BTreeMap::new();
         for (pool, tags, preference) in &unheard {
-            let kind = kind(known(*pool, tags), *preference, UNKNOWN_SIZE);
+            let kind = kind(asked_and_alike(*pool, tags), *preference, UNKNOWN_SIZE);
             *counts.entry((*pool, kind)).or_default() += 1;
         }
         let mut tags = vec![Tags::default(); places.len()];

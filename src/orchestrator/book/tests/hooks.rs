@@ -19,7 +19,7 @@ fn state(world: &World, id: u64) -> CampaignState {
     world.rows.campaigns[&id].state
 }
 
-/// Offers node 0 to whatever wants it, and lets each task that begins end with `why`. Restarts after each step
+/// Gives shares of node 0 to campaigns that want some, and lets each task that begins end with `why`. Restarts after each step
 /// if `restarts`.
 fn go_on(world: &mut World, restarts: bool, why: Reason) {
     for _ in 0..4 {
