@@ -25,11 +25,11 @@
 //! 2. The engine cannot tell what time it is; nor can the scheduler.
 //! 3. Equal snapshots give equal schedules. No hashing collection is iterated, no float compared,
 //!    every order has an identifier as its last word.
-//! 4. Only `scheduler` holds books, and only one thread holds the scheduler.
-//! 5. `async` appears only in `access`, `agent`, `api`, `store`, `daemon`, `dashboard`, `demo`, `bench`,
+//! 4. Only `scheduler` holds state, and only one thread holds the scheduler.
+//! 5. `async` appears only in `net`, `client`, `agent`, `api`, `store`, `daemon`, `dashboard`, `demo`, `bench`,
 //!    `orchestrator` (not in its `spec` and `book`) and `cli`.
 //! 6. Types that cross a wire live in `api::wire` and `orchestrator::wire`, rows in `store`, files in `config`, events and
-//!    books as text in `journal`. `model` types are not serializable, so that a rename breaks
+//!    state as text in `journal`. `model` types are not serializable, so that a rename breaks
 //!    no client and no file.
 //! 7. A schedule is stored before it is published.
 //! 8. A preempted share stays on its node until the orchestrator confirms that it has exited.

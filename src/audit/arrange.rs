@@ -13,7 +13,7 @@ use super::ledger::Ledger;
 use super::lines::JobLine;
 use super::owed::Group;
 use crate::engine::{Expansion, Promise};
-use crate::model::{ClassIx, ClassPolicy, JobId, NodeIx, PoolIx, SharePhase, count};
+use crate::model::{ClassIx, ClassPolicy, JobId, JobIx, NodeIx, PoolIx, SharePhase, count};
 
 /// Steps of the search beyond the first node for each job. Each step tries another node.
 pub(super) const TRIES: usize = 4_000;
@@ -130,14 +130,14 @@ pub(super) enum MayMove {
 pub(super) fn is_arrangeable(
     ledger: &Ledger<'_>,
     group: Group,
-    places: impl IntoIterator<Item = usize>,
+    places: impl IntoIterator<Item = JobIx>,
     tries: usize,
     moves: MayMove,
 ) -> bool {
     let rooms = NodeSpaces::of(ledger, group);
     let homes = homes(ledger);
     let may_move = is_at_rest(ledger) && ledger.snapshot.topology.settings.defragmentation;
-    let is_movable = |place: usize| {
+    let is_movable = |place: JobIx| {
         may_move
             && ledger.jobs[place].is_plain()
             && ledger.owed.is_startable[place]
@@ -205,8 +205,8 @@ fn waiting_for_good<'l, 'a>(
 }
 
 /// The nodes on which each fair-share job has processes that stay.
-fn homes(ledger: &Ledger<'_>) -> BTreeMap<usize, BTreeSet<NodeIx>> {
-    let mut homes: BTreeMap<usize, BTreeSet<NodeIx>> = BTreeMap::new();
+fn homes(ledger: &Ledger<'_>) -> BTreeMap<JobIx, BTreeSet<NodeIx>> {
+    let mut homes: BTreeMap<JobIx, BTreeSet<NodeIx>> = BTreeMap::new();
     for (ix, node) in ledger.nodes_with_ix() {
         for prey in &node.prey {
             homes.entry(prey.job).or_default().insert(ix);

@@ -14,7 +14,7 @@ const REST: u64 = 2;
 /// back a job that has nothing and whose first process is free. In an idle cluster evenness may go
 /// first, which [`super::first`] judges.
 pub(super) fn check_holds(ledger: &Ledger<'_>, findings: &mut Vec<Finding>) {
-    for (place, line) in ledger.jobs.iter().enumerate() {
+    for (place, line) in ledger.jobs.with_ix() {
         let Some(held_back) = line.report.held_back else { continue };
         let is_true = match held_back {
             Declined::TooDear { loss, limit } => is_true_price(ledger, line, loss, limit),

@@ -7,10 +7,10 @@ use std::collections::BTreeMap;
 use super::finding::{Finding, Rule};
 use super::ledger::Ledger;
 use super::lines::{Entity, JobLine};
-use crate::model::{Order, PoolIx, Precedence};
+use crate::model::{JobIx, Order, PoolIx, Precedence};
 
 /// Entities that share an amount, and the jobs of each.
-type Peers = BTreeMap<Entity, Vec<usize>>;
+type Peers = BTreeMap<Entity, Vec<JobIx>>;
 
 /// The targets of all jobs in a tree of pools fit in its schedulable nodes and in shares that the
 /// jobs hold elsewhere. Elsewhere are nodes out of scheduling, nodes outside the tree, and nodes
@@ -115,7 +115,7 @@ fn sides_seen_by(ledger: &Ledger<'_>, speaker: &JobLine<'_>, peers: &Peers) -> V
             && line.is_plain()
             && topology.is_within(line.class.pool, speaker.class.pool)
     };
-    let side = |(&peer, jobs): (&Entity, &Vec<usize>)| {
+    let side = |(&peer, jobs): (&Entity, &Vec<JobIx>)| {
         let lines = jobs.iter().map(|&job| (job, &ledger.jobs[job]));
         let (mut total, mut largest) = (0, 0);
         for (job, line) in lines.filter(|(_, line)| is_comparable(line)) {
@@ -139,7 +139,7 @@ fn peers(ledger: &Ledger<'_>) -> Vec<Peers> {
     let mut classes: BTreeMap<Precedence, Peers> = BTreeMap::new();
     let mut users: BTreeMap<Entity, Peers> = BTreeMap::new();
     let mut jobs: BTreeMap<Entity, Peers> = BTreeMap::new();
-    for (place, line) in ledger.jobs.iter().enumerate().filter(|(_, line)| line.is_fair_share()) {
+    for (place, line) in ledger.jobs.with_ix().filter(|(_, line)| line.is_fair_share()) {
         let [class, user, job] = ledger.entities(place);
         classes.entry(line.priority).or_default().entry(class).or_default().push(place);
         users.entry(class).or_default().entry(user).or_default().push(place);
@@ -156,7 +156,7 @@ fn is_unmet(line: &JobLine<'_>) -> bool {
 }
 
 /// Part of the target of the job at `place` that a peer could have instead.
-fn countable(ledger: &Ledger<'_>, place: usize) -> u64 {
+fn countable(ledger: &Ledger<'_>, place: JobIx) -> u64 {
     let line = &ledger.jobs[place];
     if line.has_ended() {
         return 0;

@@ -16,7 +16,7 @@ use super::ledger::Ledger;
 use super::lines::{Entity, JobLine, Prey};
 use super::price::{is_first_free, most};
 use crate::engine::Declined;
-use crate::model::{Millis, NodeIx, Precedence, count};
+use crate::model::{JobIx, Millis, NodeIx, Precedence, count};
 
 /// Most steps of each of the two checks. Beyond that a check stops without findings: an opinion
 /// must not take longer than the decision.
@@ -36,7 +36,7 @@ pub(super) fn check_envy(ledger: &Ledger<'_>, findings: &mut Vec<Finding>) {
     }
     let mut steps = STEPS;
     let greatest = Greatest::of(ledger);
-    for (place, line) in ledger.jobs.iter().enumerate() {
+    for (place, line) in ledger.jobs.with_ix() {
         if !line.is_fair_share() || !is_behind(line) {
             continue;
         }
@@ -113,7 +113,7 @@ fn is_behind(line: &JobLine<'_>) -> bool {
 
 /// Loss limit for another process of the job at `place`. The limit that the report states is used
 /// if it can be true.
-fn limit(ledger: &Ledger<'_>, place: usize) -> Millis {
+fn limit(ledger: &Ledger<'_>, place: JobIx) -> Millis {
     let line = &ledger.jobs[place];
     match line.report.held_back {
         Some(Declined::TooDear { loss, limit }) if is_true_price(ledger, line, loss, limit) => {
@@ -145,8 +145,7 @@ impl Greatest {
                 *best = entity;
             }
         };
-        for (place, line) in ledger.jobs.iter().enumerate().filter(|(_, line)| line.is_fair_share())
-        {
+        for (place, line) in ledger.jobs.with_ix().filter(|(_, line)| line.is_fair_share()) {
             let [class, user, job] = ledger.entities(place);
             enter(greatest.classes.entry(line.priority).or_insert(class), class);
             enter(greatest.users.entry(line.job.class.0).or_insert(user), user);
@@ -175,7 +174,7 @@ struct OutOfSteps;
 /// A job that could use more.
 struct Envious<'l, 'a> {
     ledger: &'l Ledger<'a>,
-    place: usize,
+    place: JobIx,
     limit: Millis,
 }
 
@@ -260,7 +259,7 @@ fn is_level(one: Entity, other: Entity) -> bool {
 /// its last process to a peer. Only jobs and users that are owed a process are spared.
 fn spare_last(ledger: &Ledger<'_>, prey: &mut Vec<Prey>) {
     prey.sort_by_key(|prey| prey.loss);
-    let jobs: BTreeSet<usize> = prey.iter().map(|prey| prey.job).collect();
+    let jobs: BTreeSet<JobIx> = prey.iter().map(|prey| prey.job).collect();
     for &job in jobs.iter().filter(|&&job| ledger.owed.contains(ledger, job)) {
         let here = count(prey.iter().filter(|prey| prey.job == job));
         if ledger.jobs[job].has() <= here {
@@ -269,7 +268,7 @@ fn spare_last(ledger: &Ledger<'_>, prey: &mut Vec<Prey>) {
     }
     let users: BTreeSet<usize> = jobs.iter().map(|&job| ledger.jobs[job].user).collect();
     for user in users.into_iter().filter(|user| ledger.owed.users.contains(user)) {
-        let is_theirs = |job: usize| ledger.jobs[job].user == user;
+        let is_theirs = |job: JobIx| ledger.jobs[job].user == user;
         let here = prey.iter().filter(|prey| is_theirs(prey.job)).map(|prey| prey.order);
         if ledger.standing(Entity::User(user)).has() <= here.sum() {
             remove_last(prey, |prey| is_theirs(prey.job));

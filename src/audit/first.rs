@@ -13,6 +13,7 @@ use super::lines::{Entity, ReceiptedShare};
 use super::owed::{Group, group_of, groups};
 use super::shapes::{is_adapting, is_legal, sized_shape};
 use crate::engine::{Declined, VictimRule};
+use crate::model::JobIx;
 
 /// No job that is owed a process ends the cycle with neither a process nor a promise. The rule
 /// holds if all jobs that are owed a process could have it at the same time. In an idle cluster
@@ -29,7 +30,7 @@ pub(super) fn check_first(ledger: &Ledger<'_>, findings: &mut Vec<Finding>) {
     }
     for (&group, owed) in &ledger.owed.jobs {
         let starving = owed.iter().copied().filter(|&place| is_starving(ledger, place));
-        let starving: Vec<usize> = starving.collect();
+        let starving: Vec<JobIx> = starving.collect();
         if starving.is_empty() || has_adapting(ledger, group) || !goes_first(ledger, group, owed) {
             continue;
         }
@@ -55,7 +56,7 @@ fn has_adapting(ledger: &Ledger<'_>, group: Group) -> bool {
 /// True if first processes come before all else. In general this holds if the `owed` jobs could
 /// have a process each at the same time. In an idle cluster it holds if all jobs could, by first
 /// fit.
-fn goes_first(ledger: &Ledger<'_>, group: Group, owed: &BTreeSet<usize>) -> bool {
+fn goes_first(ledger: &Ledger<'_>, group: Group, owed: &BTreeSet<JobIx>) -> bool {
     if !is_at_rest(ledger) {
         return is_arrangeable(ledger, group, owed.iter().copied(), TRIES, MayMove::None);
     }
@@ -75,8 +76,8 @@ fn goes_first(ledger: &Ledger<'_>, group: Group, owed: &BTreeSet<usize>) -> bool
 fn is_one_node_away(
     ledger: &Ledger<'_>,
     group: Group,
-    owed: &BTreeSet<usize>,
-    place: usize,
+    owed: &BTreeSet<JobIx>,
+    place: JobIx,
 ) -> bool {
     let line = &ledger.jobs[place];
     let items = || owed.iter().copied().filter(|&job| job == place || 0 < ledger.jobs[job].has());
@@ -90,7 +91,7 @@ const PATIENCE: u64 = 3;
 
 /// True if the job at `place` could have a process and has had nothing for `PATIENCE` cycles. False
 /// while its search is put off.
-fn is_starving(ledger: &Ledger<'_>, place: usize) -> bool {
+fn is_starving(ledger: &Ledger<'_>, place: JobIx) -> bool {
     let line = &ledger.jobs[place];
     let is_put_off = line.report.held_back == Some(Declined::NextCycle)
         || ledger.schedule.put_off.contains(&line.job.id);
@@ -110,7 +111,7 @@ pub(super) fn check_last(ledger: &Ledger<'_>, findings: &mut Vec<Finding>) {
     if is_at_rest(ledger) {
         return;
     }
-    let robbed: BTreeSet<usize> = ledger
+    let robbed: BTreeSet<JobIx> = ledger
         .victims
         .iter()
         .filter(|victim| is_taken_by_peer(ledger, victim))
@@ -133,7 +134,7 @@ pub(super) fn check_last(ledger: &Ledger<'_>, findings: &mut Vec<Finding>) {
 }
 
 /// True if a job with legal sizes lost processes to a higher priority.
-fn is_left_without_size(ledger: &Ledger<'_>, place: usize) -> bool {
+fn is_left_without_size(ledger: &Ledger<'_>, place: JobIx) -> bool {
     let mut lost = ledger.victims.iter().filter(|victim| victim.donor == place);
     sized_shape(ledger.jobs[place].job).is_some()
         && lost.any(|victim| victim.receipt.rule == VictimRule::Priority)

@@ -18,7 +18,8 @@ use super::owed::Owed;
 use super::shapes::is_adapting;
 use crate::engine::{CycleSchedule, Expansion, Job, Preemption, Promise, Snapshot};
 use crate::model::{
-    ClassIx, ClassPolicy, JobId, JobKind, Mebibytes, NodeIx, Order, SharePhase, UserIx,
+    ClassIx, ClassPolicy, IxVec, JobId, JobIx, JobKind, Mebibytes, NodeIx, Order, SharePhase,
+    UserIx,
 };
 
 /// The cluster after the cycle.
@@ -27,7 +28,7 @@ pub(super) struct Ledger<'a> {
     pub(super) snapshot: &'a Snapshot,
     pub(super) schedule: &'a CycleSchedule,
     /// In the snapshot's order.
-    pub(super) jobs: Vec<JobLine<'a>>,
+    pub(super) jobs: IxVec<JobIx, JobLine<'a>>,
     /// In the snapshot's order.
     pub(super) nodes: Vec<NodeLedger>,
     /// In the schedule's order.
@@ -37,7 +38,7 @@ pub(super) struct Ledger<'a> {
     /// In the snapshot's order.
     pub(super) gangs: Vec<GangLine>,
     pub(super) owed: Owed,
-    places: BTreeMap<JobId, usize>,
+    places: BTreeMap<JobId, JobIx>,
     classes: Vec<EntityAmounts>,
     users: Vec<EntityAmounts>,
     user_places: BTreeMap<(ClassIx, UserIx), usize>,
@@ -49,8 +50,8 @@ impl<'a> Ledger<'a> {
         snapshot: &'a Snapshot,
         schedule: &'a CycleSchedule,
     ) -> Result<Ledger<'a>, Vec<Finding>> {
-        let places: BTreeMap<JobId, usize> =
-            snapshot.jobs.iter().enumerate().map(|(place, job)| (job.id, place)).collect();
+        let places: BTreeMap<JobId, JobIx> =
+            snapshot.jobs.with_ix().map(|(place, job)| (job.id, place)).collect();
         let unknown = unknown_names(snapshot, schedule, &places);
         if !unknown.is_empty() {
             return Err(unknown);
@@ -60,7 +61,7 @@ impl<'a> Ledger<'a> {
         let mut ledger = Ledger {
             snapshot,
             schedule,
-            jobs: Vec::new(),
+            jobs: IxVec::default(),
             nodes: Vec::new(),
             victims,
             void,
@@ -87,8 +88,8 @@ impl<'a> Ledger<'a> {
 
     fn enter_jobs(&mut self) {
         let pacing = Pacing::new(self);
-        let jobs = self.snapshot.jobs.iter().zip(&self.schedule.report.jobs);
-        for (place, (job, report)) in jobs.enumerate() {
+        let jobs = self.snapshot.jobs.with_ix().zip(&self.schedule.report.jobs);
+        for ((place, job), report) in jobs {
             let class = self.snapshot.class_of(job);
             let cap = pacing.cap_of(job, &class.cap_rules);
             let held = job.held().map(|share| share.order.qshares().0).sum();
@@ -205,7 +206,7 @@ impl<'a> Ledger<'a> {
                 ..NodeLedger::default()
             })
             .collect();
-        for (place, line) in self.jobs.iter().enumerate() {
+        for (place, line) in self.jobs.with_ix() {
             for share in &line.job.shares {
                 let node = &mut self.nodes[share.node.0];
                 let order = share.order.qshares().0;
@@ -254,7 +255,7 @@ impl<'a> Ledger<'a> {
     }
 
     /// The place of the job called `id`, if it still exists.
-    pub(super) fn place(&self, id: JobId) -> Option<usize> {
+    pub(super) fn place(&self, id: JobId) -> Option<JobIx> {
         self.places.get(&id).copied()
     }
 
@@ -264,19 +265,19 @@ impl<'a> Ledger<'a> {
     }
 
     /// The gang whose job is at `place`; `None` if it is no gang.
-    pub(super) fn gang(&self, place: usize) -> Option<&GangLine> {
+    pub(super) fn gang(&self, place: JobIx) -> Option<&GangLine> {
         let found = self.gangs.binary_search_by_key(&place, |gang| gang.place);
         found.ok().map(|found| &self.gangs[found])
     }
 
     /// The entities of the jobs at `one` and `other` at their dividing level: class, else user,
     /// else job. `None` if both are the same job.
-    pub(super) fn dividing(&self, one: usize, other: usize) -> Option<(Entity, Entity)> {
+    pub(super) fn dividing(&self, one: JobIx, other: JobIx) -> Option<(Entity, Entity)> {
         self.entities(one).into_iter().zip(self.entities(other)).find(|(one, other)| one != other)
     }
 
     /// The class, user and job that the job at `place` belongs to.
-    pub(super) fn entities(&self, place: usize) -> [Entity; 3] {
+    pub(super) fn entities(&self, place: JobIx) -> [Entity; 3] {
         let line = &self.jobs[place];
         [Entity::Class(line.job.class.0), Entity::User(line.user), Entity::Job(place)]
     }
@@ -391,7 +392,7 @@ fn counted(job: &Job, nshares: u64) -> u64 {
 fn victims_of<'a>(
     snapshot: &'a Snapshot,
     schedule: &'a CycleSchedule,
-    places: &BTreeMap<JobId, usize>,
+    places: &BTreeMap<JobId, JobIx>,
 ) -> (Vec<ReceiptedShare<'a>>, Vec<&'a Preemption>) {
     let (mut victims, mut void, mut seen) = (Vec::new(), Vec::new(), BTreeSet::new());
     for receipt in &schedule.preemptions {

@@ -3,7 +3,7 @@
 
 use super::shapes::{gang_shape, sized_shape};
 use crate::engine::{Job, JobReport, Preemption, Share};
-use crate::model::{Millis, Precedence, ResourceClass};
+use crate::model::{JobIx, Millis, Precedence, ResourceClass};
 
 /// A job. Numbers are nshares.
 #[derive(Debug)]
@@ -54,7 +54,7 @@ pub(super) struct NodeLedger {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Prey {
     /// The place of its job.
-    pub(super) job: usize,
+    pub(super) job: JobIx,
     /// In qshares.
     pub(super) order: u64,
     /// Work lost if the share is preempted.
@@ -66,8 +66,8 @@ pub(super) struct Prey {
 pub(super) struct ReceiptedShare<'a> {
     pub(super) receipt: &'a Preemption,
     pub(super) share: &'a Share,
-    pub(super) donor: usize,
-    pub(super) beneficiary: Option<usize>,
+    pub(super) donor: JobIx,
+    pub(super) beneficiary: Option<JobIx>,
 }
 
 /// Amounts of an entity, in qshares.
@@ -91,7 +91,7 @@ pub(super) struct EntityAmounts {
 pub(super) enum Entity {
     Class(usize),
     User(usize),
-    Job(usize),
+    Job(JobIx),
 }
 
 impl JobLine<'_> {

@@ -9,13 +9,13 @@ use super::ledger::Ledger;
 use super::preemption::takings;
 use super::shapes::{is_legal, sized_shape};
 use crate::engine::{Promise, VictimRule};
-use crate::model::{JobId, NodeIx, Precedence, SharePhase, count};
+use crate::model::{JobId, JobIx, NodeIx, Precedence, SharePhase, count};
 
 /// A job that loses a process to a peer is not promised space that was taken from a third job.
 pub(super) fn check_passes(ledger: &Ledger<'_>, findings: &mut Vec<Finding>) {
     let robbed = ledger.victims.iter().filter(|victim| is_taken_by_peer(ledger, victim));
-    let robbed: BTreeSet<usize> = robbed.map(|victim| victim.donor).collect();
-    let takers: BTreeSet<usize> = takings(ledger)
+    let robbed: BTreeSet<JobIx> = robbed.map(|victim| victim.donor).collect();
+    let takers: BTreeSet<JobIx> = takings(ledger)
         .filter(|(victim, _)| {
             !matches!(victim.receipt.rule, VictimRule::Priority | VictimRule::Turn)
         })
@@ -31,7 +31,7 @@ pub(super) fn check_passes(ledger: &Ledger<'_>, findings: &mut Vec<Finding>) {
 /// A moved job has as many processes and promises as before, except shares taken from it. It has as
 /// many new shares on other nodes as were moved. Gangs are not moved.
 pub(super) fn check_moves(ledger: &Ledger<'_>, findings: &mut Vec<Finding>) {
-    let mut moves: BTreeMap<usize, BTreeMap<NodeIx, u64>> = BTreeMap::new();
+    let mut moves: BTreeMap<JobIx, BTreeMap<NodeIx, u64>> = BTreeMap::new();
     for victim in &ledger.victims {
         if victim.receipt.rule == VictimRule::Relocation {
             *moves.entry(victim.donor).or_default().entry(victim.share.node).or_default() += 1;
@@ -90,7 +90,7 @@ pub(super) fn check_promises(ledger: &Ledger<'_>, findings: &mut Vec<Finding>) {
     let (used, winners) = (used_before(ledger), winners(ledger));
     let gangs = gangs_by_node(ledger);
     let closed = closed_classes(ledger);
-    let mut before: BTreeMap<usize, u64> = BTreeMap::new();
+    let mut before: BTreeMap<JobIx, u64> = BTreeMap::new();
     for promise in &ledger.snapshot.promises {
         let Some(place) = ledger.place(promise.job) else { continue };
         let (line, ix) = (&ledger.jobs[place], promise.node);

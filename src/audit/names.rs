@@ -4,13 +4,13 @@ use std::collections::BTreeMap;
 
 use super::finding::{Finding, Rule};
 use crate::engine::{CycleSchedule, Expansion, Preemption, Promise, Snapshot};
-use crate::model::{JobId, NodeIx};
+use crate::model::{JobId, JobIx, NodeIx};
 
 /// Findings for the names in the schedule that do not exist.
 pub(super) fn unknown_names(
     snapshot: &Snapshot,
     schedule: &CycleSchedule,
-    places: &BTreeMap<JobId, usize>,
+    places: &BTreeMap<JobId, JobIx>,
 ) -> Vec<Finding> {
     let jobs = schedule.report.jobs.iter().map(|line| line.job);
     if !jobs.eq(snapshot.jobs.iter().map(|job| job.id)) {

@@ -11,7 +11,7 @@ use super::fluid::{Amount, Sharer, shares};
 use super::ledger::Ledger;
 use super::lines::JobLine;
 use super::shapes::{is_legal, sized_shape};
-use crate::model::{ClassIx, PoolIx, Precedence, Shape};
+use crate::model::{ClassIx, IxVec, JobIx, PoolIx, Precedence, Shape};
 
 /// Sizes among which the smallest legal size is looked for.
 const SIZES_MAX: u64 = 100_000;
@@ -24,9 +24,9 @@ pub(super) type Group = (PoolIx, Precedence);
 pub(super) struct Owed {
     /// For each job, true if a process of it could start. The job needs work for a process, and a
     /// node that is up and large enough.
-    pub(super) is_startable: Vec<bool>,
+    pub(super) is_startable: IxVec<JobIx, bool>,
     /// The places of jobs, by the classes they share with.
-    pub(super) jobs: BTreeMap<Group, BTreeSet<usize>>,
+    pub(super) jobs: BTreeMap<Group, BTreeSet<JobIx>>,
     /// The places of users that are owed a process.
     pub(super) users: BTreeSet<usize>,
 }
@@ -36,9 +36,9 @@ impl Owed {
         let mut owed = Owed { is_startable: startable(ledger), ..Owed::default() };
         for (group, places) in groups(ledger) {
             let total = Amount::whole(owed.capacity(ledger, group));
-            let by_class = |place: usize| ledger.jobs[place].job.class.0;
+            let by_class = |place: JobIx| ledger.jobs[place].job.class.0;
             for (share, jobs) in owed.split(ledger, total, &places, by_class) {
-                let by_user = |place: usize| ledger.jobs[place].user;
+                let by_user = |place: JobIx| ledger.jobs[place].user;
                 for (share, jobs) in owed.split(ledger, share, &jobs, by_user) {
                     owed.enter_user(ledger, group, share, &jobs);
                 }
@@ -47,9 +47,9 @@ impl Owed {
         owed
     }
 
-    fn enter_user(&mut self, ledger: &Ledger<'_>, group: Group, share: Amount, jobs: &[usize]) {
+    fn enter_user(&mut self, ledger: &Ledger<'_>, group: Group, share: Amount, jobs: &[JobIx]) {
         // A job that gets nothing new keeps its last process. A gang is owed no single process.
-        let is_meant = |place: usize| {
+        let is_meant = |place: JobIx| {
             let line = &ledger.jobs[place];
             !line.is_gang() && (self.is_startable[place] || 0 < line.holds())
         };
@@ -71,12 +71,12 @@ impl Owed {
             let legal = |shape| (1..=given).any(|size| is_legal(shape, size));
             0 < given && sized_shape(line.job).is_none_or(legal)
         };
-        let is_counted = |place: &usize| is_meant(*place) && is_target(&ledger.jobs[*place]);
+        let is_counted = |place: &JobIx| is_meant(*place) && is_target(&ledger.jobs[*place]);
         let is_covered = !has_gang && share.covers(least(&ledger.jobs[smallest]));
         if !jobs.iter().any(is_counted) && !is_covered {
             return;
         }
-        let mut places: BTreeSet<usize> = jobs.iter().copied().filter(is_counted).collect();
+        let mut places: BTreeSet<JobIx> = jobs.iter().copied().filter(is_counted).collect();
         if places.is_empty() {
             places.insert(smallest);
         }
@@ -85,7 +85,7 @@ impl Owed {
     }
 
     /// True if the job at `place` is owed a process.
-    pub(super) fn contains(&self, ledger: &Ledger<'_>, place: usize) -> bool {
+    pub(super) fn contains(&self, ledger: &Ledger<'_>, place: JobIx) -> bool {
         let jobs = self.jobs.get(&group_of(ledger, &ledger.jobs[place]));
         jobs.is_some_and(|jobs| jobs.contains(&place))
     }
@@ -100,7 +100,7 @@ impl Owed {
         };
         let open = ledger.nodes_with_ix().filter(|(ix, _)| is_open(*ix));
         let rooms = open.map(|(_, node)| node.order.saturating_sub(node.fixed));
-        let better = ledger.jobs.iter().enumerate().filter(|(_, line)| {
+        let better = ledger.jobs.with_ix().filter(|(_, line)| {
             line.is_fair_share()
                 && line.priority < priority
                 && topology.top_of(line.class.pool) == tree
@@ -111,7 +111,7 @@ impl Owed {
     }
 
     /// The most that the job at `place` could use, in quanta.
-    fn demand(&self, ledger: &Ledger<'_>, place: usize) -> u64 {
+    fn demand(&self, ledger: &Ledger<'_>, place: JobIx) -> u64 {
         let line = &ledger.jobs[place];
         if let Some(gang) = ledger.gang(place) {
             return gang.demand(line);
@@ -126,10 +126,10 @@ impl Owed {
         &self,
         ledger: &Ledger<'_>,
         total: Amount,
-        places: &[usize],
-        side: impl Fn(usize) -> S,
-    ) -> Vec<(Amount, Vec<usize>)> {
-        let mut sides: BTreeMap<S, (Sharer, Vec<usize>)> = BTreeMap::new();
+        places: &[JobIx],
+        side: impl Fn(JobIx) -> S,
+    ) -> Vec<(Amount, Vec<JobIx>)> {
+        let mut sides: BTreeMap<S, (Sharer, Vec<JobIx>)> = BTreeMap::new();
         for &place in places {
             let weight = u64::from(ledger.jobs[place].class.policy.weight());
             let none = || (Sharer { weight, demand: 0 }, Vec::new());
@@ -149,9 +149,9 @@ pub(super) fn group_of(ledger: &Ledger<'_>, line: &JobLine<'_>) -> Group {
 }
 
 /// The places of fair-share jobs, by the classes they share with.
-pub(super) fn groups(ledger: &Ledger<'_>) -> BTreeMap<Group, Vec<usize>> {
-    let mut groups: BTreeMap<Group, Vec<usize>> = BTreeMap::new();
-    for (place, line) in ledger.jobs.iter().enumerate().filter(|(_, line)| line.is_fair_share()) {
+pub(super) fn groups(ledger: &Ledger<'_>) -> BTreeMap<Group, Vec<JobIx>> {
+    let mut groups: BTreeMap<Group, Vec<JobIx>> = BTreeMap::new();
+    for (place, line) in ledger.jobs.with_ix().filter(|(_, line)| line.is_fair_share()) {
         groups.entry(group_of(ledger, line)).or_default().push(place);
     }
     groups
@@ -165,7 +165,7 @@ fn least(line: &JobLine<'_>) -> u64 {
 }
 
 /// For each job, true if a process of it could start.
-fn startable(ledger: &Ledger<'_>) -> Vec<bool> {
+fn startable(ledger: &Ledger<'_>) -> IxVec<JobIx, bool> {
     let is_large = |line: &JobLine<'_>| {
         let mut nodes = ledger.nodes_with_ix();
         nodes.any(|(ix, node)| line.order() <= node.order && ledger.would_take(line, ix).is_some())

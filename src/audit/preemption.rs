@@ -12,10 +12,10 @@ use super::ledger::Ledger;
 use super::lines::{Entity, JobLine, ReceiptedShare};
 use super::shapes::{gang_shape, is_evolving, is_legal, sized_shape};
 use crate::engine::VictimRule;
-use crate::model::{NodeIx, Precedence, ProcessLimit, ceil_div};
+use crate::model::{JobIx, NodeIx, Precedence, ProcessLimit, ceil_div};
 
 /// The shares preempted on a node for a beneficiary.
-pub(super) type PreemptionPlans<'v, 'a> = BTreeMap<(NodeIx, usize), Vec<&'v ReceiptedShare<'a>>>;
+pub(super) type PreemptionPlans<'v, 'a> = BTreeMap<(NodeIx, JobIx), Vec<&'v ReceiptedShare<'a>>>;
 
 /// Amount that an entity lost to another entity.
 #[derive(Default)]
@@ -23,7 +23,7 @@ struct LossSum {
     /// Size of the largest share.
     largest: u64,
     /// Amount on each node, for each beneficiary.
-    taken: BTreeMap<(NodeIx, usize), u64>,
+    taken: BTreeMap<(NodeIx, JobIx), u64>,
 }
 
 /// A share is preempted once, and only if it was not terminating already (I04).
@@ -81,7 +81,7 @@ pub(super) fn check_policies(ledger: &Ledger<'_>, findings: &mut Vec<Finding>) {
 /// Shares are evicted without a beneficiary in two cases only (D2). Their job may not use the node
 /// at all, or the job's other shares are above its maximum. Only evolving gangs have a maximum.
 pub(super) fn check_limits(ledger: &Ledger<'_>, findings: &mut Vec<Finding>) {
-    let mut tolls: BTreeMap<usize, (u64, u64)> = BTreeMap::new();
+    let mut tolls: BTreeMap<JobIx, (u64, u64)> = BTreeMap::new();
     for victim in &ledger.victims {
         if victim.receipt.rule == VictimRule::NoLongerAllowed {
             let (line, ix) = (&ledger.jobs[victim.donor], victim.share.node);
@@ -108,7 +108,7 @@ pub(super) fn check_limits(ledger: &Ledger<'_>, findings: &mut Vec<Finding>) {
 
 /// Shares of an elastic job beyond its next legal size, once its other losses are counted. It may
 /// have lost them before or after it began others.
-fn beyond_legal(ledger: &Ledger<'_>, donor: usize, misplaced: u64, others: u64) -> u64 {
+fn beyond_legal(ledger: &Ledger<'_>, donor: JobIx, misplaced: u64, others: u64) -> u64 {
     let line = &ledger.jobs[donor];
     let left = line.held - (line.lost - others) - misplaced;
     beyond_legal_of(line, left).max(beyond_legal_of(line, left + line.expanded))
@@ -160,7 +160,7 @@ pub(super) fn check_priorities(ledger: &Ledger<'_>, findings: &mut Vec<Finding>)
 pub(super) fn check_payment(ledger: &Ledger<'_>, findings: &mut Vec<Finding>) {
     let plans = plans(ledger);
     // Donors of a share on a node where its beneficiary is paid.
-    let mut donors: BTreeSet<(usize, usize)> = BTreeSet::new();
+    let mut donors: BTreeSet<(JobIx, JobIx)> = BTreeSet::new();
     for ((ix, beneficiary), victims) in &plans {
         if is_paid(ledger, *beneficiary, *ix) {
             donors.extend(victims.iter().map(|victim| (victim.donor, *beneficiary)));
@@ -266,7 +266,7 @@ impl LossSum {
     /// An amount that may be more than a single plan stays in: then the first of the plans came
     /// before the rest.
     fn forget_firsts(&mut self, ledger: &Ledger<'_>) {
-        let mut may_be_first: BTreeMap<usize, bool> = BTreeMap::new();
+        let mut may_be_first: BTreeMap<JobIx, bool> = BTreeMap::new();
         for (&(ix, taker), &taken) in &self.taken {
             let line = &ledger.jobs[taker];
             let most = line.order() + self.largest - 1 + excess_over_target(ledger, ix);
@@ -341,7 +341,7 @@ fn tolls(ledger: &Ledger<'_>, findings: &mut Vec<Finding>) -> BTreeMap<(Entity, 
 /// donors that lost to a job that held nothing, and donors whose side held more than its target.
 pub(super) fn check_donors(ledger: &Ledger<'_>, findings: &mut Vec<Finding>) {
     let threshold = ledger.snapshot.topology.settings.fragmentation_threshold;
-    let mut gifts: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
+    let mut gifts: BTreeMap<JobIx, Vec<JobIx>> = BTreeMap::new();
     for (victim, beneficiary) in takings(ledger) {
         if victim.receipt.rule == VictimRule::Defragmentation {
             gifts.entry(victim.donor).or_default().push(beneficiary);
@@ -370,7 +370,7 @@ pub(super) fn check_donors(ledger: &Ledger<'_>, findings: &mut Vec<Finding>) {
 /// Victims that were taken for another job, and not moved, with that job.
 pub(super) fn takings<'l, 'a>(
     ledger: &'l Ledger<'a>,
-) -> impl Iterator<Item = (&'l ReceiptedShare<'a>, usize)> + use<'l, 'a> {
+) -> impl Iterator<Item = (&'l ReceiptedShare<'a>, JobIx)> + use<'l, 'a> {
     let taken = ledger.victims.iter().filter(|victim| {
         !is_without_beneficiary(victim.receipt.rule)
             && victim.receipt.rule != VictimRule::Relocation
@@ -391,7 +391,7 @@ pub(super) fn plans<'l, 'a>(ledger: &'l Ledger<'a>) -> PreemptionPlans<'l, 'a> {
 
 /// True if the job at `place`, or a job that is moved for it, has a promise or a new share on node
 /// `ix`.
-fn is_paid(ledger: &Ledger<'_>, place: usize, ix: NodeIx) -> bool {
+fn is_paid(ledger: &Ledger<'_>, place: JobIx, ix: NodeIx) -> bool {
     let mut moved = ledger.victims.iter().filter(|victim| {
         victim.receipt.rule == VictimRule::Relocation
             && victim.beneficiary == Some(place)
@@ -401,14 +401,14 @@ fn is_paid(ledger: &Ledger<'_>, place: usize, ix: NodeIx) -> bool {
 }
 
 /// True if the job at `place` has a promise or a new share on node `ix`.
-fn is_placed(ledger: &Ledger<'_>, place: usize, ix: NodeIx) -> bool {
+fn is_placed(ledger: &Ledger<'_>, place: JobIx, ix: NodeIx) -> bool {
     let id = ledger.jobs[place].job.id;
     let mut new = ledger.schedule.expansions.iter();
     promises_of(ledger, place, ix) > 0 || new.any(|new| new.job == id && new.node == ix)
 }
 
 /// Number of nshares promised to the job at `place` on node `ix`.
-pub(super) fn promises_of(ledger: &Ledger<'_>, place: usize, ix: NodeIx) -> u64 {
+pub(super) fn promises_of(ledger: &Ledger<'_>, place: JobIx, ix: NodeIx) -> u64 {
     let id = ledger.jobs[place].job.id;
     let promises = ledger.schedule.promises.iter();
     promises.filter(|promise| promise.job == id && promise.node == ix).map(|_| 1).sum()
@@ -419,7 +419,7 @@ pub(super) fn promises_of(ledger: &Ledger<'_>, place: usize, ix: NodeIx) -> u64 
 /// may have needed no victim.
 fn overshoot(
     ledger: &Ledger<'_>,
-    place: usize,
+    place: JobIx,
     ix: NodeIx,
     victims: &[&ReceiptedShare<'_>],
 ) -> u64 {

@@ -6,7 +6,7 @@ use super::finding::{Finding, Rule};
 use super::ledger::Ledger;
 use super::lines::{JobLine, ReceiptedShare};
 use super::preemption::{excess_over_target, plans, promises_of};
-use crate::model::{Millis, NodeIx};
+use crate::model::{JobIx, Millis, NodeIx};
 
 /// Nshares below which a job has credit, and the credit in thread time.
 const CREDIT: (u64, Millis) = (8, 300_000);
@@ -19,7 +19,7 @@ const CREDIT: (u64, Millis) = (8, 300_000);
 /// Several processes on a node are judged together, and the first is taken to be the most
 /// expensive.
 pub(super) fn check_prices(ledger: &Ledger<'_>, findings: &mut Vec<Finding>) {
-    let mut by_job: BTreeMap<usize, Vec<(NodeIx, Vec<&ReceiptedShare<'_>>)>> = BTreeMap::new();
+    let mut by_job: BTreeMap<JobIx, Vec<(NodeIx, Vec<&ReceiptedShare<'_>>)>> = BTreeMap::new();
     for ((ix, taker), victims) in plans(ledger) {
         by_job.entry(taker).or_default().push((ix, victims));
     }
@@ -61,7 +61,7 @@ pub(super) fn check_prices(ledger: &Ledger<'_>, findings: &mut Vec<Finding>) {
 }
 
 /// True if the job at `place` gets its first process at any loss.
-pub(super) fn is_first_free(ledger: &Ledger<'_>, place: usize) -> bool {
+pub(super) fn is_first_free(ledger: &Ledger<'_>, place: JobIx) -> bool {
     let line = &ledger.jobs[place];
     let is_fixed = !line.is_fair_share();
     is_fixed || 0 < line.report.given.0 || ledger.owed.contains(ledger, place)

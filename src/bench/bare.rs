@@ -110,7 +110,7 @@ mod tests {
     fn every_record_is_read_once() {
         let quantum = Quantum::new(Mebibytes::from_gib(15)).unwrap();
         let shape = ClusterShape { nodes: 3, jobs: 8, users: 1, quantum, seed: 1 };
-        let (mut scheduler, _) = drive::books(&shape, cluster::topology(quantum));
+        let (mut scheduler, _) = drive::loaded(&shape, cluster::topology(quantum));
         let view = drive::ramp(&mut scheduler, 60).view;
         let tables = Tables::of(&view.planned.as_ref().unwrap().snapshot);
         let mut sums = vec![OrderSum::default(); tables.orders()];

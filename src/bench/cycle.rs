@@ -122,14 +122,14 @@ impl Settling {
 fn burst(options: &CycleOptions, clock: Clock<'_>) -> Played {
     let CycleOptions { shape, cycles, .. } = options;
     let begun = clock();
-    let (books, _) = drive::books(shape, cluster::topology(shape.quantum));
+    let (scheduler, _) = drive::loaded(shape, cluster::topology(shape.quantum));
     let recorded = clock().saturating_sub(begun);
-    first_cycles(&books, *cycles, recorded, clock)
+    first_cycles(&scheduler, *cycles, recorded, clock)
 }
 
-/// Times the first cycle of `books`, `cycles` times.
+/// Times the first cycle of `scheduler`, `cycles` times.
 pub(super) fn first_cycles(
-    books: &Scheduler,
+    scheduler: &Scheduler,
     cycles: u64,
     recorded: Duration,
     clock: Clock<'_>,
@@ -137,7 +137,7 @@ pub(super) fn first_cycles(
     let mut timing = Timing::default();
     let mut last = None;
     for _ in 0..cycles {
-        let mut scheduler = books.clone();
+        let mut scheduler = scheduler.clone();
         let view = timing.cycle(&mut scheduler, clock);
         timing.quiet_evictions += evictions(&view);
         last = Some((scheduler, view));
@@ -153,7 +153,7 @@ fn steady(options: &CycleOptions, clock: Clock<'_>) -> (Settling, Played) {
 }
 
 fn waiting(options: &CycleOptions, clock: Clock<'_>) -> (Settling, Played) {
-    let mut scheduler = drive::waiting_books(&options.shape);
+    let mut scheduler = drive::waiting_jobs(&options.shape);
     let ramp = drive::ramp_to_quiet(&mut scheduler, options.ramp_cycles);
     quiet_cycles(scheduler, ramp, options.cycles, clock)
 }
@@ -231,7 +231,7 @@ fn settled(options: &CycleOptions) -> (Scheduler, JobStream, Ramp) {
             cluster::topology(shape.quantum)
         }
     };
-    let (mut scheduler, jobs) = drive::books(shape, topology);
+    let (mut scheduler, jobs) = drive::loaded(shape, topology);
     let ramp = drive::ramp(&mut scheduler, *ramp_cycles);
     (scheduler, jobs, ramp)
 }

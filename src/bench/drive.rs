@@ -37,7 +37,7 @@ pub struct Ramp {
 
 /// Scheduler with an empty cluster of this shape and all its jobs waiting, and the jobs that come
 /// after them.
-pub fn books(shape: &ClusterShape, topology: Topology) -> (Scheduler, JobStream) {
+pub fn loaded(shape: &ClusterShape, topology: Topology) -> (Scheduler, JobStream) {
     let mut scheduler = Scheduler::new(topology, ShareId(1));
     for report in cluster::nodes(shape.nodes) {
         scheduler.record(SchedulerEvent::NodeReported(report));
@@ -50,7 +50,7 @@ pub fn books(shape: &ClusterShape, topology: Topology) -> (Scheduler, JobStream)
 }
 
 /// Scheduler with empty nodes that fit a single share each, and a request for a share for each job.
-pub fn single_books(shape: &ClusterShape) -> Scheduler {
+pub fn single_jobs(shape: &ClusterShape) -> Scheduler {
     let mut scheduler = Scheduler::new(cluster::topology(shape.quantum), ShareId(1));
     for report in cluster::equal_nodes(shape.nodes, shape.quantum.memory()) {
         scheduler.record(SchedulerEvent::NodeReported(report));
@@ -63,8 +63,8 @@ pub fn single_books(shape: &ClusterShape) -> Scheduler {
 
 /// Scheduler with a cluster of this shape whose nodes are filled for good, and all its jobs
 /// waiting.
-pub fn waiting_books(shape: &ClusterShape) -> Scheduler {
-    let (mut scheduler, _) = books(shape, cluster::topology_with_filling(shape.quantum));
+pub fn waiting_jobs(shape: &ClusterShape) -> Scheduler {
+    let (mut scheduler, _) = loaded(shape, cluster::topology_with_filling(shape.quantum));
     for spec in cluster::filling(shape) {
         scheduler.record(SchedulerEvent::JobArrived(spec));
     }
@@ -183,7 +183,7 @@ mod tests {
     fn a_cluster_settles_full_and_then_nothing_changes() {
         let quantum = Quantum::new(Mebibytes::from_gib(15)).unwrap();
         let shape = ClusterShape { nodes: 12, jobs: 15, users: 3, quantum, seed: 1 };
-        let (mut scheduler, _) = books(&shape, cluster::topology(quantum));
+        let (mut scheduler, _) = loaded(&shape, cluster::topology(quantum));
         let ramp = ramp(&mut scheduler, 60);
         assert!(ramp.is_settled && STILL_CYCLES < ramp.cycles, "{} cycles", ramp.cycles);
         let free: u64 = ramp.view.nodes.iter().map(|node| node.order.0 - node.used.0).sum();
@@ -199,7 +199,7 @@ mod tests {
     fn a_ramp_ends_when_it_has_to() {
         let quantum = Quantum::new(Mebibytes::from_gib(15)).unwrap();
         let shape = ClusterShape { nodes: 12, jobs: 15, users: 3, quantum, seed: 1 };
-        let (mut scheduler, _) = books(&shape, cluster::topology(quantum));
+        let (mut scheduler, _) = loaded(&shape, cluster::topology(quantum));
         let ramp = ramp(&mut scheduler, 2);
         assert_eq!((ramp.cycles, ramp.is_settled), (2, false));
         assert_eq!(count(ramp.view.jobs.iter()), 15);

@@ -108,8 +108,8 @@ mod tests {
     fn the_last_part_ends_what_the_others_began() {
         let quantum = Quantum::new(Mebibytes::from_gib(15)).unwrap();
         let shape = ClusterShape { nodes: 12, jobs: 20, users: 2, quantum, seed: 1 };
-        for (name, books) in SITUATIONS {
-            let snapshot = next_snapshot(books(&shape));
+        for (name, scheduler) in SITUATIONS {
+            let snapshot = next_snapshot(scheduler(&shape));
             for part in PlanPart::ALL {
                 let done = part.run(&snapshot, part.prepared(&snapshot));
                 assert_eq!(done.schedule.is_some(), part == PlanPart::Report, "{name}");

@@ -58,9 +58,9 @@ pub fn run(options: &PlaceOptions, clock: Clock<'_>) -> PlaceOutcome {
     let PlaceOptions { nodes, jobs, users, quantum, cycles } = *options;
     let shape = ClusterShape { nodes, jobs, users, quantum, seed: 0 };
     let begun = clock();
-    let books = drive::single_books(&shape);
+    let scheduler = drive::single_jobs(&shape);
     let recorded = clock().saturating_sub(begun);
-    let (measured, findings) = first_cycles(&books, cycles, recorded, clock).measure(clock);
+    let (measured, findings) = first_cycles(&scheduler, cycles, recorded, clock).measure(clock);
     PlaceOutcome { figures: PlaceFigures { nodes, jobs, users, cycles, measured }, findings }
 }
 

@@ -23,12 +23,12 @@ pub const SITUATIONS: [Situation; 5] = [
     ("quiet", |shape| settled(shape).0),
     ("churn", churned),
     ("blocked", blocked),
-    ("place", drive::single_books),
+    ("place", drive::single_jobs),
 ];
 
 /// All jobs have arrived, and nothing has been planned.
 fn burst(shape: &ClusterShape) -> Scheduler {
-    drive::books(shape, cluster::topology(shape.quantum)).0
+    drive::loaded(shape, cluster::topology(shape.quantum)).0
 }
 
 /// Builds a cluster in which nothing changes any more, with the jobs that would come next and the
@@ -36,7 +36,7 @@ fn burst(shape: &ClusterShape) -> Scheduler {
 pub fn settled(shape: &ClusterShape) -> (Scheduler, JobStream, View) {
     // The classes of blocked jobs have no effect while there are no such jobs.
     let topology = cluster::topology_with_queue(shape.quantum);
-    let (mut scheduler, jobs) = drive::books(shape, topology);
+    let (mut scheduler, jobs) = drive::loaded(shape, topology);
     let Ramp { view, .. } = drive::ramp(&mut scheduler, RAMP_CYCLES);
     (scheduler, jobs, view)
 }
@@ -60,8 +60,8 @@ fn blocked(shape: &ClusterShape) -> Scheduler {
 /// # Panics
 ///
 /// Never: a cycle leaves its plan.
-pub fn next_snapshot(mut books: Scheduler) -> Snapshot {
-    let planned = books.schedule().planned.expect("a cycle has run");
+pub fn next_snapshot(mut scheduler: Scheduler) -> Snapshot {
+    let planned = scheduler.schedule().planned.expect("a cycle has run");
     planned.snapshot.clone()
 }
 
@@ -93,8 +93,8 @@ mod tests {
 
     #[test]
     fn every_situation_leads_to_a_cycle_that_is_sound() {
-        for (name, books) in SITUATIONS {
-            let snapshot = next_snapshot(books(&shape()));
+        for (name, scheduler) in SITUATIONS {
+            let snapshot = next_snapshot(scheduler(&shape()));
             assert_eq!(audit(&snapshot, &plan(&snapshot)), [], "{name}");
         }
     }

@@ -23,7 +23,9 @@ use super::snapshot::{Job, Promise, Share, Snapshot};
 use super::target::orders_that_suit;
 use super::wait_reason::WaitReason;
 use super::water_filling::{Participant, Service, Turn, WaterFill};
-use crate::model::{ClassPolicy, JobId, Millis, NShares, NodeIx, Order, PoolIx, ResourceClass};
+use crate::model::{
+    ClassPolicy, IxVec, JobId, JobIx, Millis, NShares, NodeIx, Order, PoolIx, ResourceClass,
+};
 
 /// Jobs fetched from memory at a time.
 const PREFETCH_JOBS: usize = 16;
@@ -37,7 +39,7 @@ pub(super) struct Draft<'a> {
     pub spaces: SpaceIndex,
     pub shares: ShareTable,
     /// State of each job, in the order of the snapshot.
-    pub jobs: Vec<JobDraft>,
+    pub jobs: IxVec<JobIx, JobDraft>,
     /// Target of each entity, in qshares.
     pub given: Amounts,
     /// Amount that each entity holds, in qshares: promises included, terminating shares excluded.
@@ -50,29 +52,29 @@ pub(super) struct Draft<'a> {
     /// Preemptions by donor and beneficiary, both recent and of this cycle.
     pub takings: Takings,
     /// The jobs that list the only nodes they may use, oldest first.
-    pub confined: Vec<usize>,
+    pub confined: Vec<JobIx>,
     /// The jobs for which space is to be searched in the next cycle first.
     pub put_off: Vec<JobId>,
     /// Work in its advance reservation, by place: the opening of the reservation.
-    pub reserved: BTreeMap<usize, Millis>,
+    pub reserved: BTreeMap<JobIx, Millis>,
     /// The gangs, oldest first.
-    pub gangs: Vec<usize>,
+    pub gangs: Vec<JobIx>,
     /// The jobs that work with legal sizes only, oldest first.
-    pub elastic: Vec<usize>,
+    pub elastic: Vec<JobIx>,
     /// Plans of gangs that start in this cycle, or are promised space.
     pub gang_plans: Vec<GangPlan>,
     /// Reasons of the gangs that wait.
-    pub gang_reasons: BTreeMap<usize, WaitReason>,
+    pub gang_reasons: BTreeMap<JobIx, WaitReason>,
     /// Nodes that the calendar leaves for work that stays; `None` if nothing depends on the time.
     pub leaves: Option<CalendarLeaves>,
     /// Memory of the nodes of lists that are full.
     pub list_cursors: ListCursors,
     /// Expected starts of waiting gangs.
-    pub start_estimates: BTreeMap<usize, StartEstimate>,
+    pub start_estimates: BTreeMap<JobIx, StartEstimate>,
     /// Targets before they were rounded to a legal size.
-    pub illegal_targets: BTreeMap<usize, u64>,
+    pub illegal_targets: BTreeMap<JobIx, u64>,
     /// Space that is kept for waiting gangs, by node: the gang, and the amount.
-    pub claims: BTreeMap<NodeIx, Vec<(usize, u64)>>,
+    pub claims: BTreeMap<NodeIx, Vec<(JobIx, u64)>>,
     /// Space that work that stays got in this cycle, by node; kept while there are claims.
     pub newly_kept: BTreeMap<NodeIx, u64>,
     /// Next cycle that decides otherwise even if nothing happens.
@@ -82,15 +84,19 @@ pub(super) struct Draft<'a> {
     /// Progress of this cycle.
     pub effort: Effort,
     /// The places of the jobs in the snapshot, by number.
-    by_number: Vec<usize>,
+    by_number: Vec<JobIx>,
 }
 
 /// Qshares that each entity holds.
-fn held_amounts(entities: &FairnessTree, shares: &ShareTable, jobs: usize) -> Amounts {
+fn held_amounts(
+    entities: &FairnessTree,
+    shares: &ShareTable,
+    jobs: &IxVec<JobIx, JobDraft>,
+) -> Amounts {
     let mut held = entities.no_amounts();
-    for ix in 0..jobs {
-        let qshares = shares.held_by(ix).map(|(_, share)| share.order.qshares().0).sum();
-        entities.add(&mut held, ix, qshares);
+    for job in jobs.places() {
+        let qshares = shares.held_by(job).map(|(_, share)| share.order.qshares().0).sum();
+        entities.add(&mut held, job, qshares);
     }
     held
 }
@@ -106,13 +112,13 @@ impl<'a> Draft<'a> {
     pub(super) fn with(snapshot: &'a Snapshot, effort: &Effort) -> Draft<'a> {
         let promised = demand::promised(snapshot);
         let mut shares = ShareTable::with_room_for(&snapshot.jobs);
-        let mut jobs: Vec<JobDraft> = Vec::with_capacity(snapshot.jobs.len());
+        let mut jobs: IxVec<JobIx, JobDraft> = IxVec::with_capacity(snapshot.jobs.len());
         let mut services: BTreeMap<u64, BTreeSet<NodeIx>> = BTreeMap::new();
-        let mut belongs = Vec::with_capacity(snapshot.jobs.len());
+        let mut belongs = IxVec::with_capacity(snapshot.jobs.len());
         let (mut confined, mut gangs, mut elastic) = (Vec::new(), Vec::new(), Vec::new());
         // Jobs and their shares are scattered in memory. Counting the shares of a few jobs first
         // loads them in parallel, before they are read job by job.
-        for few in snapshot.jobs.chunks(PREFETCH_JOBS) {
+        for few in snapshot.jobs.as_slice().chunks(PREFETCH_JOBS) {
             effort.step();
             let held: Vec<u64> = few.iter().map(|job| job.nshares_held().0).collect();
             for (job, held) in few.iter().zip(held) {
@@ -123,19 +129,20 @@ impl<'a> Draft<'a> {
                     let nodes = job.shares.iter().map(|share| share.node);
                     services.entry(job.service).or_default().extend(nodes);
                 }
+                let ix = JobIx(jobs.len());
                 if job.nodes.is_some() {
-                    confined.push(jobs.len());
+                    confined.push(ix);
                 }
                 let promised = promised.get(&job.id).copied().unwrap_or(0);
                 let draft = JobDraft::new(snapshot, job, held, promised);
-                gangs.extend(draft.is_gang.then_some(jobs.len()));
-                elastic.extend(draft.is_elastic.then_some(jobs.len()));
+                gangs.extend(draft.is_gang.then_some(ix));
+                elastic.extend(draft.is_elastic.then_some(ix));
                 jobs.push(draft);
             }
         }
         let entities = Arc::new(FairnessTree::new(snapshot, belongs));
-        let held = held_amounts(&entities, &shares, jobs.len());
-        let mut by_number: Vec<usize> = (0..jobs.len()).collect();
+        let held = held_amounts(&entities, &shares, &jobs);
+        let mut by_number: Vec<JobIx> = jobs.places().collect();
         // The numbers are nearly sorted already, as most jobs got them in this order.
         by_number.sort_by_key(|&ix| jobs[ix].id);
         let place_of = |job| place_in(&jobs, &by_number, job);
@@ -174,40 +181,40 @@ impl<'a> Draft<'a> {
     }
 
     /// The place of a job in the snapshot.
-    pub(super) fn place_of(&self, job: JobId) -> Option<usize> {
+    pub(super) fn place_of(&self, job: JobId) -> Option<JobIx> {
         place_in(&self.jobs, &self.by_number, job)
     }
 
     /// The job at place `ix` of the snapshot. Facts that loops over many jobs need are in
     /// [`Draft::jobs`], too.
-    pub(super) fn job(&self, ix: usize) -> &'a Job {
+    pub(super) fn job(&self, ix: JobIx) -> &'a Job {
         &self.snapshot.jobs[ix]
     }
 
     /// The class of the job at `ix`.
-    pub(super) fn class_of(&self, ix: usize) -> &'a ResourceClass {
+    pub(super) fn class_of(&self, ix: JobIx) -> &'a ResourceClass {
         &self.snapshot.topology.classes[self.entities.class_of(ix).0]
     }
 
     /// True if the node list of the job at `ix`, if any, and older gangs leave `node` to the job.
-    pub(super) fn is_in_reach(&self, ix: usize, node: NodeIx) -> bool {
+    pub(super) fn is_in_reach(&self, ix: JobIx, node: NodeIx) -> bool {
         (!self.jobs[ix].is_restricted || self.job(ix).may_use(node))
             && (self.claims.is_empty() || leaves_claims(self, ix, node))
     }
 
     /// True if gangs and the calendar leave `node` to the job at `ix`, its node list aside.
-    pub(super) fn is_open_to(&self, ix: usize, node: NodeIx) -> bool {
+    pub(super) fn is_open_to(&self, ix: JobIx, node: NodeIx) -> bool {
         (self.claims.is_empty() || leaves_claims(self, ix, node))
             && self.leaves.as_ref().is_none_or(|it| it.leave(ix, node))
     }
 
     /// True if the job at `ix` may use `node` now.
-    pub(super) fn may_use(&self, ix: usize, node: NodeIx) -> bool {
+    pub(super) fn may_use(&self, ix: JobIx, node: NodeIx) -> bool {
         (!self.jobs[ix].is_restricted || self.job(ix).may_use(node)) && self.is_open_to(ix, node)
     }
 
     /// Lowers the target of `job` to `given` nshares.
-    pub(super) fn lower_target(&mut self, job: usize, given: u64) {
+    pub(super) fn lower_target(&mut self, job: JobIx, given: u64) {
         let less = self.jobs[job].given.saturating_sub(given);
         let amount = NShares(less).of_order(self.jobs[job].order).0;
         self.jobs[job].given -= less;
@@ -227,7 +234,7 @@ impl<'a> Draft<'a> {
 
     /// The pools that the job at `ix` may be placed in, in search order. A job that is not
     /// fair-share uses its own pool only: it can never be a squatter.
-    pub(super) fn pools_for(&self, ix: usize) -> &[PoolIx] {
+    pub(super) fn pools_for(&self, ix: JobIx) -> &[PoolIx] {
         let class = self.class_of(ix);
         match class.policy {
             ClassPolicy::FairShare { .. } => self.pools.searched_from(class.pool),
@@ -236,7 +243,7 @@ impl<'a> Draft<'a> {
     }
 
     /// The orders of the nodes that the reservation `ix` may have now.
-    pub(super) fn nodes_within_reach(&self, ix: usize) -> RangeInclusive<u64> {
+    pub(super) fn nodes_within_reach(&self, ix: JobIx) -> RangeInclusive<u64> {
         let suitable = orders_that_suit(self, ix);
         *suitable.start()..=self.jobs[ix].largest_node.min(*suitable.end())
     }
@@ -247,41 +254,41 @@ impl<'a> Draft<'a> {
     }
 
     /// Nshares of `job`: held plus promised.
-    pub(super) fn has(&self, job: usize) -> u64 {
+    pub(super) fn has(&self, job: JobIx) -> u64 {
         self.jobs[job].held + self.jobs[job].promised
     }
 
     /// Nshares that `job` is below its target.
-    pub(super) fn shortfall(&self, job: usize) -> u64 {
+    pub(super) fn shortfall(&self, job: JobIx) -> u64 {
         self.below(job, self.jobs[job].given)
     }
 
     /// True if `job` has nothing, though a first process is owed to it and its cap allows a
     /// process.
-    pub(super) fn is_starved(&self, job: usize) -> bool {
+    pub(super) fn is_starved(&self, job: JobIx) -> bool {
         self.jobs[job].is_owed && self.has(job) == 0 && 0 < self.below_cap(job)
     }
 
     /// Nshares that `job` is below both its target and the threshold under which a job is needy.
-    pub(super) fn shortfall_while_needy(&self, job: usize) -> u64 {
+    pub(super) fn shortfall_while_needy(&self, job: JobIx) -> u64 {
         let threshold = self.snapshot.topology.settings.fragmentation_threshold;
         self.shortfall(job).min(threshold.saturating_sub(self.has(job)))
     }
 
     /// Nshares that `job` is below its cap.
-    pub(super) fn below_cap(&self, job: usize) -> u64 {
+    pub(super) fn below_cap(&self, job: JobIx) -> u64 {
         self.below(job, self.jobs[job].most)
     }
 
     /// True if `job` could have another nshare, be it after it has changed its size, or beyond its
     /// target of a legal size.
-    pub(super) fn could_have_more(&self, job: usize) -> bool {
+    pub(super) fn could_have_more(&self, job: JobIx) -> bool {
         self.has(job) < self.jobs[job].demand.cap.nshares.0
     }
 
     /// True if some job is below its target or its cap. Otherwise no space needs to be made.
     pub(super) fn has_unmet_demand(&self) -> bool {
-        (0..self.jobs.len()).any(|job| self.shortfall(job) > 0 || self.below_cap(job) > 0)
+        self.jobs.places().any(|job| self.shortfall(job) > 0 || self.below_cap(job) > 0)
     }
 
     /// True if some space is free, becoming free, or held by a share that may be preempted. If
@@ -296,7 +303,7 @@ impl<'a> Draft<'a> {
     /// Nshares that `job` may get until it has `nshares`. A job that is ending gets none, not even
     /// for shares preempted from it in this cycle. A gang gets no single process, and
     /// a job that changes its size gets none until that is done.
-    fn below(&self, job: usize, nshares: u64) -> u64 {
+    fn below(&self, job: JobIx, nshares: u64) -> u64 {
         let draft = &self.jobs[job];
         if draft.is_gang || draft.is_adapting {
             return 0;
@@ -322,7 +329,7 @@ impl<'a> Draft<'a> {
     /// of a job that cannot be preempted is its target.
     ///
     /// Design: "Defragmentation", decision D4: at the threshold is not needy.
-    pub(super) fn is_needy(&self, job: usize) -> bool {
+    pub(super) fn is_needy(&self, job: JobIx) -> bool {
         if self.shortfall(job) == 0 {
             return false;
         }
@@ -333,19 +340,19 @@ impl<'a> Draft<'a> {
     }
 
     /// True if `job` with `nshares` nshares would be below its fair share and below the threshold.
-    pub(super) fn would_be_needy_with(&self, job: usize, nshares: u64) -> bool {
+    pub(super) fn would_be_needy_with(&self, job: JobIx, nshares: u64) -> bool {
         let amount = NShares(nshares).of_order(self.jobs[job].order).0;
         nshares < self.snapshot.topology.settings.fragmentation_threshold
             && amount < self.jobs[job].pure_fair_share
     }
 
     /// True if `job` would be needy if only `nshares` nshares were left to it.
-    pub(super) fn becomes_needy_with(&self, job: usize, nshares: u64) -> bool {
+    pub(super) fn becomes_needy_with(&self, job: JobIx, nshares: u64) -> bool {
         nshares < self.jobs[job].given && self.would_be_needy_with(job, nshares)
     }
 
     /// Gives `job` a new share on `node`.
-    pub(super) fn expand(&mut self, job: usize, node: NodeIx, order: Order) {
+    pub(super) fn expand(&mut self, job: JobIx, node: NodeIx, order: Order) {
         self.expand_rank(job, node, order, None);
     }
 
@@ -353,7 +360,7 @@ impl<'a> Draft<'a> {
     /// promised the space until a whole step is together.
     pub(super) fn expand_rank(
         &mut self,
-        job: usize,
+        job: JobIx,
         node: NodeIx,
         order: Order,
         rank: Option<u32>,
@@ -366,7 +373,7 @@ impl<'a> Draft<'a> {
     }
 
     /// Gives `job` a new share on `node` at once.
-    pub(super) fn expand_now(&mut self, job: usize, node: NodeIx, order: Order, rank: Option<u32>) {
+    pub(super) fn expand_now(&mut self, job: JobIx, node: NodeIx, order: Order, rank: Option<u32>) {
         self.spaces.occupy(node, order.qshares());
         self.note_kept(job, node, i64::from(order.get()));
         self.jobs[job].held += 1;
@@ -378,7 +385,7 @@ impl<'a> Draft<'a> {
     }
 
     /// Notes that `job` got or lost space on `node`, if it stays and there are claims.
-    fn note_kept(&mut self, job: usize, node: NodeIx, amount: i64) {
+    fn note_kept(&mut self, job: JobIx, node: NodeIx, amount: i64) {
         if !self.claims.is_empty() && !self.class_of(job).policy.is_preemptable() {
             let kept = self.newly_kept.entry(node).or_default();
             *kept = kept.saturating_add_signed(amount);
@@ -386,14 +393,14 @@ impl<'a> Draft<'a> {
     }
 
     /// Promises space on `node` to `job`: a single nshare, which counts as held from now on.
-    pub(super) fn promise(&mut self, job: usize, node: NodeIx, order: Order) {
+    pub(super) fn promise(&mut self, job: JobIx, node: NodeIx, order: Order) {
         self.promise_rank(job, node, order, None);
     }
 
     /// Promises space on `node` to `job`; in a gang, for its process of that rank.
     pub(super) fn promise_rank(
         &mut self,
-        job: usize,
+        job: JobIx,
         node: NodeIx,
         order: Order,
         rank: Option<u32>,
@@ -406,7 +413,7 @@ impl<'a> Draft<'a> {
     }
 
     /// Frees the space of a promise.
-    pub(super) fn withdraw(&mut self, job: usize, promise: Promise) {
+    pub(super) fn withdraw(&mut self, job: JobIx, promise: Promise) {
         self.spaces.withdraw_promise(promise.node, promise.order.qshares());
         self.note_kept(job, promise.node, -i64::from(promise.order.get()));
         self.jobs[job].promised -= 1;
@@ -427,7 +434,7 @@ impl<'a> Draft<'a> {
         &mut self,
         holding: ShareIx,
         rule: VictimRule,
-        beneficiary: Option<(usize, Alternatives)>,
+        beneficiary: Option<(JobIx, Alternatives)>,
     ) {
         let share = self.share(holding);
         if let Some((taker, _)) = beneficiary.filter(|_| rule.is_taking()) {
@@ -453,10 +460,10 @@ impl<'a> Draft<'a> {
     /// `growth` returns.
     pub(super) fn water_fill_by_holdings(
         &mut self,
-        jobs: &[usize],
+        jobs: &[JobIx],
         turn: Turn,
-        growth: impl Fn(&Draft<'a>, usize) -> u64,
-        mut serve: impl FnMut(&mut Draft<'a>, usize, &DemandByOrder) -> Service,
+        growth: impl Fn(&Draft<'a>, JobIx) -> u64,
+        mut serve: impl FnMut(&mut Draft<'a>, JobIx, &DemandByOrder) -> Service,
     ) {
         let seats = jobs.iter().map(|&job| Participant {
             job,
@@ -471,8 +478,8 @@ impl<'a> Draft<'a> {
     }
 }
 
-/// Index in `jobs` of the job with that number. `by_number` lists the indices sorted by job number.
-fn place_in(jobs: &[JobDraft], by_number: &[usize], job: JobId) -> Option<usize> {
+/// Place in `jobs` of the job with that number. `by_number` lists the places sorted by job number.
+fn place_in(jobs: &IxVec<JobIx, JobDraft>, by_number: &[JobIx], job: JobId) -> Option<JobIx> {
     let place = by_number.binary_search_by_key(&job, |&ix| jobs[ix].id).ok()?;
     Some(by_number[place])
 }
@@ -522,9 +529,10 @@ mod tests {
             scene.settings().fragmentation_threshold = 3;
             scene.running((ANN, FAIR), 2, held, 0);
             let mut draft = Draft::new(&scene.snapshot);
-            (draft.jobs[0].given, draft.jobs[0].pure_fair_share) = (4, deserved);
-            assert_eq!(draft.is_needy(0), is_needy, "{held} of {deserved}");
-            assert_eq!(draft.becomes_needy_with(0, held), is_needy, "{held} of {deserved}");
+            let job = JobIx(0);
+            (draft.jobs[job].given, draft.jobs[job].pure_fair_share) = (4, deserved);
+            assert_eq!(draft.is_needy(job), is_needy, "{held} of {deserved}");
+            assert_eq!(draft.becomes_needy_with(job, held), is_needy, "{held} of {deserved}");
         }
     }
 }

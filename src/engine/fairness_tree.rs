@@ -6,23 +6,30 @@
 use std::ops::Range;
 
 use super::snapshot::Snapshot;
-use crate::model::{ClassIx, UserIx};
+use crate::model::{ClassIx, IxVec, JobIx, UserIx, positions};
+
+positions! {
+    /// Place of a group, that is a user within a class, by class and user.
+    pub(super) GroupIx,
+    /// Place of an entity among its kind: of a class, a group or a job.
+    pub(super) EntityIx,
+}
 
 /// Class and user of each job, and the weight of each class.
 #[derive(Debug)]
 pub(super) struct FairnessTree {
     /// For each job of the snapshot, its class.
-    class_of: Vec<ClassIx>,
+    class_of: IxVec<JobIx, ClassIx>,
     /// For each job of the snapshot, its group.
-    group_of: Vec<usize>,
+    group_of: IxVec<JobIx, GroupIx>,
     /// Users within a class, by class and user.
-    groups: Vec<(ClassIx, UserIx)>,
+    groups: IxVec<GroupIx, (ClassIx, UserIx)>,
     /// The jobs, group by group, oldest first.
-    members: Vec<usize>,
+    members: Vec<JobIx>,
     /// Range of each group in `members`.
-    member_ranges: Vec<Range<usize>>,
+    member_ranges: IxVec<GroupIx, Range<usize>>,
     /// The weight of each class.
-    weights: Vec<u64>,
+    weights: IxVec<ClassIx, u64>,
 }
 
 /// The level at which two jobs part.
@@ -50,36 +57,36 @@ impl Level {
 /// Amount in qshares of every entity at every level.
 #[derive(Clone, Debug)]
 pub(super) struct Amounts {
-    pub classes: Vec<u64>,
-    pub groups: Vec<u64>,
-    pub jobs: Vec<u64>,
+    pub classes: IxVec<ClassIx, u64>,
+    pub groups: IxVec<GroupIx, u64>,
+    pub jobs: IxVec<JobIx, u64>,
 }
 
 impl FairnessTree {
     /// Builds the entities of `snapshot`. `keys` holds the class and user of each job.
-    pub(super) fn new(snapshot: &Snapshot, keys: Vec<(ClassIx, UserIx)>) -> FairnessTree {
-        let jobs: Vec<usize> = (0..keys.len()).collect();
+    pub(super) fn new(snapshot: &Snapshot, keys: IxVec<JobIx, (ClassIx, UserIx)>) -> FairnessTree {
+        let jobs: Vec<JobIx> = keys.places().collect();
         let by_user = sorted_by(&jobs, snapshot.users.len(), |job| keys[job].1.0);
         let members = sorted_by(&by_user, snapshot.topology.classes.len(), |job| keys[job].0.0);
         let mut groups = Vec::new();
         let mut member_ranges: Vec<Range<usize>> = Vec::new();
-        let mut group_of = vec![0; members.len()];
+        let mut group_of = IxVec::filled(GroupIx(0), members.len());
         for (place, &job) in members.iter().enumerate() {
             if groups.last() != Some(&keys[job]) {
                 groups.push(keys[job]);
                 member_ranges.push(place..place);
             }
-            group_of[job] = groups.len() - 1;
+            group_of[job] = GroupIx(groups.len() - 1);
             if let Some(range) = member_ranges.last_mut() {
                 range.end = place + 1;
             }
         }
         FairnessTree {
             members,
-            member_ranges,
+            member_ranges: member_ranges.into(),
             class_of: keys.into_iter().map(|(class, _)| class).collect(),
             group_of,
-            groups,
+            groups: groups.into(),
             weights: snapshot
                 .topology
                 .classes
@@ -92,44 +99,44 @@ impl FairnessTree {
     /// Zero for every entity.
     pub(super) fn no_amounts(&self) -> Amounts {
         Amounts {
-            classes: vec![0; self.weights.len()],
-            groups: vec![0; self.groups.len()],
-            jobs: vec![0; self.class_of.len()],
+            classes: IxVec::filled(0, self.weights.len()),
+            groups: IxVec::filled(0, self.groups.len()),
+            jobs: IxVec::filled(0, self.class_of.len()),
         }
     }
 
     /// The place of `job`'s user within its class.
-    pub(super) fn group_of(&self, job: usize) -> usize {
+    pub(super) fn group_of(&self, job: JobIx) -> GroupIx {
         self.group_of[job]
     }
 
     /// The class of `job`.
-    pub(super) fn class_of(&self, job: usize) -> ClassIx {
+    pub(super) fn class_of(&self, job: JobIx) -> ClassIx {
         self.class_of[job]
     }
 
     /// The user of `job`.
-    pub(super) fn user_of(&self, job: usize) -> UserIx {
+    pub(super) fn user_of(&self, job: JobIx) -> UserIx {
         self.groups[self.group_of[job]].1
     }
 
     /// Users within a class, by class and user.
-    pub(super) fn groups(&self) -> &[(ClassIx, UserIx)] {
+    pub(super) fn groups(&self) -> &IxVec<GroupIx, (ClassIx, UserIx)> {
         &self.groups
     }
 
     /// The jobs of `group`, oldest first.
-    pub(super) fn members(&self, group: usize) -> &[usize] {
+    pub(super) fn members(&self, group: GroupIx) -> &[JobIx] {
         &self.members[self.member_ranges[group].clone()]
     }
 
     /// The weight of `class`.
     pub(super) fn weight(&self, class: ClassIx) -> u64 {
-        self.weights[class.0]
+        self.weights[class]
     }
 
     /// The dividing level of two jobs.
-    pub(super) fn lowest_common_level(&self, one: usize, other: usize) -> Level {
+    pub(super) fn lowest_common_level(&self, one: JobIx, other: JobIx) -> Level {
         if self.class_of[one] != self.class_of[other] {
             Level::Class
         } else if self.group_of[one] != self.group_of[other] {
@@ -149,16 +156,16 @@ impl FairnessTree {
     }
 
     /// The place, among its kind, of the entity at `level` that `job` belongs to.
-    pub(super) fn side(&self, level: Level, job: usize) -> usize {
-        match level {
+    pub(super) fn side(&self, level: Level, job: JobIx) -> EntityIx {
+        EntityIx(match level {
             Level::Class => self.class_of[job].0,
-            Level::User => self.group_of[job],
-            Level::Job => job,
-        }
+            Level::User => self.group_of[job].0,
+            Level::Job => job.0,
+        })
     }
 
     /// The weight of `job`'s entity at `level`: users and jobs weigh 1.
-    pub(super) fn weight_at(&self, level: Level, job: usize) -> u64 {
+    pub(super) fn weight_at(&self, level: Level, job: JobIx) -> u64 {
         match level {
             Level::Class => self.weight(self.class_of[job]),
             Level::User | Level::Job => 1,
@@ -166,17 +173,17 @@ impl FairnessTree {
     }
 
     /// The amount of `job`'s entity at `level`.
-    pub(super) fn at(&self, amounts: &Amounts, level: Level, job: usize) -> u64 {
+    pub(super) fn at(&self, amounts: &Amounts, level: Level, job: JobIx) -> u64 {
         match level {
-            Level::Class => amounts.classes[self.class_of[job].0],
+            Level::Class => amounts.classes[self.class_of[job]],
             Level::User => amounts.groups[self.group_of[job]],
             Level::Job => amounts.jobs[job],
         }
     }
 
     /// Adds `qshares` to `job` and the entities it belongs to.
-    pub(super) fn add(&self, amounts: &mut Amounts, job: usize, qshares: u64) {
-        amounts.classes[self.class_of[job].0] += qshares;
+    pub(super) fn add(&self, amounts: &mut Amounts, job: JobIx, qshares: u64) {
+        amounts.classes[self.class_of[job]] += qshares;
         amounts.groups[self.group_of[job]] += qshares;
         amounts.jobs[job] += qshares;
     }
@@ -186,9 +193,9 @@ impl FairnessTree {
     /// # Panics
     ///
     /// If they have less: the caller lost track of the amounts.
-    pub(super) fn remove(&self, amounts: &mut Amounts, job: usize, qshares: u64) {
+    pub(super) fn remove(&self, amounts: &mut Amounts, job: JobIx, qshares: u64) {
         let entries = [
-            &mut amounts.classes[self.class_of[job].0],
+            &mut amounts.classes[self.class_of[job]],
             &mut amounts.groups[self.group_of[job]],
             &mut amounts.jobs[job],
         ];
@@ -199,7 +206,7 @@ impl FairnessTree {
 }
 
 /// Sorts `jobs` by key, all keys being below `keys`. Jobs of the same key keep their order.
-fn sorted_by(jobs: &[usize], keys: usize, key: impl Fn(usize) -> usize) -> Vec<usize> {
+fn sorted_by(jobs: &[JobIx], keys: usize, key: impl Fn(JobIx) -> usize) -> Vec<JobIx> {
     let mut ends = vec![0; keys + 1];
     for &job in jobs {
         ends[key(job) + 1] += 1;
@@ -207,7 +214,7 @@ fn sorted_by(jobs: &[usize], keys: usize, key: impl Fn(usize) -> usize) -> Vec<u
     for place in 1..ends.len() {
         ends[place] += ends[place - 1];
     }
-    let mut sorted = vec![0; jobs.len()];
+    let mut sorted = vec![JobIx(0); jobs.len()];
     for &job in jobs {
         let next = &mut ends[key(job)];
         sorted[*next] = job;

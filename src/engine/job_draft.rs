@@ -25,6 +25,11 @@ pub(super) struct JobDraft {
     pub is_elastic: bool,
     /// True if such a job changes its size.
     pub is_adapting: bool,
+    /// True if such a job began a step in this cycle, or a gang of fair-share work grows. Were an older
+    /// process of it taken now, it would be left between sizes.
+    pub has_stepped: bool,
+    /// True if a gang that runs unpaid falls due: it pays, and keeps its nodes from now on.
+    pub is_due: bool,
     pub demand: Demand,
     /// Largest target, at most the cap: a legal size, once a larger target turned out to be none.
     pub most: u64,
@@ -40,6 +45,9 @@ pub(super) struct JobDraft {
     pub is_owed: bool,
     /// Fair share before bonus shares, in qshares.
     pub pure_fair_share: u64,
+    /// Fair share of its user in the class before bonus shares, in qshares, and the number of jobs
+    /// that share it.
+    pub users_fair_share: (u64, u64),
     /// Largest node that a reservation may have under its user's allotment.
     pub largest_node: u64,
     /// Reason why the target is below the cap, if fairness is not the reason.
@@ -70,6 +78,8 @@ impl JobDraft {
             is_gang: gang_shape(job).is_some(),
             is_elastic: sizes_of(job).is_some(),
             is_adapting: sizes_of(job).is_some() && is_adapting(job),
+            has_stepped: false,
+            is_due: false,
             most: most_of(job, demand.cap.nshares.0),
             demand,
             may_keep: demand::maximum(job).unwrap_or(u64::MAX),
@@ -78,6 +88,7 @@ impl JobDraft {
             promised: 0,
             is_owed: false,
             pure_fair_share: 0,
+            users_fair_share: (0, 0),
             largest_node: 0,
             refusal: None,
             held_back: None,

@@ -36,6 +36,7 @@ pub use report::{
     StartEstimate, UserAccount,
 };
 pub use schedule::{Alternatives, CycleSchedule, Expansion, NextBest, Preemption, VictimRule};
+pub use sizes::ADAPTING;
 pub use snapshot::{
     GangProgress, Job, Node, NodeWindow, PaidTurn, Promise, Quiescence, Share, Snapshot, Taking,
     TurnAccount,

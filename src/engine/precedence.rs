@@ -6,20 +6,20 @@ use std::collections::BTreeMap;
 use super::draft::Draft;
 use super::schedule::VictimRule;
 use super::snapshot::Snapshot;
-use crate::model::{ClassPolicy, Millis, Precedence, ResourceClass};
+use crate::model::{ClassPolicy, JobIx, Millis, Precedence, ResourceClass};
 
 /// Work in its advance reservation, by place: the opening of the reservation.
-pub(super) fn reserved_work(snapshot: &Snapshot) -> BTreeMap<usize, Millis> {
+pub(super) fn reserved_work(snapshot: &Snapshot) -> BTreeMap<JobIx, Millis> {
     if snapshot.windows.is_empty() {
         return BTreeMap::new();
     }
-    let jobs = snapshot.jobs.iter().enumerate();
-    jobs.filter_map(|(place, job)| Some((place, snapshot.reserved_from(job)?))).collect()
+    let jobs = snapshot.jobs.with_ix();
+    jobs.filter_map(|(ix, job)| Some((ix, snapshot.reserved_from(job)?))).collect()
 }
 
 impl Draft<'_> {
     /// Precedence of the job at `ix`.
-    pub(super) fn precedence(&self, ix: usize) -> Precedence {
+    pub(super) fn precedence(&self, ix: JobIx) -> Precedence {
         if !self.reserved.is_empty() && self.reserved.contains_key(&ix) {
             Precedence::Reserved
         } else {
@@ -29,7 +29,7 @@ impl Draft<'_> {
 
     /// Opening of the reservation that the job at `ix` waits for, while room is made for the job: from
     /// the notice on.
-    pub(super) fn opening_of(&self, ix: usize) -> Option<Millis> {
+    pub(super) fn opening_of(&self, ix: JobIx) -> Option<Millis> {
         let (opens, now) = (self.reserved.get(&ix).copied()?, self.snapshot.now?);
         let near = now.saturating_add(self.snapshot.topology.settings.notice);
         (now < opens && opens <= near).then_some(opens)
@@ -37,12 +37,12 @@ impl Draft<'_> {
 
     /// The first moment from `now` on at which the job at `ix` may start: the opening of its
     /// reservation, while room is made for the job.
-    pub(super) fn soonest(&self, ix: usize, now: Millis) -> Millis {
+    pub(super) fn soonest(&self, ix: JobIx, now: Millis) -> Millis {
         self.opening_of(ix).map_or(now, |opens| opens.max(now))
     }
 
     /// The rule under which a job of a lower priority gives way to the job at `ix`.
-    pub(super) fn rule_over_lower(&self, ix: usize) -> VictimRule {
+    pub(super) fn rule_over_lower(&self, ix: JobIx) -> VictimRule {
         match self.precedence(ix) {
             Precedence::Reserved => VictimRule::Window,
             Precedence::Priority(_) => VictimRule::Priority,
@@ -66,7 +66,7 @@ impl Draft<'_> {
         &self,
         priority: Precedence,
         matches: impl Fn(&ClassPolicy) -> bool,
-    ) -> Vec<usize> {
+    ) -> Vec<JobIx> {
         if priority == Precedence::Reserved {
             let reserved = self.reserved.keys().copied();
             return reserved.filter(|&job| matches(&self.class_of(job).policy)).collect();
@@ -78,8 +78,8 @@ impl Draft<'_> {
         if !is_asked.contains(&true) {
             return Vec::new();
         }
-        let jobs = 0..self.snapshot.jobs.len();
-        let jobs = jobs.filter(|job| is_asked[self.entities.class_of(*job).0]);
+        let jobs =
+            self.snapshot.jobs.places().filter(|job| is_asked[self.entities.class_of(*job).0]);
         if self.reserved.is_empty() {
             return jobs.collect();
         }

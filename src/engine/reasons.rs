@@ -19,14 +19,16 @@ use super::sizes::{legal_at_least, sizes_of};
 use super::snapshot::Node;
 use super::target::orders_that_suit;
 use super::wait_reason::WaitReason;
-use crate::model::{ClassIx, ClassPolicy, JobKind, NShares, NodeIx, Order, PoolIx, QShares, count};
+use crate::model::{
+    ClassIx, ClassPolicy, IxVec, JobIx, JobKind, NShares, NodeIx, Order, PoolIx, QShares, count,
+};
 
 /// The report of a finished cycle.
 pub(super) fn report(draft: &Draft<'_>) -> Report {
     let mut classes = vec![JobAccount::default(); draft.snapshot.topology.classes.len()];
-    let mut groups = vec![JobAccount::default(); draft.entities.groups().len()];
+    let mut groups = IxVec::filled(JobAccount::default(), draft.entities.groups().len());
     let promised = promised_amounts(draft);
-    for (ix, job) in draft.jobs.iter().enumerate() {
+    for (ix, job) in draft.jobs.with_ix() {
         let (group, class) = (draft.entities.group_of(ix), draft.entities.class_of(ix));
         let cap = job.demand.cap.nshares;
         let wanted = match (job.is_gang, job.held) {
@@ -47,7 +49,7 @@ pub(super) fn report(draft: &Draft<'_>) -> Report {
     }
     let groups = draft.entities.groups().iter().zip(groups);
     let mut verdicts = Verdicts::default();
-    let jobs = (0..draft.snapshot.jobs.len()).map(|job| job_report(draft, &mut verdicts, job));
+    let jobs = draft.jobs.places().map(|job| job_report(draft, &mut verdicts, job));
     Report {
         jobs: jobs.collect(),
         classes,
@@ -65,7 +67,7 @@ pub(super) fn report(draft: &Draft<'_>) -> Report {
 fn claimed_space(draft: &Draft<'_>) -> Vec<ClaimedSpace> {
     let claims = draft.claims.iter();
     let all = claims.flat_map(|(node, claims)| claims.iter().map(|claim| (*node, *claim)));
-    let claim = |(node, (gang, amount)): (NodeIx, (usize, u64))| ClaimedSpace {
+    let claim = |(node, (gang, amount)): (NodeIx, (JobIx, u64))| ClaimedSpace {
         node,
         job: draft.jobs[gang].id,
         amount: QShares(amount),
@@ -93,7 +95,7 @@ struct Verdicts {
 }
 
 impl Verdicts {
-    fn no_node(&mut self, draft: &Draft<'_>, ix: usize) -> Option<WaitReason> {
+    fn no_node(&mut self, draft: &Draft<'_>, ix: JobIx) -> Option<WaitReason> {
         let JobDraft { kind, order, is_restricted, .. } = draft.jobs[ix];
         if is_restricted {
             return no_node(draft, ix);
@@ -102,7 +104,7 @@ impl Verdicts {
         *self.no_node.entry(alike).or_insert_with(|| no_node(draft, ix))
     }
 
-    fn usable(&mut self, draft: &Draft<'_>, ix: usize) -> (QShares, QShares) {
+    fn usable(&mut self, draft: &Draft<'_>, ix: JobIx) -> (QShares, QShares) {
         if draft.jobs[ix].is_restricted {
             return usable_for(draft, ix);
         }
@@ -110,7 +112,7 @@ impl Verdicts {
     }
 }
 
-fn job_report(draft: &Draft<'_>, verdicts: &mut Verdicts, ix: usize) -> JobReport {
+fn job_report(draft: &Draft<'_>, verdicts: &mut Verdicts, ix: JobIx) -> JobReport {
     draft.effort.step();
     let JobDraft { id, demand, given, held, promised, pure_fair_share, .. } = draft.jobs[ix];
     JobReport {
@@ -130,7 +132,7 @@ fn job_report(draft: &Draft<'_>, verdicts: &mut Verdicts, ix: usize) -> JobRepor
 
 /// The cap of the job at `ix` and its bound. Jobs of which as little is known share the cap of a
 /// job that initializes. The bound tells these cases apart.
-fn cap(draft: &Draft<'_>, ix: usize) -> Cap {
+fn cap(draft: &Draft<'_>, ix: JobIx) -> Cap {
     let Cap { nshares, bound } = draft.jobs[ix].demand.cap;
     let facts = &draft.job(ix).facts;
     let bound = if bound != CapBound::Initialization || !facts.is_running {
@@ -143,7 +145,7 @@ fn cap(draft: &Draft<'_>, ix: usize) -> Cap {
     Cap { nshares, bound }
 }
 
-fn reason(draft: &Draft<'_>, verdicts: &mut Verdicts, ix: usize) -> WaitReason {
+fn reason(draft: &Draft<'_>, verdicts: &mut Verdicts, ix: JobIx) -> WaitReason {
     let JobDraft { order, given, held, promised, pure_fair_share, refusal, .. } = draft.jobs[ix];
     let cap = cap(draft, ix);
     if matches!(cap.bound, CapBound::Spent | CapBound::Completing | CapBound::Overrun) {
@@ -202,7 +204,7 @@ fn reason(draft: &Draft<'_>, verdicts: &mut Verdicts, ix: usize) -> WaitReason {
 }
 
 /// The reason of a job whose target lies between two legal sizes, and that has the smaller size.
-fn no_legal_size(draft: &Draft<'_>, ix: usize) -> Option<WaitReason> {
+fn no_legal_size(draft: &Draft<'_>, ix: JobIx) -> Option<WaitReason> {
     let counted = *draft.illegal_targets.get(&ix)?;
     let next = legal_at_least(sizes_of(draft.job(ix))?, counted)?;
     let JobDraft { given, held, .. } = draft.jobs[ix];
@@ -211,7 +213,7 @@ fn no_legal_size(draft: &Draft<'_>, ix: usize) -> Option<WaitReason> {
 }
 
 /// The reason why the gang at `ix` has fewer processes than it wants.
-fn gang_reason(draft: &Draft<'_>, ix: usize) -> WaitReason {
+fn gang_reason(draft: &Draft<'_>, ix: JobIx) -> WaitReason {
     let JobDraft { demand, promised, refusal, .. } = draft.jobs[ix];
     if promised > 0 {
         return WaitReason::WaitingForExits { promised: NShares(promised) };
@@ -224,7 +226,7 @@ fn gang_reason(draft: &Draft<'_>, ix: usize) -> WaitReason {
 }
 
 /// Usable space on the nodes that the job at `ix` may use: in all, and the most on a single node.
-fn usable_for(draft: &Draft<'_>, ix: usize) -> (QShares, QShares) {
+fn usable_for(draft: &Draft<'_>, ix: JobIx) -> (QShares, QShares) {
     if draft.jobs[ix].is_restricted {
         let spaces = || nodes_for(draft, ix).filter(|(_, room)| room.state.is_schedulable());
         let usable = || spaces().map(|(ix, _)| draft.spaces.usable(ix));
@@ -238,7 +240,7 @@ fn usable_for(draft: &Draft<'_>, ix: usize) -> (QShares, QShares) {
 
 /// Returns the reason why no node could hold a process of the job at `ix`; `None` if some node
 /// could.
-fn no_node(draft: &Draft<'_>, ix: usize) -> Option<WaitReason> {
+fn no_node(draft: &Draft<'_>, ix: JobIx) -> Option<WaitReason> {
     let asks = draft.jobs[ix].order;
     let suits = |node: &Node| match draft.class_of(ix).policy {
         ClassPolicy::FairShare { .. } | ClassPolicy::FixedShare => asks.qshares() <= node.order,
@@ -269,7 +271,7 @@ fn no_node(draft: &Draft<'_>, ix: usize) -> Option<WaitReason> {
 }
 
 /// The nodes that the job at `ix` may use, up or not, occupied or not.
-fn nodes_for<'d>(draft: &'d Draft<'_>, ix: usize) -> impl Iterator<Item = (NodeIx, &'d Node)> {
+fn nodes_for<'d>(draft: &'d Draft<'_>, ix: JobIx) -> impl Iterator<Item = (NodeIx, &'d Node)> {
     let class = draft.class_of(ix);
     let may_spill = class.policy.is_preemptable();
     let is_legal = move |pool: PoolIx| {
@@ -319,7 +321,7 @@ mod tests {
             scene.running((ANN, FAIR), 1, 4, 0);
             scene.job(BOB, FIXED, 1, 6);
             let report = plan(&scene.snapshot).report;
-            assert_eq!(report.jobs[1].reason, Some(reason), "priority {priority}");
+            assert_eq!(report.jobs[JobIx(1)].reason, Some(reason), "priority {priority}");
         }
     }
 }

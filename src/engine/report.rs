@@ -4,7 +4,7 @@ use std::fmt;
 use std::num::NonZeroU64;
 
 use super::wait_reason::WaitReason;
-use crate::model::{JobId, Millis, NShares, NodeIx, QShares, counted, floor_div};
+use crate::model::{IxVec, JobId, JobIx, Millis, NShares, NodeIx, QShares, counted, floor_div};
 
 /// Milliseconds in a second.
 const SECOND: NonZeroU64 = NonZeroU64::new(1000).expect("not zero");
@@ -13,7 +13,7 @@ const SECOND: NonZeroU64 = NonZeroU64::new(1000).expect("not zero");
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Report {
     /// Line of each job, in the snapshot's order.
-    pub jobs: Vec<JobReport>,
+    pub jobs: IxVec<JobIx, JobReport>,
     /// Line of each class, in the topology's order.
     pub classes: Vec<JobAccount>,
     /// Line of each user in each fair-share class, by class and user.

@@ -5,13 +5,13 @@ use std::sync::Arc;
 
 use super::csr::Csr;
 use super::snapshot::{Job, Share};
-use crate::model::{Millis, NodeIx, Order, ShareFacts, ShareId, SharePhase};
+use crate::model::{IxVec, JobIx, Millis, NodeIx, Order, ShareFacts, ShareId, SharePhase};
 
 /// A share, by its place in the snapshot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct ShareIx {
     /// The job's place in the snapshot.
-    pub job: usize,
+    pub job: JobIx,
     /// The share's place among its job's shares.
     pub share: usize,
 }
@@ -75,7 +75,7 @@ pub(super) struct ShareTable(Csr<PackedShare>);
 
 impl ShareTable {
     /// An empty table with capacity for the shares of `jobs`.
-    pub(super) fn with_room_for(jobs: &[Arc<Job>]) -> ShareTable {
+    pub(super) fn with_room_for(jobs: &IxVec<JobIx, Arc<Job>>) -> ShareTable {
         let shares = jobs.iter().map(|job| job.shares.len()).sum();
         ShareTable(Csr::with_capacity(jobs.len(), shares))
     }
@@ -86,17 +86,17 @@ impl ShareTable {
     }
 
     /// The shares of the job at place `job` of the snapshot, terminating shares included.
-    pub(super) fn of_job(&self, job: usize) -> &[PackedShare] {
-        self.0.row(job)
+    pub(super) fn of_job(&self, job: JobIx) -> &[PackedShare] {
+        self.0.row(job.0)
     }
 
     /// The shares of the job at place `job` of the snapshot, mutable.
-    pub(super) fn of_job_mut(&mut self, job: usize) -> &mut [PackedShare] {
-        self.0.row_mut(job)
+    pub(super) fn of_job_mut(&mut self, job: JobIx) -> &mut [PackedShare] {
+        self.0.row_mut(job.0)
     }
 
     /// The shares of `job` that are not terminating.
-    pub(super) fn held_by(&self, job: usize) -> impl Iterator<Item = (ShareIx, &PackedShare)> {
+    pub(super) fn held_by(&self, job: JobIx) -> impl Iterator<Item = (ShareIx, &PackedShare)> {
         let shares = self.of_job(job).iter().enumerate().filter(|(_, share)| share.is_held);
         shares.map(move |(share, brief)| (ShareIx { job, share }, brief))
     }
@@ -108,7 +108,7 @@ impl ShareTable {
 
     /// The place of the share that `holding` names among all shares.
     pub(super) fn place_of(&self, holding: ShareIx) -> usize {
-        self.0.begin(holding.job) + holding.share
+        self.0.begin(holding.job.0) + holding.share
     }
 
     /// Marks a share as terminating.

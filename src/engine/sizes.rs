@@ -17,7 +17,7 @@ use super::preempt::EvictionRank;
 use super::schedule::VictimRule;
 use super::share_table::ShareIx;
 use super::snapshot::{Job, Promise, Share};
-use crate::model::{Millis, NodeIx, QShares, Shape, SharePhase};
+use crate::model::{JobIx, Millis, NodeIx, QShares, Shape, SharePhase};
 
 /// The shape of `job`, if its number of processes is bound to legal sizes.
 pub(super) fn sizes_of(job: &Job) -> Option<&Shape> {
@@ -46,7 +46,7 @@ pub(super) fn legal_cap(shape: &Shape, most: u64) -> u64 {
 
 /// Longest initialization of a new process that keeps its job from another change of size. An
 /// orchestrator that never confirms must not make a job immune.
-const ADAPTING: Millis = 600_000;
+pub const ADAPTING: Millis = 600_000;
 
 /// True while the job changes its size: new processes have not initialized, or old ones have not
 /// exited. Until then it gets no other size, except for work of higher priority.
@@ -57,13 +57,13 @@ pub(super) fn is_adapting(job: &Job) -> bool {
 }
 
 /// The smallest number of processes that `job` can work with.
-pub(super) fn least_size(draft: &Draft<'_>, job: usize) -> u64 {
+pub(super) fn least_size(draft: &Draft<'_>, job: JobIx) -> u64 {
     let shape = if draft.jobs[job].is_elastic { sizes_of(draft.job(job)) } else { None };
     shape.and_then(|shape| legal_at_least(shape, 1)).unwrap_or(1)
 }
 
 /// True if `job` lost processes and has no legal size now.
-pub(super) fn is_between_sizes(draft: &Draft<'_>, job: usize) -> bool {
+pub(super) fn is_between_sizes(draft: &Draft<'_>, job: JobIx) -> bool {
     let held = draft.jobs[job].held;
     draft.jobs[job].is_elastic
         && sizes_of(draft.job(job)).is_some_and(|shape| legal_at_most(shape, held) != held)
@@ -89,7 +89,7 @@ pub(super) fn settle(draft: &mut Draft<'_>) {
 }
 
 /// Preempts processes down to a legal size, if the job lost some or may have fewer.
-fn shrink(draft: &mut Draft<'_>, job: usize, shape: &Shape) {
+fn shrink(draft: &mut Draft<'_>, job: JobIx, shape: &Shape) {
     let held = draft.jobs[job].held;
     let legal = legal_at_most(shape, held);
     if draft.job(job).facts.is_completing || legal == held {
@@ -107,8 +107,8 @@ fn shrink(draft: &mut Draft<'_>, job: usize, shape: &Shape) {
 /// Gives free space to jobs with legal sizes, a whole step at a time, the user with the least first.
 pub(super) fn fill_steps(draft: &mut Draft<'_>) {
     for priority in draft.priorities() {
-        let is_meant = |&job: &usize| draft.precedence(job) == priority;
-        let mut jobs: Vec<usize> = draft.elastic.iter().copied().filter(is_meant).collect();
+        let is_meant = |&job: &JobIx| draft.precedence(job) == priority;
+        let mut jobs: Vec<JobIx> = draft.elastic.iter().copied().filter(is_meant).collect();
         while !jobs.is_empty() {
             jobs.sort_by_key(|&job| draft.entities.at(&draft.held, Level::User, job));
             let served = jobs.iter().position(|&job| fill_step(draft, job));
@@ -122,7 +122,7 @@ pub(super) fn fill_steps(draft: &mut Draft<'_>) {
 }
 
 /// Starts the processes of the next step of `job`, if there is free space for all of them.
-fn fill_step(draft: &mut Draft<'_>, job: usize) -> bool {
+fn fill_step(draft: &mut Draft<'_>, job: JobIx) -> bool {
     let Some(shape) = sizes_of(draft.job(job)) else { return false };
     let JobDraft { held, promised, is_adapting, demand, .. } = draft.jobs[job];
     let next = legal_at_least(shape, held + 1).filter(|next| *next <= demand.cap.nshares.0);
@@ -143,7 +143,7 @@ fn fill_step(draft: &mut Draft<'_>, job: usize) -> bool {
 
 /// Starts the processes of a step if the space of all of them is free. Their promises are withdrawn
 /// already.
-fn begin_step(draft: &mut Draft<'_>, job: usize, step: &[Promise]) -> bool {
+fn begin_step(draft: &mut Draft<'_>, job: JobIx, step: &[Promise]) -> bool {
     let mut amounts: BTreeMap<NodeIx, QShares> = BTreeMap::new();
     for promise in step {
         *amounts.entry(promise.node).or_default() += promise.order.qshares();
@@ -152,13 +152,14 @@ fn begin_step(draft: &mut Draft<'_>, job: usize, step: &[Promise]) -> bool {
     let are_free = amounts.iter().all(is_free);
     for promise in step.iter().filter(|_| are_free) {
         draft.expand_now(job, promise.node, promise.order, None);
+        draft.jobs[job].has_stepped = true;
     }
     are_free
 }
 
 /// Turns promises into shares, once the space of all of them is free. Promises that make no whole
 /// step go back.
-fn grow(draft: &mut Draft<'_>, job: usize, shape: &Shape) {
+fn grow(draft: &mut Draft<'_>, job: JobIx, shape: &Shape) {
     let id = draft.jobs[job].id;
     let own = draft.promises.iter().filter(|promise| promise.job == id);
     let own: Vec<Promise> = own.copied().collect();

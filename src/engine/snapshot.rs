@@ -4,8 +4,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::model::{
-    ClassIx, JobFacts, JobId, JobKind, Millis, NShares, Name, NodeCondition, NodeIx, Order, PoolIx,
-    QShares, ResourceClass, Shape, ShareFacts, ShareId, SharePhase, Tags, Topology, UserIx, Window,
+    ClassIx, IxVec, JobFacts, JobId, JobIx, JobKind, Millis, NShares, Name, NodeCondition, NodeIx,
+    Order, PoolIx, QShares, ResourceClass, Shape, ShareFacts, ShareId, SharePhase, Tags, Topology,
+    UserIx, Window,
 };
 
 /// The cluster as the scheduler knows it when a cycle begins.
@@ -24,7 +25,7 @@ pub struct Snapshot {
     /// Names of all users with jobs, in order.
     pub users: Arc<Vec<Name>>,
     /// All jobs that are not refused, oldest first, then by number.
-    pub jobs: Arc<Vec<Arc<Job>>>,
+    pub jobs: Arc<IxVec<JobIx, Arc<Job>>>,
     /// Space made for jobs that have not started there yet, in the order of the promises.
     pub promises: Vec<Promise>,
     /// Savings for turns, by class and user.

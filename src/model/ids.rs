@@ -21,12 +21,24 @@ macro_rules! numbers {
 }
 
 macro_rules! positions {
-    ($($(#[$doc:meta])* $ix:ident),* $(,)?) => {$(
+    ($($(#[$doc:meta])* $vis:vis $ix:ident),* $(,)?) => {$(
         $(#[$doc])*
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-        pub struct $ix(pub usize);
+        $vis struct $ix($vis usize);
+
+        impl $crate::model::Ix for $ix {
+            fn at(number: usize) -> $ix {
+                $ix(number)
+            }
+
+            fn number(self) -> usize {
+                self.0
+            }
+        }
     )*};
 }
+
+pub(crate) use positions;
 
 numbers! {
     /// Number of a job, given by the orchestrator.
@@ -37,12 +49,14 @@ numbers! {
 }
 
 positions! {
+    /// Place of a job in the snapshot, which lists the oldest first.
+    pub JobIx,
     /// Row of a node in the snapshot, which is sorted by name.
-    NodeIx,
+    pub NodeIx,
     /// A nodepool's place in the topology, in the order of configuration.
-    PoolIx,
+    pub PoolIx,
     /// A resource class's place in the topology, in the order of configuration.
-    ClassIx,
+    pub ClassIx,
     /// A user's place in the snapshot, which is sorted by name.
-    UserIx,
+    pub UserIx,
 }

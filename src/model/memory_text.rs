@@ -22,6 +22,17 @@ fn in_units(parts: u64, unit: &str) -> String {
     }
 }
 
+/// "90 GB-minutes", "1.5 GB-hours", of so many MiB times seconds: memory that is held for a time.
+pub fn memory_time(mebibyte_seconds: i64) -> String {
+    const HOUR: u64 = 3600;
+    let amount = mebibyte_seconds.unsigned_abs();
+    let sign = if mebibyte_seconds < 0 { "-" } else { "" };
+    match amount.div_euclid(HOUR) {
+        0..1_024 => format!("{sign}{}-minutes", memory_text(amount.div_euclid(60))),
+        hours => format!("{sign}{}-hours", memory_text(hours)),
+    }
+}
+
 /// An amount in memory of this quantum, "105 GB"; in qshares if the quantum is not known.
 pub fn amount_text(quantum: Option<Quantum>, amount: QShares) -> String {
     match quantum {
@@ -63,6 +74,18 @@ mod tests {
             (2_000 << 20, "2,000 TB"),
         ] {
             assert_eq!(memory_text(mebibytes), text, "{mebibytes}");
+        }
+    }
+
+    #[test]
+    fn memory_that_is_held_for_a_time_has_the_unit_that_is_read_at_once() {
+        for (amount, text) in [
+            (0, "0 GB-minutes"),
+            (1024 * 600, "10 GB-minutes"),
+            (-1024 * 600, "-10 GB-minutes"),
+            (1024 * 5400, "1.5 GB-hours"),
+        ] {
+            assert_eq!(memory_time(amount), text, "{amount}");
         }
     }
 }

@@ -16,8 +16,8 @@ fn held_back(held_back: Declined, bound: CapBound, calm: Quiescence) -> Vec<Rule
     }
     scene.snapshot.calm = calm;
     scene.report();
-    scene.schedule.report.jobs[1].held_back = Some(held_back);
-    scene.schedule.report.jobs[1].cap.bound = bound;
+    scene.schedule.report.jobs[JobIx(1)].held_back = Some(held_back);
+    scene.schedule.report.jobs[JobIx(1)].cap.bound = bound;
     scene.broken_as_reported()
 }
 
@@ -66,7 +66,7 @@ fn only_a_job_whose_first_process_has_a_price_may_have_nothing_for_its_price() {
         scene.count(bob, given);
         scene.report();
         let held_back = Declined::TooDear { loss: 3_600_000, limit: 2_000_000 };
-        scene.schedule.report.jobs[1].held_back = Some(held_back);
+        scene.schedule.report.jobs[JobIx(1)].held_back = Some(held_back);
         scene.broken_as_reported()
     };
     assert_eq!(says(0), []);

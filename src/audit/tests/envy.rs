@@ -84,7 +84,7 @@ fn who_says_what_it_would_cost_says_so_truly() {
         scene.edit(bob).facts.remaining = 2;
         scene.snapshot.calm = at_rest();
         scene.report();
-        scene.schedule.report.jobs[1].held_back = Some(held_back);
+        scene.schedule.report.jobs[JobIx(1)].held_back = Some(held_back);
         scene.broken_as_reported()
     };
     let dear = Declined::TooDear { loss: 3_000_000, limit: CapRules::LOSS_LIMIT };
@@ -97,7 +97,7 @@ fn who_says_what_it_would_cost_says_so_truly() {
     scene.snapshot.calm = at_rest();
     scene.schedule.put_off = vec![bob];
     scene.report();
-    scene.schedule.report.jobs[1].held_back = Some(Declined::NextCycle);
+    scene.schedule.report.jobs[JobIx(1)].held_back = Some(Declined::NextCycle);
     assert_eq!(scene.broken_as_reported(), [], "its turn comes");
 }
 

@@ -81,7 +81,7 @@ fn a_job_put_off_has_its_turn_later() {
     scene.report();
     assert_eq!(scene.broken_as_reported(), [Rule::Starving]);
     scene.schedule.put_off = vec![bob];
-    scene.schedule.report.jobs[1].held_back = Some(Declined::NextCycle);
+    scene.schedule.report.jobs[JobIx(1)].held_back = Some(Declined::NextCycle);
     assert_eq!(scene.broken_as_reported(), []);
 }
 
@@ -258,7 +258,7 @@ fn an_arrangement_is_searched_for() {
         is_arrangeable(
             &ledger,
             (TOP, Precedence::Priority(10)),
-            0..processes.len(),
+            ledger.jobs.places(),
             TRIES,
             MayMove::All,
         )

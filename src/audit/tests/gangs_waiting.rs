@@ -240,7 +240,7 @@ fn saying(of: GangNodes) -> WaitReason {
 fn a_gang_that_fits_is_not_told_that_it_never_will() {
     let told = |scene: &mut Scene, of| {
         scene.report();
-        scene.schedule.report.jobs[0].reason = Some(saying(of));
+        scene.schedule.report.jobs[JobIx(0)].reason = Some(saying(of));
         scene.broken_as_reported()
     };
     let (mut scene, gang) = waiting();
@@ -273,7 +273,7 @@ fn never_is_not_said_for_nodes_that_never_reported() {
     scene.shape(gang).chunks[0].count = 3;
     let told = |scene: &mut Scene| {
         scene.report();
-        scene.schedule.report.jobs[0].reason = Some(saying(GangNodes::Configured));
+        scene.schedule.report.jobs[JobIx(0)].reason = Some(saying(GangNodes::Configured));
         scene.broken_as_reported()
     };
     assert_eq!(told(&mut scene), []);
@@ -292,7 +292,7 @@ fn who_waits_behind_a_gang_names_one_that_claims() {
     let (mut scene, [first, second]) = behind(3);
     let told = |scene: &mut Scene, job| {
         scene.report();
-        scene.schedule.report.jobs[2].reason = Some(WaitReason::BehindOlderGang { job });
+        scene.schedule.report.jobs[JobIx(2)].reason = Some(WaitReason::BehindOlderGang { job });
         scene.broken_as_reported()
     };
     assert_eq!(told(&mut scene, first), []);

@@ -29,9 +29,9 @@ use crate::engine::{
     VictimRule, WaitReason,
 };
 use crate::model::{
-    CapRules, ClassIx, ClassPolicy, GangRules, JobFacts, JobId, JobKind, Mebibytes, NShares,
-    NodeCondition, NodeIx, NodeTagging, Nodepool, Order, PoolIx, ProcessLimit, QShares, Quantum,
-    ResourceClass, Settings, ShareFacts, ShareId, SharePhase, Topology, UserIx,
+    CapRules, ClassIx, ClassPolicy, GangRules, IxVec, JobFacts, JobId, JobIx, JobKind, Mebibytes,
+    NShares, NodeCondition, NodeIx, NodeTagging, Nodepool, Order, PoolIx, ProcessLimit, QShares,
+    Quantum, ResourceClass, Settings, ShareFacts, ShareId, SharePhase, Topology, UserIx,
 };
 
 pub(crate) const TOP: PoolIx = PoolIx(0);
@@ -157,7 +157,7 @@ impl Scene {
         Arc::make_mut(self.jobs().iter_mut().find(|job| job.id == id).unwrap())
     }
 
-    fn jobs(&mut self) -> &mut Vec<Arc<Job>> {
+    fn jobs(&mut self) -> &mut IxVec<JobIx, Arc<Job>> {
         Arc::make_mut(&mut self.snapshot.jobs)
     }
 
@@ -203,7 +203,7 @@ impl Scene {
         let period = self.snapshot.topology.settings.publication_period;
         self.schedule.report.classes =
             vec![JobAccount::default(); self.snapshot.topology.classes.len()];
-        self.schedule.report.jobs.clear();
+        self.schedule.report.jobs = IxVec::default();
         self.schedule.report.users.clear();
         for job in self.snapshot.jobs.iter() {
             let lost = self.schedule.preemptions.iter().filter(|gone| gone.job == job.id);

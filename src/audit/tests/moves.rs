@@ -102,7 +102,7 @@ fn pace_is_no_reason_to_drop_it() {
     let mut scene = paced();
     assert_eq!(scene.broken(), []);
     for (cap, findings) in [(1, &[Rule::ReportCap][..]), (2, &[]), (3, &[Rule::ReportCap])] {
-        scene.schedule.report.jobs[0].cap.nshares = NShares(cap);
+        scene.schedule.report.jobs[JobIx(0)].cap.nshares = NShares(cap);
         assert_eq!(scene.broken_as_reported(), findings, "{cap}");
     }
     let mut scene = paced();

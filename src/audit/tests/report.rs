@@ -6,7 +6,7 @@ use super::*;
 fn holdings_are_what_the_schedule_leaves() {
     let (scene, _) = growing(FAIR);
     scene.misreports(Rule::ReportHoldings, |scene| {
-        scene.schedule.report.jobs[2].promised = NShares(1);
+        scene.schedule.report.jobs[JobIx(2)].promised = NShares(1);
     });
 }
 
@@ -14,7 +14,7 @@ fn holdings_are_what_the_schedule_leaves() {
 fn caps_are_what_the_rules_give() {
     let (scene, _) = growing(FAIR);
     scene.misreports(Rule::ReportCap, |scene| {
-        scene.schedule.report.jobs[2].cap.nshares = NShares(3);
+        scene.schedule.report.jobs[JobIx(2)].cap.nshares = NShares(3);
     });
 }
 
@@ -22,7 +22,7 @@ fn caps_are_what_the_rules_give() {
 fn each_waiting_job_has_a_reason() {
     let (scene, ..) = sharing(VictimRule::FairShare);
     scene.misreports(Rule::MissingReason, |scene| {
-        scene.schedule.report.jobs[1].reason = None;
+        scene.schedule.report.jobs[JobIx(1)].reason = None;
     });
 }
 

@@ -85,10 +85,14 @@ fn names_must_exist() {
 #[test]
 fn the_report_is_about_the_jobs_of_the_snapshot() {
     let (scene, _) = growing(FAIR);
-    scene.misreports(Rule::ReportJobs, |scene| scene.schedule.report.jobs.swap(0, 1));
+    scene.misreports(Rule::ReportJobs, |scene| {
+        let lines = std::mem::take(&mut scene.schedule.report.jobs).into_iter();
+        scene.schedule.report.jobs = lines.rev().collect();
+    });
     let (scene, _) = growing(FAIR);
     scene.misreports(Rule::ReportJobs, |scene| {
-        scene.schedule.report.jobs.pop();
+        let lines = std::mem::take(&mut scene.schedule.report.jobs).into_iter();
+        scene.schedule.report.jobs = lines.skip(1).collect();
     });
 }
 

@@ -5,10 +5,10 @@ use std::ops::Range;
 
 use super::matrix::{Alike, Cell, Matrix};
 use super::node_set::NodeSet;
-use crate::engine::fairness_tree::FairnessTree;
+use crate::engine::fairness_tree::{FairnessTree, GroupIx};
 use crate::engine::share_table::{ShareIx, ShareTable, large, small};
 use crate::engine::snapshot::Snapshot;
-use crate::model::{Millis, NodeIx, Order, PoolIx, QShares};
+use crate::model::{JobIx, Millis, NodeIx, Order, PoolIx, QShares};
 
 /// Facts of a share that a scan of its node needs.
 #[derive(Clone, Copy, Debug)]
@@ -23,8 +23,8 @@ pub(in crate::engine) struct Tenant {
 
 impl Tenant {
     /// Group of its job's class and user.
-    pub(in crate::engine) fn user(self) -> usize {
-        large(self.user)
+    pub(in crate::engine) fn user(self) -> GroupIx {
+        GroupIx(large(self.user))
     }
 
     /// Size of the share; 0 once it is terminating.
@@ -47,7 +47,7 @@ struct PackedHolding {
 
 impl PackedHolding {
     fn holding(self) -> ShareIx {
-        ShareIx { job: large(self.job), share: large(self.share) }
+        ShareIx { job: JobIx(large(self.job)), share: large(self.share) }
     }
 }
 
@@ -92,7 +92,7 @@ struct NodeSpace {
     /// Space that no job may use, as an exclusive gang has the node.
     closed: QShares,
     /// The exclusive gang on the node, by its place in the snapshot.
-    closed_by: Option<usize>,
+    closed_by: Option<JobIx>,
     /// Range of its shares in [`SpaceIndex::held_shares`].
     holdings: Range<usize>,
 }
@@ -352,7 +352,7 @@ fn close_nodes_of_exclusive_gangs(
     shares: &ShareTable,
     spaces: &mut [NodeSpace],
 ) {
-    for (ix, job) in snapshot.jobs.iter().enumerate() {
+    for (ix, job) in snapshot.jobs.with_ix() {
         let is_exclusive =
             job.shape.as_deref().is_some_and(|shape| shape.is_gang() && shape.is_exclusive);
         if !is_exclusive {
@@ -378,7 +378,7 @@ fn take_in_shares(
     shares: &mut ShareTable,
     spaces: &mut [NodeSpace],
 ) -> (Vec<PackedHolding>, Vec<Tenant>) {
-    for job in 0..snapshot.jobs.len() {
+    for job in snapshot.jobs.places() {
         let class = &snapshot.topology.classes[entities.class_of(job).0];
         let is_immovable = !class.policy.is_preemptable();
         for share in shares.of_job_mut(job) {
@@ -404,11 +404,11 @@ fn take_in_shares(
     }
     let mut held_shares = vec![PackedHolding { job: 0, share: 0 }; held];
     let mut tenants = vec![Tenant { user: 0, order: 0, loss: 0 }; held];
-    for job in 0..snapshot.jobs.len() {
-        let user = small(entities.group_of(job));
+    for job in snapshot.jobs.places() {
+        let user = small(entities.group_of(job).0);
         for (ShareIx { job, share }, brief) in shares.held_by(job) {
             let next = &mut spaces[brief.node().0].holdings.end;
-            held_shares[*next] = PackedHolding { job: small(job), share: small(share) };
+            held_shares[*next] = PackedHolding { job: small(job.0), share: small(share) };
             tenants[*next] = Tenant { user, order: brief.order.get(), loss: brief.loss };
             *next += 1;
         }

@@ -14,7 +14,7 @@ use super::draft::Draft;
 use super::gang::place_gangs;
 use super::snapshot::Promise;
 use super::water_filling::{Service, Turn};
-use crate::model::{ClassPolicy, NodeIx, PoolIx, Precedence, QShares};
+use crate::model::{ClassPolicy, JobIx, NodeIx, PoolIx, Precedence, QShares};
 pub(super) use list_cursors::ListCursors;
 use placement::find_room;
 
@@ -27,7 +27,7 @@ pub(super) fn place_shares(draft: &mut Draft<'_>) {
     for priority in draft.priorities() {
         place_fixed(draft, priority);
         let jobs = draft.jobs_of(priority, ClassPolicy::is_preemptable);
-        let needy: Vec<usize> = jobs.iter().copied().filter(|&job| draft.is_needy(job)).collect();
+        let needy: Vec<JobIx> = jobs.iter().copied().filter(|&job| draft.is_needy(job)).collect();
         draft.water_fill_by_holdings(&needy, Turn::ByStart, Draft::shortfall_while_needy, serve);
         draft.water_fill_by_holdings(&jobs, Turn::ByStart, Draft::shortfall, serve);
     }
@@ -48,7 +48,7 @@ pub(super) fn fill_rest(draft: &mut Draft<'_>) {
 }
 
 /// Gives free space to the jobs for which `is_meant` is true.
-fn fill_for(draft: &mut Draft<'_>, is_meant: impl Fn(&Draft<'_>, usize) -> bool) {
+fn fill_for(draft: &mut Draft<'_>, is_meant: impl Fn(&Draft<'_>, JobIx) -> bool) {
     for priority in draft.priorities() {
         let mut jobs = draft.jobs_of(priority, ClassPolicy::is_preemptable);
         jobs.retain(|&job| is_meant(draft, job));
@@ -60,7 +60,7 @@ fn fill_for(draft: &mut Draft<'_>, is_meant: impl Fn(&Draft<'_>, usize) -> bool)
 
 /// True if some node has space for an nshare of at least a single job in `jobs`. A full cluster has
 /// none, so a hundred thousand jobs need not be tried.
-fn has_room_for_any(draft: &Draft<'_>, jobs: &[usize]) -> bool {
+fn has_room_for_any(draft: &Draft<'_>, jobs: &[JobIx]) -> bool {
     let pools = (0..draft.snapshot.topology.pools.len()).map(PoolIx);
     let most = pools.map(|pool| draft.spaces.usable_in(pool).1).max().unwrap_or_default();
     jobs.iter().any(|&job| draft.jobs[job].order.qshares() <= most)
@@ -69,7 +69,7 @@ fn has_room_for_any(draft: &Draft<'_>, jobs: &[usize]) -> bool {
 /// Places an nshare of `job`, if there is free space for it. Returns the node.
 pub(super) fn place_one(
     draft: &mut Draft<'_>,
-    job: usize,
+    job: JobIx,
     wanted: &DemandByOrder,
 ) -> Option<NodeIx> {
     let (node, order) = find_room(draft, job, wanted)?;
@@ -79,7 +79,7 @@ pub(super) fn place_one(
 
 /// Places an nshare of `job`, which is fair-share work. Nothing is preempted meanwhile. So if a job
 /// that may use any node finds no space, no job of its class and order does.
-fn serve(draft: &mut Draft<'_>, job: usize, wanted: &DemandByOrder) -> Service {
+fn serve(draft: &mut Draft<'_>, job: JobIx, wanted: &DemandByOrder) -> Service {
     if place_one(draft, job, wanted).is_some() {
         Service::Served
     } else if !draft.jobs[job].is_restricted {
@@ -110,7 +110,7 @@ fn place_fixed(draft: &mut Draft<'_>, priority: Precedence) {
 
 /// Enters the promises of the last cycle that are still good. A promise is dropped if its job is
 /// gone, at its cap, or may not use the node any more. Promises to gangs follow from their plans.
-fn enter_promises(draft: &mut Draft<'_>) -> Vec<(usize, Promise)> {
+fn enter_promises(draft: &mut Draft<'_>) -> Vec<(JobIx, Promise)> {
     let mut open = Vec::new();
     for &promise in draft.snapshot.promises.iter().filter(|promise| promise.rank.is_none()) {
         if let Some(job) = beneficiary(draft, promise) {
@@ -123,7 +123,7 @@ fn enter_promises(draft: &mut Draft<'_>) -> Vec<(usize, Promise)> {
 
 /// Turns `open` promises into shares, if the promised space is free now or there is other free
 /// space. Promises that must wait are kept. A gang may have withdrawn some.
-fn redeem_promises(draft: &mut Draft<'_>, mut open: Vec<(usize, Promise)>) {
+fn redeem_promises(draft: &mut Draft<'_>, mut open: Vec<(JobIx, Promise)>) {
     if !draft.gangs.is_empty() {
         let mut kept = draft.promises.clone();
         open.retain(|(_, promise)| {
@@ -155,7 +155,7 @@ fn redeem_promises(draft: &mut Draft<'_>, mut open: Vec<(usize, Promise)>) {
 }
 
 /// The job of a promise that is still good.
-fn beneficiary(draft: &Draft<'_>, promise: Promise) -> Option<usize> {
+fn beneficiary(draft: &Draft<'_>, promise: Promise) -> Option<JobIx> {
     let job = draft.place_of(promise.job)?;
     let work = draft.job(job);
     let is_wanted = match draft.snapshot.class_of(work).policy {

@@ -6,7 +6,7 @@ use super::list_cursors::ListCursors;
 use crate::engine::capacity::DemandByOrder;
 use crate::engine::draft::Draft;
 use crate::engine::gang::leaves_all_claims;
-use crate::model::{ClassPolicy, NodeIx, Order, PoolIx};
+use crate::model::{ClassPolicy, JobIx, NodeIx, Order, PoolIx};
 
 /// Finds a node with space for an nshare of `job` now, and the order that the share will have.
 ///
@@ -14,7 +14,7 @@ use crate::model::{ClassPolicy, NodeIx, Order, PoolIx};
 /// order. Other work goes to its own pool only: it can never be a squatter.
 pub(super) fn find_room(
     draft: &Draft<'_>,
-    job: usize,
+    job: JobIx,
     wanted: &DemandByOrder,
 ) -> Option<(NodeIx, Order)> {
     let (class, order) = (draft.class_of(job), draft.jobs[job].order);
@@ -45,7 +45,7 @@ pub(super) fn find_room(
 /// nodes, too, but not for nothing.
 fn beside_claims(
     draft: &Draft<'_>,
-    job: usize,
+    job: JobIx,
     place: impl Fn(&BTreeSet<NodeIx>) -> Option<NodeIx>,
 ) -> Option<NodeIx> {
     let claimed = draft.claims.keys().copied().filter(|&node| !leaves_all_claims(draft, job, node));
@@ -57,7 +57,7 @@ fn beside_claims(
 
 /// True if a node on the list of `job` has space for an nshare of it, or for a reservation of its
 /// size. Usually no such node exists, and a list is much shorter than that of all nodes.
-fn has_room_on_list(draft: &Draft<'_>, job: usize) -> bool {
+fn has_room_on_list(draft: &Draft<'_>, job: JobIx) -> bool {
     let list = draft.job(job).nodes.as_ref();
     list.is_some_and(|list| ListCursors::has_room(draft, list, draft.jobs[job].order))
 }
@@ -66,7 +66,7 @@ fn has_room_on_list(draft: &Draft<'_>, job: usize) -> bool {
 /// space, then to a node in use, then by name.
 fn best_fit(
     draft: &Draft<'_>,
-    job: usize,
+    job: JobIx,
     pool: PoolIx,
     wanted: &DemandByOrder,
     avoid: &BTreeSet<NodeIx>,
@@ -84,7 +84,7 @@ fn best_fit(
 }
 
 /// The smallest empty node of a size that suits a reservation.
-fn empty_node(draft: &Draft<'_>, job: usize, pool: PoolIx) -> Option<(NodeIx, Order)> {
+fn empty_node(draft: &Draft<'_>, job: JobIx, pool: PoolIx) -> Option<(NodeIx, Order)> {
     let orders = draft.nodes_within_reach(job);
     let may_take = |node: NodeIx| draft.may_use(job, node);
     let node = draft.spaces.matrix(pool).smallest_whole(&orders, |alike| alike.first(may_take))?;

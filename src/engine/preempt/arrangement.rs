@@ -4,11 +4,11 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::engine::draft::Draft;
-use crate::model::{NodeIx, PoolIx, Precedence, QShares};
+use crate::model::{JobIx, NodeIx, PoolIx, Precedence, QShares};
 
 /// True if all fair-share jobs of a priority in a tree could have a process at the same time.
 pub(super) fn is_possible(draft: &Draft<'_>, priority: Precedence, tree: PoolIx) -> bool {
-    let is_meant = |job: &usize| {
+    let is_meant = |job: &JobIx| {
         let class = draft.class_of(*job);
         draft.precedence(*job) == priority
             && class.policy.is_preemptable()
@@ -17,7 +17,7 @@ pub(super) fn is_possible(draft: &Draft<'_>, priority: Precedence, tree: PoolIx)
             // A job without a large enough node needs no space.
             && draft.jobs[*job].refusal.is_none()
     };
-    let jobs: Vec<usize> = (0..draft.jobs.len()).filter(is_meant).collect();
+    let jobs: Vec<JobIx> = draft.jobs.places().filter(is_meant).collect();
     gives_all_one(draft, &jobs)
 }
 
@@ -27,9 +27,9 @@ pub(super) fn is_possible(draft: &Draft<'_>, priority: Precedence, tree: PoolIx)
 /// Jobs are placed by size, largest first; on equal size, a job with fewer nodes to choose from
 /// goes first. Each takes the smallest free space that suffices. So true is proven, but false is
 /// not.
-fn gives_all_one(draft: &Draft<'_>, jobs: &[usize]) -> bool {
+fn gives_all_one(draft: &Draft<'_>, jobs: &[JobIx]) -> bool {
     let mut spaces = FreeSpaces::new(draft, jobs);
-    let mut jobs: Vec<usize> = jobs.to_vec();
+    let mut jobs: Vec<JobIx> = jobs.to_vec();
     let mut choices = BTreeMap::new();
     jobs.sort_by_cached_key(|&job| {
         let order = draft.jobs[job].order;
@@ -52,9 +52,9 @@ struct FreeSpaces {
 }
 
 impl FreeSpaces {
-    fn new(draft: &Draft<'_>, jobs: &[usize]) -> FreeSpaces {
+    fn new(draft: &Draft<'_>, jobs: &[JobIx]) -> FreeSpaces {
         let priority = jobs.first().map(|&job| draft.precedence(job));
-        let stays = |job: usize| {
+        let stays = |job: JobIx| {
             let class = draft.class_of(job);
             !class.policy.is_preemptable() || Some(draft.precedence(job)) < priority
         };
@@ -74,7 +74,7 @@ impl FreeSpaces {
     }
 
     /// Counts the nodes that are large enough for `job`: of its list, if it has a list.
-    fn choice(&self, draft: &Draft<'_>, job: usize) -> usize {
+    fn choice(&self, draft: &Draft<'_>, job: JobIx) -> usize {
         let order = draft.jobs[job].order.qshares().0;
         if let Some(list) = draft.job(job).nodes.as_ref() {
             return list.iter().filter(|ix| order <= self.of_nodes[ix.0]).count();
@@ -84,7 +84,7 @@ impl FreeSpaces {
     }
 
     /// Takes space for a process of `job`. True if a node has enough.
-    fn take(&mut self, draft: &Draft<'_>, job: usize) -> bool {
+    fn take(&mut self, draft: &Draft<'_>, job: JobIx) -> bool {
         let order = draft.jobs[job].order.qshares().0;
         let pools = draft.pools_for(job);
         let found = match draft.job(job).nodes.as_ref() {

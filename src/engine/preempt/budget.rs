@@ -13,7 +13,7 @@ use crate::engine::draft::Draft;
 use crate::engine::report::{CapBound, Declined};
 use crate::engine::schedule::VictimRule;
 use crate::engine::snapshot::Quiescence;
-use crate::model::{Millis, Settings};
+use crate::model::{JobIx, Millis, Settings};
 
 /// A job with fewer nshares than this has hardly begun, and is owed some credit.
 const BEGUN: u64 = 8;
@@ -44,7 +44,7 @@ pub(super) enum Worth {
 }
 
 /// Returns the worth of a further process of `job`.
-pub(super) fn worth(draft: &Draft<'_>, job: usize) -> Worth {
+pub(super) fn worth(draft: &Draft<'_>, job: JobIx) -> Worth {
     if draft.is_starved(job) {
         return Worth::Anything;
     }
@@ -57,7 +57,7 @@ pub(super) fn worth(draft: &Draft<'_>, job: usize) -> Worth {
 
 /// Returns the reason to decline `plan` for `job`, though the rules allow it. A plan that takes
 /// only from lower priorities has no limit.
-pub(super) fn objection(draft: &Draft<'_>, job: usize, plan: &Plan) -> Option<Declined> {
+pub(super) fn objection(draft: &Draft<'_>, job: JobIx, plan: &Plan) -> Option<Declined> {
     let mut peers =
         plan.victims.iter().filter(|victim| victim.rule != VictimRule::Priority).peekable();
     peers.peek()?;
@@ -66,7 +66,7 @@ pub(super) fn objection(draft: &Draft<'_>, job: usize, plan: &Plan) -> Option<De
 }
 
 /// Returns the reason to decline a loss of `loss` by peers for a further process of `job`.
-pub(super) fn objection_to(draft: &Draft<'_>, job: usize, loss: Millis) -> Option<Declined> {
+pub(super) fn objection_to(draft: &Draft<'_>, job: JobIx, loss: Millis) -> Option<Declined> {
     match worth(draft, job) {
         Worth::Anything => return None,
         Worth::Nothing(held_back) => return Some(held_back),
@@ -81,7 +81,7 @@ pub(super) fn objection_to(draft: &Draft<'_>, job: usize, loss: Millis) -> Optio
 /// Returns the most work that may be lost for a further process of `job`, which has a process or is
 /// owed none. The limit is the cost of its waiting; in an idle cluster it is at least the loss
 /// limit of its class.
-fn limit(draft: &Draft<'_>, job: usize) -> Millis {
+fn limit(draft: &Draft<'_>, job: JobIx) -> Millis {
     let work = draft.job(job);
     let period = draft.snapshot.topology.settings.publication_period;
     let waited =

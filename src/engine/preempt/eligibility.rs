@@ -10,10 +10,10 @@ use super::budget::{self, Worth};
 use super::history::Barred;
 use super::keeps::Keeps;
 use crate::engine::draft::Draft;
-use crate::engine::fairness_tree::Level;
+use crate::engine::fairness_tree::{GroupIx, Level};
 use crate::engine::schedule::VictimRule;
 use crate::engine::sizes::least_size;
-use crate::model::{Millis, NodeIx, Precedence, count};
+use crate::model::{JobIx, Millis, NodeIx, Precedence, count};
 
 /// Most processes of a job that may soon have only its last process left.
 const FEW: u64 = 8;
@@ -23,7 +23,7 @@ const FEW: u64 = 8;
 pub(super) struct Entitlement<'d, 'a> {
     draft: &'d Draft<'a>,
     pub(super) keeps: &'d Keeps,
-    pub(super) requester: usize,
+    pub(super) requester: JobIx,
     /// True if the requester is a fair-share job: other jobs have no peers.
     is_among_peers: bool,
     /// Sides that the requester may not take from, because they took from it.
@@ -42,14 +42,14 @@ pub(super) struct Entitlement<'d, 'a> {
     /// Quanta of a process of the requester.
     order: u64,
     /// Processes that the plan takes so far: the job and the quanta of each.
-    taken: Vec<(usize, u64)>,
+    taken: Vec<(JobIx, u64)>,
 }
 
 impl<'d, 'a> Entitlement<'d, 'a> {
     pub(super) fn new(
         draft: &'d Draft<'a>,
         keeps: &'d Keeps,
-        requester: usize,
+        requester: JobIx,
     ) -> Entitlement<'d, 'a> {
         let defragmentation = draft.snapshot.topology.settings.defragmentation;
         let holds_nothing = draft.has(requester) == 0;
@@ -85,7 +85,7 @@ impl<'d, 'a> Entitlement<'d, 'a> {
     }
 
     /// Notes that the plan takes a process of so many quanta of `victim`.
-    pub(super) fn take(&mut self, victim: usize, quanta: u64) {
+    pub(super) fn take(&mut self, victim: JobIx, quanta: u64) {
         self.taken.push((victim, quanta));
     }
 
@@ -138,23 +138,23 @@ impl<'d, 'a> Entitlement<'d, 'a> {
 
     /// True if a victim may lose the last process that is owed to it: at lower priority, or if
     /// evenness goes before first processes.
-    pub(super) fn reaches_last_processes(&self, victim: usize) -> bool {
+    pub(super) fn reaches_last_processes(&self, victim: JobIx) -> bool {
         let [own, theirs] = [self.requester, victim].map(|job| self.draft.precedence(job));
         own < theirs || !self.gives_first_processes()
     }
 
     /// True if a process stays only because it is the last and owed to its job, or would once other
     /// processes of the job are gone. Only jobs for which `is_meant` is true count.
-    pub(super) fn is_blocked_by(&self, is_meant: impl Fn(usize) -> bool) -> bool {
+    pub(super) fn is_blocked_by(&self, is_meant: impl Fn(JobIx) -> bool) -> bool {
         let Draft { entities, jobs, .. } = self.draft;
-        let is_in_the_way = |level: Level, job: usize| {
+        let is_in_the_way = |level: Level, job: JobIx| {
             jobs[job].is_owed
                 && (1..=FEW).contains(&self.keeps.nshares[job])
                 && self.would_balance(level, job, jobs[job].order.qshares().0)
                 && is_meant(job)
         };
         let own = self.draft.class_of(self.requester);
-        let is_any_of_user = |user: usize| {
+        let is_any_of_user = |user: GroupIx| {
             let members = entities.members(user);
             let Some(&first) = members.first() else { return false };
             let class = self.draft.class_of(first);
@@ -170,17 +170,17 @@ impl<'d, 'a> Entitlement<'d, 'a> {
         self.is_among_peers
             && self.may_balance
             && !self.keeps.has_given(self.requester)
-            && (0..entities.groups().len()).any(is_any_of_user)
+            && entities.groups().places().any(is_any_of_user)
             && self.gives_first_processes()
     }
 
     /// True if a user of a class might lose a process.
-    pub(super) fn reaches_user(&self, user: usize) -> bool {
+    pub(super) fn reaches_user(&self, user: GroupIx) -> bool {
         self.draft.entities.members(user).first().is_some_and(|&job| self.reaches(job))
     }
 
     /// True if a job of the same user and class as `victim` might lose a process.
-    pub(super) fn reaches(&self, victim: usize) -> bool {
+    pub(super) fn reaches(&self, victim: JobIx) -> bool {
         let draft = self.draft;
         let [own, theirs] = [self.requester, victim].map(|job| draft.precedence(job));
         if !draft.class_of(victim).policy.is_preemptable() || theirs < own {
@@ -214,10 +214,10 @@ impl<'d, 'a> Entitlement<'d, 'a> {
     }
 
     /// The rule under which a process of so many quanta of `victim` may go now, if any.
-    pub(super) fn rule(&self, victim: usize, quanta: u64) -> Option<VictimRule> {
+    pub(super) fn rule(&self, victim: JobIx, quanta: u64) -> Option<VictimRule> {
         let draft = self.draft;
         let [own, theirs] = [self.requester, victim].map(|job| draft.precedence(job));
-        let is_whole = draft.jobs[victim].is_gang;
+        let is_whole = draft.jobs[victim].is_gang || draft.jobs[victim].has_stepped;
         let stays = !draft.class_of(victim).policy.is_preemptable();
         if victim == self.requester || stays || is_whole {
             return None;
@@ -247,13 +247,13 @@ impl<'d, 'a> Entitlement<'d, 'a> {
     }
 
     /// True if `victim`, a peer, keeps a process only because it is the last and owed to it.
-    pub(super) fn would_go_but_is_owed(&self, victim: usize, quanta: u64) -> bool {
+    pub(super) fn would_go_but_is_owed(&self, victim: JobIx, quanta: u64) -> bool {
         let level = self.draft.entities.lowest_common_level(victim, self.requester);
         self.may_balance && self.is_last_owed(victim) && self.would_balance(level, victim, quanta)
     }
 
     /// Returns the rule that targets allow: fair share, minimum, surplus or first process.
-    fn by_targets(&self, level: Level, victim: usize, quanta: u64) -> Option<VictimRule> {
+    fn by_targets(&self, level: Level, victim: JobIx, quanta: u64) -> Option<VictimRule> {
         if self.is_below_target && self.is_behind(level, victim, quanta) {
             if self.is_above_target(level, victim) {
                 return Some(VictimRule::FairShare);
@@ -277,7 +277,7 @@ impl<'d, 'a> Entitlement<'d, 'a> {
     /// True if the requester may have a surplus of the victim. The victim's job and side keep their
     /// targets, and the side is better off before. The requester is below its target, or its side
     /// is in an idle cluster.
-    fn is_surplus(&self, level: Level, victim: usize, quanta: u64) -> bool {
+    fn is_surplus(&self, level: Level, victim: JobIx, quanta: u64) -> bool {
         let entities = &self.draft.entities;
         let keeps_its_target =
             |level| self.target(level, victim) + quanta <= self.held(level, victim);
@@ -297,7 +297,7 @@ impl<'d, 'a> Entitlement<'d, 'a> {
     }
 
     /// True if a job of the victim's side might have a surplus for the requester.
-    fn is_side_surplus(&self, level: Level, victim: usize) -> bool {
+    fn is_side_surplus(&self, level: Level, victim: JobIx) -> bool {
         let entities = &self.draft.entities;
         (self.is_below_target || self.may_balance)
             && self.is_above_target(level, victim)
@@ -308,7 +308,7 @@ impl<'d, 'a> Entitlement<'d, 'a> {
 
     /// Compares the requester's side with `gain` more to the victim's with `amount`, by weight.
     /// Cross-multiplied, as the engine does not divide.
-    fn compare(&self, level: Level, victim: usize, gain: u64, amount: u64) -> Ordering {
+    fn compare(&self, level: Level, victim: JobIx, gain: u64, amount: u64) -> Ordering {
         let entities = &self.draft.entities;
         let has = entities.at(&self.draft.held, level, self.requester) + gain;
         let ours = u128::from(has) * u128::from(entities.weight_at(level, victim));
@@ -318,41 +318,41 @@ impl<'d, 'a> Entitlement<'d, 'a> {
 
     /// Pair test: true if the requester's side has less, by weight, than the victim's would without
     /// `quanta`.
-    fn is_behind(&self, level: Level, victim: usize, quanta: u64) -> bool {
+    fn is_behind(&self, level: Level, victim: JobIx, quanta: u64) -> bool {
         let left = self.held(level, victim).checked_sub(quanta);
         left.is_some_and(|left| self.compare(level, victim, 0, left).is_lt())
     }
 
     /// True if the victim's side without `quanta` would still have no less, by weight, than the
     /// requester's side with a further process.
-    fn would_balance(&self, level: Level, victim: usize, quanta: u64) -> bool {
+    fn would_balance(&self, level: Level, victim: JobIx, quanta: u64) -> bool {
         let left = self.held(level, victim).checked_sub(quanta);
         left.is_some_and(|left| self.compare(level, victim, self.order, left).is_le())
     }
 
     /// True if `victim` would be left with nothing, though a process is owed to it. A job with legal
     /// sizes has nothing below its smallest size.
-    fn is_last_owed(&self, victim: usize) -> bool {
+    fn is_last_owed(&self, victim: JobIx) -> bool {
         self.draft.jobs[victim].is_owed && self.nshares(victim) <= least_size(self.draft, victim)
     }
 
     /// True if `victim` would be under its minimum after the loss of a further process.
-    fn becomes_needy(&self, victim: usize) -> bool {
+    fn becomes_needy(&self, victim: JobIx) -> bool {
         self.draft.becomes_needy_with(victim, self.nshares(victim).saturating_sub(1))
     }
 
     /// True if the side of `victim` at `level` holds more than its target.
-    fn is_above_target(&self, level: Level, victim: usize) -> bool {
+    fn is_above_target(&self, level: Level, victim: JobIx) -> bool {
         self.target(level, victim) < self.held(level, victim)
     }
 
     /// Counts the processes that the plan leaves to `victim`.
-    fn nshares(&self, victim: usize) -> u64 {
+    fn nshares(&self, victim: JobIx) -> u64 {
         let taken = count(self.taken.iter().filter(|(job, _)| *job == victim));
         self.keeps.nshares[victim].saturating_sub(taken)
     }
 
-    fn held(&self, level: Level, job: usize) -> u64 {
+    fn held(&self, level: Level, job: JobIx) -> u64 {
         let entities = &self.draft.entities;
         let side = entities.side(level, job);
         let taken = self.taken.iter().filter(|(other, _)| entities.side(level, *other) == side);
@@ -360,7 +360,7 @@ impl<'d, 'a> Entitlement<'d, 'a> {
         entities.at(&self.keeps.amounts, level, job).saturating_sub(taken)
     }
 
-    fn target(&self, level: Level, job: usize) -> u64 {
+    fn target(&self, level: Level, job: JobIx) -> u64 {
         self.draft.entities.at(&self.draft.given, level, job)
     }
 }

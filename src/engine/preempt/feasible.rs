@@ -3,19 +3,19 @@
 use super::plan::Plan;
 use crate::engine::draft::Draft;
 use crate::engine::schedule::Alternatives;
-use crate::model::{ClassPolicy, NodeIx, Order, PoolIx, QShares, count};
+use crate::model::{ClassPolicy, JobIx, NodeIx, Order, PoolIx, QShares, count};
 
 /// Nodes that a request may use.
 #[derive(Clone, Copy)]
 pub(super) struct Feasible<'d, 'a> {
     pub draft: &'d Draft<'a>,
-    pub job: usize,
+    pub job: JobIx,
     policy: &'a ClassPolicy,
     pools: &'d [PoolIx],
 }
 
 impl<'d, 'a> Feasible<'d, 'a> {
-    pub(super) fn new(draft: &'d Draft<'a>, job: usize) -> Feasible<'d, 'a> {
+    pub(super) fn new(draft: &'d Draft<'a>, job: JobIx) -> Feasible<'d, 'a> {
         let policy = &draft.class_of(job).policy;
         Feasible { draft, job, policy, pools: draft.pools_for(job) }
     }

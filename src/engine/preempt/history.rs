@@ -14,9 +14,9 @@ use std::cell::OnceCell;
 use std::collections::BTreeSet;
 
 use crate::engine::draft::Draft;
-use crate::engine::fairness_tree::{FairnessTree, Level};
+use crate::engine::fairness_tree::{EntityIx, FairnessTree, Level};
 use crate::engine::snapshot::Taking;
-use crate::model::JobId;
+use crate::model::{IxVec, JobId, JobIx};
 
 /// Quiet cycles after which preemptions are remembered.
 pub const MEMORY_AFTER: u64 = 12;
@@ -24,17 +24,17 @@ pub const MEMORY_AFTER: u64 = 12;
 /// Takers of each side, by level: for each level and side the sides that took from it. The list of
 /// a level without preemptions is empty.
 #[derive(Clone, Debug, Default)]
-pub(in crate::engine) struct Takings([Vec<BTreeSet<usize>>; Level::ALL.len()]);
+pub(in crate::engine) struct Takings([IxVec<EntityIx, BTreeSet<EntityIx>>; Level::ALL.len()]);
 
 /// Sides that a beneficiary may not take from. They are computed on first use, as few are ever
 /// needed.
 #[derive(Debug)]
 pub(super) struct Barred {
-    beneficiary: usize,
+    beneficiary: JobIx,
     /// True if the beneficiary is exempt.
     is_excepted: bool,
     /// For each level and side: true if the beneficiary may not take from that side.
-    sides: [OnceCell<Vec<bool>>; Level::ALL.len()],
+    sides: [OnceCell<IxVec<EntityIx, bool>>; Level::ALL.len()],
 }
 
 impl Takings {
@@ -42,7 +42,7 @@ impl Takings {
     pub(in crate::engine) fn new(
         entities: &FairnessTree,
         remembered: &[Taking],
-        place_of: impl Fn(JobId) -> Option<usize>,
+        place_of: impl Fn(JobId) -> Option<JobIx>,
     ) -> Takings {
         let mut takings = Takings::default();
         for taking in remembered {
@@ -54,7 +54,7 @@ impl Takings {
     }
 
     /// Notes that the job at `by` took from the job at `from`.
-    pub(in crate::engine) fn note(&mut self, entities: &FairnessTree, from: usize, by: usize) {
+    pub(in crate::engine) fn note(&mut self, entities: &FairnessTree, from: JobIx, by: JobIx) {
         let level = entities.lowest_common_level(from, by);
         let side = |job| entities.side(level, job);
         let takers = &mut self.0[level.place()];
@@ -63,17 +63,17 @@ impl Takings {
     }
 
     fn is_empty(&self) -> bool {
-        self.0.iter().all(Vec::is_empty)
+        self.0.iter().all(IxVec::is_empty)
     }
 
     /// Returns for each side at `level` if it took, directly or through other sides, from `side`.
-    fn takers(&self, level: Level, side: usize) -> Vec<bool> {
+    fn takers(&self, level: Level, side: EntityIx) -> IxVec<EntityIx, bool> {
         let takers = &self.0[level.place()];
         // Most sides lost nothing: an empty list saves the search.
         if takers.get(side).is_none_or(BTreeSet::is_empty) {
-            return Vec::new();
+            return IxVec::default();
         }
-        let mut has_taken = vec![false; takers.len()];
+        let mut has_taken = IxVec::filled(false, takers.len());
         let mut open = vec![side];
         while let Some(side) = open.pop() {
             for &taker in takers.get(side).into_iter().flatten() {
@@ -88,7 +88,7 @@ impl Takings {
 
 impl Barred {
     /// Starts with the sides that took, directly or through other sides, from the sides of `job`.
-    pub(super) fn new(draft: &Draft<'_>, job: usize) -> Barred {
+    pub(super) fn new(draft: &Draft<'_>, job: JobIx) -> Barred {
         let has_time = draft.snapshot.calm.quiet_cycles < MEMORY_AFTER;
         Barred {
             beneficiary: job,
@@ -108,7 +108,7 @@ impl Barred {
     }
 
     /// True if the side of `victim` at `level` took from the beneficiary's side.
-    pub(super) fn contains(&self, draft: &Draft<'_>, level: Level, victim: usize) -> bool {
+    pub(super) fn contains(&self, draft: &Draft<'_>, level: Level, victim: JobIx) -> bool {
         let side = draft.entities.side(level, victim);
         let Draft { entities, takings, .. } = draft;
         let own = entities.side(level, self.beneficiary);

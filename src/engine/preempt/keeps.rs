@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use super::arrangement;
 use crate::engine::draft::Draft;
 use crate::engine::fairness_tree::Amounts;
-use crate::model::{PoolIx, Precedence};
+use crate::model::{IxVec, JobIx, PoolIx, Precedence};
 
 /// Remaining holdings of each side, out of its holdings when the search began. A gain of this cycle
 /// does not count before the next, so the cost of a plan only rises within a cycle.
@@ -15,9 +15,9 @@ pub(super) struct Keeps {
     /// In quanta.
     pub amounts: Amounts,
     /// For each job, in processes.
-    pub nshares: Vec<u64>,
+    pub nshares: IxVec<JobIx, u64>,
     /// For each job, what it did among its peers in this cycle.
-    deals: Vec<Deal>,
+    deals: IxVec<JobIx, Deal>,
     /// For a priority and a tree: true if all jobs there could have a process at once. Filled on
     /// use.
     one_for_all: RefCell<BTreeMap<(Precedence, PoolIx), bool>>,
@@ -34,39 +34,39 @@ enum Deal {
 
 impl Keeps {
     pub(super) fn new(draft: &Draft<'_>) -> Keeps {
-        let nshares = (0..draft.jobs.len()).map(|job| draft.has(job)).collect();
-        let deals = vec![Deal::None; draft.jobs.len()];
+        let nshares = draft.jobs.places().map(|job| draft.has(job)).collect();
+        let deals = IxVec::filled(Deal::None, draft.jobs.len());
         Keeps { amounts: draft.held.clone(), nshares, deals, one_for_all: RefCell::default() }
     }
 
     /// Notes that `job` took something from a peer.
-    pub(super) fn note_taker(&mut self, job: usize) {
+    pub(super) fn note_taker(&mut self, job: JobIx) {
         self.deals[job] = Deal::Took;
     }
 
     /// Notes that a peer took something from `job`.
-    pub(super) fn note_giver(&mut self, job: usize) {
+    pub(super) fn note_giver(&mut self, job: JobIx) {
         self.deals[job] = Deal::Gave;
     }
 
     /// True if `job` may lose no process to a peer in this cycle, because it took from a peer.
-    pub(super) fn has_taken(&self, job: usize) -> bool {
+    pub(super) fn has_taken(&self, job: JobIx) -> bool {
         self.deals[job] == Deal::Took
     }
 
     /// True if `job` may take no process from a peer in this cycle, because it lost to a peer.
-    pub(super) fn has_given(&self, job: usize) -> bool {
+    pub(super) fn has_given(&self, job: JobIx) -> bool {
         self.deals[job] == Deal::Gave
     }
 
     /// Notes that `job` lost a process of so many quanta.
-    pub(super) fn lose(&mut self, draft: &Draft<'_>, job: usize, quanta: u64) {
+    pub(super) fn lose(&mut self, draft: &Draft<'_>, job: JobIx, quanta: u64) {
         draft.entities.remove(&mut self.amounts, job, quanta);
         self.nshares[job] -= 1;
     }
 
     /// True if all fair-share jobs of the priority and tree of `job` could have a process at once.
-    pub(super) fn is_there_one_for_all(&self, draft: &Draft<'_>, job: usize) -> bool {
+    pub(super) fn is_there_one_for_all(&self, draft: &Draft<'_>, job: JobIx) -> bool {
         let class = draft.class_of(job);
         let (priority, tree) = (draft.precedence(job), draft.pools.top(class.pool));
         let mut known = self.one_for_all.borrow_mut();

@@ -45,7 +45,7 @@ use super::schedule::{Alternatives, VictimRule};
 use super::share_table::{PackedShare, ShareIx};
 use super::sizes::is_between_sizes;
 use super::water_filling::{Service, Turn};
-use crate::model::{ClassPolicy, JobId};
+use crate::model::{ClassPolicy, JobId, JobIx};
 use budget::is_at_rest;
 use queue::Reclaim;
 use relocate::relocate;
@@ -60,7 +60,7 @@ pub(super) fn clear_in_time(draft: &mut Draft<'_>) {
     if draft.snapshot.windows.is_empty() && draft.snapshot.hours.is_empty() {
         return;
     }
-    for ix in 0..draft.jobs.len() {
+    for ix in draft.jobs.places() {
         if !draft.class_of(ix).policy.is_preemptable() {
             continue;
         }
@@ -81,7 +81,7 @@ pub(super) fn clear_in_time(draft: &mut Draft<'_>) {
 
 /// Takes back all shares of jobs that run longer than they declared.
 fn end_overruns(draft: &mut Draft<'_>) {
-    for ix in 0..draft.jobs.len() {
+    for ix in draft.jobs.places() {
         if draft.is_overrun(ix) {
             let victims: Vec<ShareIx> =
                 draft.shares.held_by(ix).map(|(holding, _)| holding).collect();
@@ -97,7 +97,7 @@ fn end_overruns(draft: &mut Draft<'_>) {
 /// This preemption alone has no beneficiary. A job that cannot be preempted keeps its shares
 /// (decision D6), except an evolving gang: its owner asked for fewer. Its highest ranks go.
 pub(super) fn shed_beyond_maximum(draft: &mut Draft<'_>) {
-    for ix in 0..draft.jobs.len() {
+    for ix in draft.jobs.places() {
         let JobDraft { held, may_keep, is_gang, .. } = draft.jobs[ix];
         let excess = held.saturating_sub(may_keep);
         if excess == 0 || !(is_gang || draft.class_of(ix).policy.is_preemptable()) {
@@ -118,7 +118,7 @@ pub(super) fn shed_beyond_maximum(draft: &mut Draft<'_>) {
 }
 
 /// Preempts so many processes of a gang, the highest ranks first.
-fn shed_highest_ranks(draft: &mut Draft<'_>, ix: usize, excess: u64) {
+fn shed_highest_ranks(draft: &mut Draft<'_>, ix: JobIx, excess: u64) {
     let held = draft.shares.held_by(ix).map(|(holding, _)| holding);
     let mut ranked: Vec<(Option<u32>, ShareIx)> =
         held.map(|holding| (draft.share(holding).rank, holding)).collect();
@@ -139,11 +139,11 @@ pub(super) fn make_room(draft: &mut Draft<'_>) {
     let mut reclaim = Reclaim::new(draft);
     let late: BTreeSet<JobId> = draft.snapshot.put_off.iter().copied().collect();
     if !late.is_empty() {
-        let is_late = |draft: &Draft<'_>, job: usize| late.contains(&draft.jobs[job].id);
+        let is_late = |draft: &Draft<'_>, job: JobIx| late.contains(&draft.jobs[job].id);
         make_room_for_those(draft, &mut reclaim, is_late);
         // Late jobs had their turn, even if free space was enough for them.
         if draft.put_off.is_empty() {
-            for job in (0..draft.jobs.len()).filter(|&job| is_late(draft, job)) {
+            for job in draft.jobs.places().filter(|&job| is_late(draft, job)) {
                 reclaim.take_turn(job);
             }
         }
@@ -160,7 +160,7 @@ pub(super) fn make_room(draft: &mut Draft<'_>) {
 fn make_room_for_those(
     draft: &mut Draft<'_>,
     reclaim: &mut Reclaim,
-    is_meant: impl Fn(&Draft<'_>, usize) -> bool,
+    is_meant: impl Fn(&Draft<'_>, JobIx) -> bool,
 ) {
     for priority in draft.priorities() {
         let mut fixed = draft.jobs_of(priority, |policy| !policy.is_preemptable());
@@ -183,7 +183,7 @@ fn make_room_for_those(
 fn make_room_for_least_served(
     draft: &mut Draft<'_>,
     reclaim: &mut Reclaim,
-    jobs: &[usize],
+    jobs: &[JobIx],
 ) -> bool {
     let done = |draft: &Draft<'_>| draft.promises.len() + draft.expansions.len();
     let before = done(draft);
@@ -195,7 +195,7 @@ fn make_room_for_least_served(
         }
         if make_room_for(draft, reclaim, job) { Service::Served } else { Service::Refused }
     };
-    let empty_handed: Vec<usize> =
+    let empty_handed: Vec<JobIx> =
         jobs.iter().copied().filter(|&job| draft.has(job) == 0).collect();
     draft.water_fill_by_holdings(
         &empty_handed,
@@ -209,13 +209,13 @@ fn make_room_for_least_served(
 
 /// Returns the processes that `job` may take from other jobs: an owed first process, up to its
 /// target, and in an idle cluster up to its demand.
-fn due(draft: &Draft<'_>, job: usize) -> u64 {
+fn due(draft: &Draft<'_>, job: JobIx) -> u64 {
     let due = due_of_any_size(draft, job);
     if 0 < due && draft.jobs[job].is_elastic { due.min(single_steps(draft, job)) } else { due }
 }
 
 /// The same for all jobs, even for a job that grows by several processes at a time.
-fn due_of_any_size(draft: &Draft<'_>, job: usize) -> u64 {
+fn due_of_any_size(draft: &Draft<'_>, job: JobIx) -> u64 {
     // It has to shrink first.
     if is_between_sizes(draft, job) {
         return 0;
@@ -225,7 +225,7 @@ fn due_of_any_size(draft: &Draft<'_>, job: usize) -> u64 {
 }
 
 /// Leaves the search for `job` to the next cycle. The job has its turn there if it had none here.
-fn put_off(draft: &mut Draft<'_>, reclaim: &mut Reclaim, job: usize) {
+fn put_off(draft: &mut Draft<'_>, reclaim: &mut Reclaim, job: JobIx) {
     draft.jobs[job].held_back = Some(Declined::NextCycle);
     if reclaim.take_turn(job) {
         draft.put_off.push(draft.jobs[job].id);
@@ -234,7 +234,7 @@ fn put_off(draft: &mut Draft<'_>, reclaim: &mut Reclaim, job: usize) {
 
 /// Notes the reason `next_cycle` for each job that waits behind jobs put off before it.
 fn tell_the_others(draft: &mut Draft<'_>, late: &BTreeSet<JobId>) {
-    for job in 0..draft.jobs.len() {
+    for job in draft.jobs.places() {
         if 0 < due(draft, job) && !late.contains(&draft.jobs[job].id) {
             draft.jobs[job].held_back = Some(Declined::NextCycle);
         }
@@ -242,7 +242,7 @@ fn tell_the_others(draft: &mut Draft<'_>, late: &BTreeSet<JobId>) {
 }
 
 /// Preempts a whole gang for a process of `job`, and promises the room. True if it did.
-fn take_gang(draft: &mut Draft<'_>, reclaim: &mut Reclaim, job: usize) -> bool {
+fn take_gang(draft: &mut Draft<'_>, reclaim: &mut Reclaim, job: JobIx) -> bool {
     if draft.gangs.is_empty() {
         return false;
     }
@@ -258,7 +258,7 @@ fn take_gang(draft: &mut Draft<'_>, reclaim: &mut Reclaim, job: usize) -> bool {
 
 /// Makes space for a process of `job` on a node and promises it. True if it did; else the job keeps
 /// the reason, if there is a plan that is not carried out.
-fn make_room_for(draft: &mut Draft<'_>, reclaim: &mut Reclaim, job: usize) -> bool {
+fn make_room_for(draft: &mut Draft<'_>, reclaim: &mut Reclaim, job: JobIx) -> bool {
     if reclaim.has_failed(job) {
         return false;
     }

@@ -7,8 +7,9 @@ use super::keeps::Keeps;
 use super::plan::{Cost, EvictionClass};
 use crate::engine::capacity::Tenant;
 use crate::engine::draft::Draft;
+use crate::engine::fairness_tree::GroupIx;
 use crate::engine::share_table::ShareIx;
-use crate::model::{Millis, NodeIx, QShares};
+use crate::model::{IxVec, Millis, NodeIx, QShares};
 
 /// Offer of a user of a class on a node; the cheapest offer is the least.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -27,7 +28,7 @@ pub(super) struct Offer {
 pub(super) struct Offers {
     /// Two lists for each user: without the last processes of jobs to which they are owed, and with
     /// them.
-    of_groups: [Vec<OnceCell<Vec<Offer>>>; 2],
+    of_groups: [IxVec<GroupIx, OnceCell<Vec<Offer>>>; 2],
     /// For each node, the cost of its cheapest processes.
     of_nodes: Vec<OnceCell<Cheapest>>,
 }
@@ -46,7 +47,8 @@ struct Cheapest {
 impl Offers {
     pub(super) fn new(draft: &Draft<'_>) -> Offers {
         Offers {
-            of_groups: [(); 2].map(|()| vec![OnceCell::new(); draft.entities.groups().len()]),
+            of_groups: [(); 2]
+                .map(|()| IxVec::filled(OnceCell::new(), draft.entities.groups().len())),
             of_nodes: vec![OnceCell::new(); draft.snapshot.nodes.len()],
         }
     }
@@ -89,7 +91,7 @@ impl Offers {
         &self,
         draft: &Draft<'_>,
         keeps: &Keeps,
-        (group, with_last): (usize, bool),
+        (group, with_last): (GroupIx, bool),
     ) -> &[Offer] {
         self.of_groups[usize::from(with_last)][group].get_or_init(|| {
             let mut offers: Vec<Offer> = Vec::new();

@@ -8,7 +8,7 @@ use crate::engine::capacity::Tenant;
 use crate::engine::draft::Draft;
 use crate::engine::schedule::{Alternatives, VictimRule};
 use crate::engine::share_table::{PackedShare, ShareIx};
-use crate::model::{Millis, NodeIx, Order, QShares, ShareId};
+use crate::model::{JobIx, Millis, NodeIx, Order, QShares, ShareId};
 
 /// Space for a process of a request on a node.
 pub(super) struct Plan {
@@ -83,7 +83,7 @@ impl EvictionClass {
     pub(super) fn of(
         draft: &Draft<'_>,
         keeps: &Keeps,
-        job: usize,
+        job: JobIx,
         is_resident: bool,
     ) -> EvictionClass {
         EvictionClass {

@@ -20,10 +20,11 @@ use super::offers::{Offer, Offers};
 use super::plan::{Cost, Plan, plan_on};
 use super::relocate::Tried;
 use crate::engine::draft::Draft;
+use crate::engine::fairness_tree::GroupIx;
 use crate::engine::report::Declined;
 use crate::engine::schedule::{Alternatives, NextBest, VictimRule};
 use crate::engine::share_table::ShareIx;
-use crate::model::{ClassPolicy, Millis, NodeIx, QShares, count};
+use crate::model::{ClassIx, ClassPolicy, IxVec, JobIx, Millis, NodeIx, QShares, count};
 
 /// State that requests of a cycle share.
 pub(super) struct Reclaim {
@@ -39,25 +40,25 @@ pub(super) struct Reclaim {
     /// Number of changes so far: a share preempted, or space promised or used.
     changes: usize,
     /// For each job, the number of changes at its last failed search.
-    failed: Vec<Option<usize>>,
+    failed: IxVec<JobIx, Option<usize>>,
     /// Failed searches among the other jobs of a user. The key is the user within a class, the
     /// order and the rights. The value is the job's quanta and the number of changes.
-    own: BTreeMap<(usize, u64, u8), (u64, usize)>,
+    own: BTreeMap<(GroupIx, u64, u8), (u64, usize)>,
     /// The jobs that had their turn in this cycle, or were put off.
-    asked: BTreeSet<usize>,
+    asked: BTreeSet<JobIx>,
 }
 
 /// Kind of a request, with equal candidates: class, order and rights. The user belongs to it if the
 /// user may not take from all sides. The job belongs to it if it lists its nodes. The last part is
 /// the loss limit in an idle cluster.
-pub(super) type Kind = (usize, u64, u8, Option<usize>, Option<usize>, Option<Millis>);
+pub(super) type Kind = (ClassIx, u64, u8, Option<GroupIx>, Option<JobIx>, Option<Millis>);
 
 /// Holdings of the class and user of a request. A result holds for all requests of its kind that
 /// are no worse off.
 pub(super) type RequestStanding = (u64, u64);
 
 /// An offer, the list it belongs to, and its index there.
-type NextOffer = (Offer, (usize, bool), usize);
+type NextOffer = (Offer, (GroupIx, bool), usize);
 
 /// More quanta than any node has.
 pub(super) const BEYOND: QShares = QShares(1 << 32);
@@ -88,7 +89,7 @@ impl Reclaim {
             claimed,
             grown: Vec::new(),
             changes: 0,
-            failed: vec![None; draft.jobs.len()],
+            failed: IxVec::filled(None, draft.jobs.len()),
             own: BTreeMap::new(),
             asked: BTreeSet::new(),
         }
@@ -101,17 +102,17 @@ impl Reclaim {
     }
 
     /// Notes that `job` has its turn. True if it had none before in this cycle.
-    pub(super) fn take_turn(&mut self, job: usize) -> bool {
+    pub(super) fn take_turn(&mut self, job: JobIx) -> bool {
         self.asked.insert(job)
     }
 
     /// Notes that nothing was found for `job`.
-    pub(super) fn note_failed(&mut self, job: usize) {
+    pub(super) fn note_failed(&mut self, job: JobIx) {
         self.failed[job] = Some(self.changes);
     }
 
     /// True if a search for `job` would only repeat a failed search.
-    pub(super) fn has_failed(&self, job: usize) -> bool {
+    pub(super) fn has_failed(&self, job: JobIx) -> bool {
         self.failed[job] == Some(self.changes)
     }
 
@@ -121,7 +122,7 @@ impl Reclaim {
         draft: &Draft<'_>,
         holding: ShareIx,
         rule: VictimRule,
-        taker: usize,
+        taker: JobIx,
     ) {
         let share = draft.shares.at(holding);
         if rule.is_taking() && rule != VictimRule::Priority {
@@ -149,7 +150,7 @@ impl Reclaim {
     pub(super) fn best_plan(
         &mut self,
         draft: &Draft<'_>,
-        job: usize,
+        job: JobIx,
     ) -> Result<Plan, Option<Declined>> {
         let feasible = Feasible::new(draft, job);
         if let Some(plan) = feasible.room_to_come().filter(|_| !self.keeps.has_given(job)) {
@@ -210,13 +211,13 @@ pub(super) fn kind(draft: &Draft<'_>, entitlement: &Entitlement<'_, '_>, with_ow
     let order = draft.jobs[job].order.qshares().0;
     let confined = draft.jobs[job].is_restricted.then_some(job);
     let apart = is_apart.then_some(user);
-    (class.0, order, entitlement.rights(), apart, confined, entitlement.limit)
+    (class, order, entitlement.rights(), apart, confined, entitlement.limit)
 }
 
 /// Returns the holdings of the class and user of `job`.
-pub(super) fn standing(draft: &Draft<'_>, job: usize) -> RequestStanding {
+pub(super) fn standing(draft: &Draft<'_>, job: JobIx) -> RequestStanding {
     let (class, user) = (draft.entities.class_of(job), draft.entities.group_of(job));
-    (draft.held.classes[class.0], draft.held.groups[user])
+    (draft.held.classes[class], draft.held.groups[user])
 }
 
 /// True if the class or user of a request is worse off than that of `other`.
@@ -328,7 +329,7 @@ impl Queue {
     ) -> Queue {
         let own_class = draft.entities.class_of(entitlement.requester);
         let mut other_class = None;
-        let groups = draft.entities.groups().iter().enumerate();
+        let groups = draft.entities.groups().with_ix();
         let first_offers = groups.filter_map(|(group, &(class, _))| {
             draft.effort.search();
             let &job = draft.entities.members(group).first()?;

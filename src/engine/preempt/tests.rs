@@ -21,7 +21,7 @@ use crate::engine::report::{CapBound, Declined};
 use crate::engine::share_table::ShareIx;
 use crate::engine::{Alternatives, Snapshot, Taking, VictimRule, place, target};
 use crate::model::{
-    CapRules, ClassIx, JobId, Millis, NodeIx, Order, Precedence, QShares, ShareFacts, UserIx,
+    CapRules, ClassIx, JobId, JobIx, Millis, NodeIx, Order, Precedence, QShares, ShareFacts, UserIx,
 };
 
 const CID: UserIx = UserIx(2);
@@ -55,7 +55,7 @@ fn at_rest(nodes: &[u64], jobs: &[(UserIx, u32, u64)]) -> Scene {
 fn counted<'a>(snapshot: &'a Snapshot, counts: &[u64]) -> Draft<'a> {
     let mut draft = Draft::new(snapshot);
     let entities = Arc::clone(&draft.entities);
-    for (job, &count) in counts.iter().enumerate() {
+    for (job, &count) in draft.jobs.places().zip(counts) {
         draft.jobs[job].given = count;
         draft.jobs[job].is_owed = 0 < count;
         let quanta = draft.jobs[job].order.qshares().0 * count;
@@ -68,10 +68,10 @@ fn counted<'a>(snapshot: &'a Snapshot, counts: &[u64]) -> Draft<'a> {
 fn rules(scene: &Scene, counts: &[u64], quanta: usize) -> Vec<Option<VictimRule>> {
     let draft = counted(&scene.snapshot, counts);
     let keeps = Keeps::new(&draft);
-    let mut entitlement = Entitlement::new(&draft, &keeps, counts.len() - 1);
+    let mut entitlement = Entitlement::new(&draft, &keeps, JobIx(counts.len() - 1));
     let in_turn = (0..quanta).map(|_| {
-        let rule = entitlement.rule(0, 1);
-        entitlement.take(0, 1);
+        let rule = entitlement.rule(JobIx(0), 1);
+        entitlement.take(JobIx(0), 1);
         rule
     });
     in_turn.collect()
@@ -104,8 +104,8 @@ fn at_rest_a_first_process_goes_first_only_where_all_have_room_for_one() {
     let draft = |scene: &Scene| {
         let draft = counted(&scene.snapshot, &[1, 1, 1]);
         let keeps = Keeps::new(&draft);
-        let entitlement = Entitlement::new(&draft, &keeps, 2);
-        (entitlement.rule(0, 2), entitlement.is_blocked_by(|job| job == 0))
+        let entitlement = Entitlement::new(&draft, &keeps, JobIx(2));
+        (entitlement.rule(JobIx(0), 2), entitlement.is_blocked_by(|job| job == JobIx(0)))
     };
     assert_eq!(draft(&at_rest(&[5], &uneven)), (ENVY, false));
     assert_eq!(draft(&at_rest(&[5, 3], &uneven)), (None, true));
@@ -119,7 +119,7 @@ fn a_plan_is_charged_as_a_whole() {
     assert_eq!(rules(&scene, &[2, 2], 3), [FAIR_SHARE, FAIR_SHARE, None]);
     let draft = counted(&scene.snapshot, &[2, 2]);
     let keeps = Keeps::new(&draft);
-    let mut entitlement = Entitlement::new(&draft, &keeps, 1);
+    let mut entitlement = Entitlement::new(&draft, &keeps, JobIx(1));
     let order = Order::new(4).unwrap();
     for (missing, goes) in [(2, true), (3, false)] {
         entitlement.reset();
@@ -139,9 +139,9 @@ fn of_processes_of_one_size_those_with_the_least_work_go() {
             ShareFacts { is_initialized: true, initialization: 0, investment };
     }
     let draft = counted(&scene.snapshot, &[0, 1, 2]);
-    let plan = Reclaim::new(&draft).best_plan(&draft, 2).unwrap();
+    let plan = Reclaim::new(&draft).best_plan(&draft, JobIx(2)).unwrap();
     let holdings: Vec<ShareIx> = plan.victims.iter().map(|victim| victim.holding).collect();
-    assert_eq!(holdings, [1, 2].map(|share| ShareIx { job: 1, share }));
+    assert_eq!(holdings, [1, 2].map(|share| ShareIx { job: JobIx(1), share }));
 }
 
 #[test]
@@ -199,19 +199,19 @@ fn a_job_does_not_give_and_take_in_one_cycle() {
     let may_take = |note: fn(&mut Keeps)| {
         let mut keeps = Keeps::new(&draft);
         note(&mut keeps);
-        Entitlement::new(&draft, &keeps, 2).rule(0, 1)
+        Entitlement::new(&draft, &keeps, JobIx(2)).rule(JobIx(0), 1)
     };
     assert_eq!(may_take(|_| {}), FAIR_SHARE);
-    assert_eq!(may_take(|keeps| keeps.note_giver(2)), None);
-    assert_eq!(may_take(|keeps| keeps.note_taker(0)), None);
-    assert_eq!(may_take(|keeps| keeps.note_taker(2)), FAIR_SHARE);
-    assert_eq!(may_take(|keeps| keeps.note_giver(0)), FAIR_SHARE);
+    assert_eq!(may_take(|keeps| keeps.note_giver(JobIx(2))), None);
+    assert_eq!(may_take(|keeps| keeps.note_taker(JobIx(0))), None);
+    assert_eq!(may_take(|keeps| keeps.note_taker(JobIx(2))), FAIR_SHARE);
+    assert_eq!(may_take(|keeps| keeps.note_giver(JobIx(0))), FAIR_SHARE);
 }
 
 /// Bob has so much, and has waited for so many cycles of 10 s.
 fn objection(scene: &mut Scene, waited: u64, loss: Millis) -> Option<Declined> {
     scene.edit(JobId(2)).behind_since = Some(scene.snapshot.cycle - waited);
-    objection_to(&counted(&scene.snapshot, &[1, 9]), 1, loss)
+    objection_to(&counted(&scene.snapshot, &[1, 9]), JobIx(1), loss)
 }
 
 #[test]
@@ -230,7 +230,7 @@ fn a_process_costs_no_more_than_its_waiting() {
     // Only a job that holds nothing and is owed a process has no limit.
     let mut starved = at_rest(&[20], &[(ANN, 1, 9), (BOB, 1, 0)]);
     assert_eq!(objection(&mut starved, 0, Millis::MAX), None);
-    assert_ne!(objection_to(&counted(&starved.snapshot, &[9, 0]), 1, Millis::MAX), None);
+    assert_ne!(objection_to(&counted(&starved.snapshot, &[9, 0]), JobIx(1), Millis::MAX), None);
     // With a configured stop.
     resting.snapshot.calm.quiet_cycles = 12;
     assert_eq!(objection(&mut resting, 5, 0), Some(Declined::Quiet { cycles: 12 }));
@@ -242,8 +242,8 @@ fn a_process_costs_no_more_than_its_waiting() {
 fn what_would_come_too_late_is_worth_nothing_in_motion() {
     let too_late = |scene: &Scene| {
         let mut draft = counted(&scene.snapshot, &[1, 9]);
-        draft.jobs[1].demand.cap.bound = CapBound::Prediction;
-        worth(&draft, 1) == super::budget::Worth::Nothing(Declined::TooLate)
+        draft.jobs[JobIx(1)].demand.cap.bound = CapBound::Prediction;
+        worth(&draft, JobIx(1)) == super::budget::Worth::Nothing(Declined::TooLate)
     };
     assert!(too_late(&scene(&[20], &[(ANN, 1, 9), (BOB, 1, 1)])));
     assert!(!too_late(&scene(&[20], &[(ANN, 1, 9), (BOB, 1, 0)])));
@@ -283,8 +283,8 @@ fn an_arrangement_is_found_by_first_fit_or_not() {
 /// Returns the users that the first of four may take from in an idle cluster, by processes of 1.
 fn may_take_from(draft: &Draft<'_>) -> Vec<usize> {
     let keeps = Keeps::new(draft);
-    let entitlement = Entitlement::new(draft, &keeps, 0);
-    (0..4).filter(|&victim| entitlement.rule(victim, 1) == ENVY).collect()
+    let entitlement = Entitlement::new(draft, &keeps, JobIx(0));
+    (0..4).filter(|&victim| entitlement.rule(JobIx(victim), 1) == ENVY).collect()
 }
 
 fn four_users(held: [u64; 4]) -> Scene {
@@ -326,7 +326,8 @@ fn nothing_is_taken_back_in_the_same_cycle() {
         let scene = four_users([2, 2, 4, 4]);
         let mut draft = Draft::new(&scene.snapshot);
         assert_eq!(may_take_from(&draft), [2, 3]);
-        draft.preempt(ShareIx { job: 0, share: 0 }, rule, Some((3, Alternatives::default())));
+        let (lost, taker) = (ShareIx { job: JobIx(0), share: 0 }, JobIx(3));
+        draft.preempt(lost, rule, Some((taker, Alternatives::default())));
         assert_eq!(may_take_from(&draft), victims, "{rule:?}");
     }
 }
@@ -380,7 +381,7 @@ fn random_scene(random: &mut ChaCha8Rng) -> Scene {
 }
 
 /// Returns the cheapest of the plans for all nodes, and its victims.
-fn cheapest(draft: &Draft<'_>, keeps: &Keeps, job: usize) -> Option<(Cost, Vec<ShareIx>)> {
+fn cheapest(draft: &Draft<'_>, keeps: &Keeps, job: JobIx) -> Option<(Cost, Vec<ShareIx>)> {
     let feasible = Feasible::new(draft, job);
     let plans = draft.snapshot.nodes_with_ix().filter_map(|(node, _)| {
         let order = feasible.order_on(node)?;
@@ -407,7 +408,7 @@ fn the_queue_finds_the_cheapest_of_all_plans() {
         place::place_shares(&mut draft);
         let mut reclaim = Reclaim::new(&draft);
         for _ in 0..3 {
-            for job in 0..draft.jobs.len() {
+            for job in draft.jobs.places() {
                 if due(&draft, job) == 0 {
                     continue;
                 }
@@ -421,9 +422,9 @@ fn the_queue_finds_the_cheapest_of_all_plans() {
                         found += 1;
                         let victims = plan.victims.iter().map(|victim| victim.holding).collect();
                         let wanted = wanted.map(|(cost, victims)| (cost.node, victims));
-                        assert_eq!(Some((plan.node, victims)), wanted, "{case}: job {job}");
+                        assert_eq!(Some((plan.node, victims)), wanted, "{case}: {job:?}");
                     }
-                    Err(None) => assert_eq!(wanted, None, "{case}: job {job}"),
+                    Err(None) => assert_eq!(wanted, None, "{case}: {job:?}"),
                     Err(Some(_)) => {}
                 }
                 taken += usize::from(make_room_for(&mut draft, &mut reclaim, job));
@@ -441,8 +442,8 @@ fn taken_for_bob(mut scene: Scene, work: Millis) -> Option<(NodeIx, bool)> {
         share.facts = ShareFacts { is_initialized: true, initialization: 0, investment: work };
     }
     let draft = counted(&scene.snapshot, &[1, 4, 3]);
-    let plan = Reclaim::new(&draft).best_plan(&draft, 2).ok()?;
-    Some((plan.node, objection_to(&draft, 2, plan.loss).is_some()))
+    let plan = Reclaim::new(&draft).best_plan(&draft, JobIx(2)).ok()?;
+    Some((plan.node, objection_to(&draft, JobIx(2), plan.loss).is_some()))
 }
 
 /// A job above its target goes before a job within it; in an idle cluster only within the limit.
@@ -469,6 +470,6 @@ fn what_is_refused_to_a_job_that_gave_is_not_refused_to_its_like() {
     }
     let mut draft = counted(&scene.snapshot, &[4, 4, 1, 4]);
     let mut reclaim = Reclaim::new(&draft);
-    let mut finds = |job| make_room_for(&mut draft, &mut reclaim, job);
+    let mut finds = |job| make_room_for(&mut draft, &mut reclaim, JobIx(job));
     assert_eq!([2, 1, 0, 1].map(&mut finds), [true, true, false, true]);
 }

@@ -11,18 +11,19 @@ use super::queue::Reclaim;
 use super::{due_of_any_size, make_room_for, put_off};
 use crate::engine::capacity::DemandByOrder;
 use crate::engine::draft::Draft;
+use crate::engine::fairness_tree::GroupIx;
 use crate::engine::place::place_one;
 use crate::engine::sizes::{legal_at_least, sizes_of};
-use crate::model::{LegalSizes, count};
+use crate::model::{JobIx, LegalSizes, count};
 
 /// Most steps of a single process that are told at once.
 const STEPS_MAX: usize = 64;
 
 /// Step for which no space was found: group of the job, size of a process, and number of processes.
-type FailedStep = (usize, u64, u64);
+type FailedStep = (GroupIx, u64, u64);
 
 /// Processes that `job` can get one at a time, each of which makes a legal size.
-pub(super) fn single_steps(draft: &Draft<'_>, job: usize) -> u64 {
+pub(super) fn single_steps(draft: &Draft<'_>, job: JobIx) -> u64 {
     let Some(shape) = sizes_of(draft.job(job)) else { return u64::MAX };
     let has = draft.has(job);
     if shape.legal_sizes == LegalSizes::Any && shape.min_processes <= has + 1 {
@@ -33,12 +34,12 @@ pub(super) fn single_steps(draft: &Draft<'_>, job: usize) -> u64 {
 }
 
 /// The next legal size of `job`.
-fn next_size(draft: &Draft<'_>, job: usize) -> Option<u64> {
+fn next_size(draft: &Draft<'_>, job: JobIx) -> Option<u64> {
     legal_at_least(sizes_of(draft.job(job))?, draft.has(job) + 1)
 }
 
 /// Makes space for the steps of `jobs`, oldest first.
-pub(super) fn make_room_for_steps(draft: &mut Draft<'_>, reclaim: &mut Reclaim, jobs: &[usize]) {
+pub(super) fn make_room_for_steps(draft: &mut Draft<'_>, reclaim: &mut Reclaim, jobs: &[JobIx]) {
     let mut failed: BTreeSet<FailedStep> = BTreeSet::new();
     for &job in jobs {
         while single_steps(draft, job) == 0 && make_room_for_step(draft, reclaim, job, &mut failed)
@@ -52,7 +53,7 @@ pub(super) fn make_room_for_steps(draft: &mut Draft<'_>, reclaim: &mut Reclaim, 
 fn make_room_for_step(
     draft: &mut Draft<'_>,
     reclaim: &mut Reclaim,
-    job: usize,
+    job: JobIx,
     failed: &mut BTreeSet<FailedStep>,
 ) -> bool {
     let has = draft.has(job);

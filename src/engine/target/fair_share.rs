@@ -19,9 +19,10 @@ use super::node_lists::NodeListCapacity;
 use super::owed::note_owed;
 use crate::engine::capacity::EmptyCluster;
 use crate::engine::draft::{CountRefusal, Draft};
+use crate::engine::fairness_tree::GroupIx;
 use crate::engine::share_table::ShareIx;
 use crate::engine::water_filling::{Participant, Service, Turn, WaterFill};
-use crate::model::{ClassIx, NShares, NodeIx, PoolIx, QShares, floor_div};
+use crate::model::{ClassIx, IxVec, JobIx, NShares, NodeIx, PoolIx, QShares, floor_div};
 
 /// Counts `jobs`, the fair-share jobs of a priority, from the space that higher priorities left in
 /// `space`. Their pure fair shares are known.
@@ -29,7 +30,7 @@ pub(super) fn count(
     draft: &mut Draft<'_>,
     space: &mut EmptyCluster,
     listed: &mut NodeListCapacity,
-    jobs: &[usize],
+    jobs: &[JobIx],
 ) {
     count_what_stays_anyway(draft, jobs);
     note_where_nothing_is_left(draft, space, listed, jobs);
@@ -41,7 +42,7 @@ pub(super) fn count(
         by_tree.entry(tree).or_default().push(seat(draft, listed, job));
     }
     for (tree, seats) in by_tree {
-        let of_tree: Vec<usize> = seats.iter().map(|seat| seat.job).collect();
+        let of_tree: Vec<JobIx> = seats.iter().map(|seat| seat.job).collect();
         let qshares = space.total(&draft.pools, tree).0;
         if take_all_wanted(draft, space, listed, &seats) {
             enter(draft, seats.into_iter().map(|seat| (seat, seat.room_to_grow)));
@@ -53,7 +54,7 @@ pub(super) fn count(
 }
 
 /// The pool of the class of `job`.
-fn pool_of(draft: &Draft<'_>, job: usize) -> PoolIx {
+fn pool_of(draft: &Draft<'_>, job: JobIx) -> PoolIx {
     draft.snapshot.topology.classes[draft.entities.class_of(job).0].pool
 }
 
@@ -126,7 +127,7 @@ fn enter(draft: &mut Draft<'_>, counted: impl Iterator<Item = (Participant, u64)
 }
 
 /// Limit of a job's target: its cap, and the space on the nodes that it lists.
-fn seat(draft: &Draft<'_>, listed: &NodeListCapacity, job: usize) -> Participant {
+fn seat(draft: &Draft<'_>, listed: &NodeListCapacity, job: JobIx) -> Participant {
     let order = draft.jobs[job].order;
     let below_cap = draft.jobs[job].most.saturating_sub(draft.jobs[job].given);
     let room_to_grow = listed.most(job, order).map_or(below_cap, |most| most.min(below_cap));
@@ -136,7 +137,7 @@ fn seat(draft: &Draft<'_>, listed: &NodeListCapacity, job: usize) -> Participant
 /// Adds shares on nodes out of scheduling to the targets of their jobs. Their space is not in
 /// `space`, and no other job could use it. Shares beyond a job's declared maximum are not added:
 /// they are preempted wherever they are, and nothing may replace them.
-fn count_what_stays_anyway(draft: &mut Draft<'_>, jobs: &[usize]) {
+fn count_what_stays_anyway(draft: &mut Draft<'_>, jobs: &[JobIx]) {
     let entities = Arc::clone(&draft.entities);
     let nodes = (0..draft.snapshot.nodes.len()).map(NodeIx);
     let apart = nodes.filter(|node| !draft.spaces.is_schedulable(*node));
@@ -159,7 +160,7 @@ fn note_where_nothing_is_left(
     draft: &mut Draft<'_>,
     space: &EmptyCluster,
     listed: &NodeListCapacity,
-    jobs: &[usize],
+    jobs: &[JobIx],
 ) {
     let mut largest: BTreeMap<PoolIx, QShares> = BTreeMap::new();
     for &job in jobs {
@@ -180,10 +181,10 @@ fn note_where_nothing_is_left(
 pub(super) fn remember_pure_fair_shares(
     draft: &mut Draft<'_>,
     space: &EmptyCluster,
-    jobs: &[usize],
+    jobs: &[JobIx],
 ) {
     let entities = Arc::clone(&draft.entities);
-    let mut jobs_of_user = vec![0; entities.groups().len()];
+    let mut jobs_of_user = IxVec::filled(0, entities.groups().len());
     for &job in jobs {
         jobs_of_user[entities.group_of(job)] += 1;
     }
@@ -197,11 +198,12 @@ pub(super) fn remember_pure_fair_shares(
         .iter()
         .map(|(&class, &users)| (class, divide(class_share(draft, space, class, &classes), users)))
         .collect();
-    let of_job =
-        groups().map(|(class, &jobs)| of_user.get(class).map_or(0, |share| divide(*share, jobs)));
-    let of_job: Vec<u64> = of_job.collect();
+    let of_group = groups().map(|(class, &jobs)| (of_user.get(class).copied().unwrap_or(0), jobs));
+    let of_group: IxVec<GroupIx, (u64, u64)> = of_group.collect();
     for &job in jobs {
-        draft.jobs[job].pure_fair_share = of_job[entities.group_of(job)];
+        let (share, jobs) = of_group[entities.group_of(job)];
+        draft.jobs[job].pure_fair_share = divide(share, jobs);
+        draft.jobs[job].users_fair_share = (share, jobs);
     }
 }
 
@@ -295,7 +297,7 @@ mod tests {
         let mut draft = Draft::new(&scene.snapshot);
         let mut space = EmptyCluster::new(&draft.spaces);
         let mut listed = NodeListCapacity::new(&draft);
-        let jobs: Vec<usize> = (0..scene.snapshot.jobs.len()).collect();
+        let jobs: Vec<JobIx> = scene.snapshot.jobs.places().collect();
         remember_pure_fair_shares(&mut draft, &space, &jobs);
         count(&mut draft, &mut space, &mut listed, &jobs);
         draft.jobs.iter().map(|job| job.given).collect()
@@ -306,7 +308,7 @@ mod tests {
         let mut draft = Draft::new(&scene.snapshot);
         let mut space = EmptyCluster::new(&draft.spaces);
         let mut listed = NodeListCapacity::new(&draft);
-        let seats = (0..scene.snapshot.jobs.len()).map(|job| seat(&draft, &listed, job));
+        let seats = scene.snapshot.jobs.places().map(|job| seat(&draft, &listed, job));
         let mut walk =
             WaterFill::new(&draft.entities, Turn::ByFinish, seats, &draft.given, &draft.held);
         count_in_turn(&draft, &mut space, &mut listed, &mut walk, usize::MAX);
@@ -373,7 +375,7 @@ mod tests {
         let draft = Draft::new(&scene.snapshot);
         let mut space = EmptyCluster::new(&draft.spaces);
         let mut listed = NodeListCapacity::new(&draft);
-        let seats = (0..scene.snapshot.jobs.len()).map(|job| seat(&draft, &listed, job));
+        let seats = scene.snapshot.jobs.places().map(|job| seat(&draft, &listed, job));
         let mut walk =
             WaterFill::new(&draft.entities, Turn::ByFinish, seats, &draft.given, &draft.held);
         count_at_once(&draft, &mut space, &mut listed, &mut walk);

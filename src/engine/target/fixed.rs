@@ -10,7 +10,7 @@ use super::node_lists::NodeListCapacity;
 use crate::engine::capacity::EmptyCluster;
 use crate::engine::draft::{CountRefusal, Draft, JobDraft};
 use crate::engine::gang::GangPlanner;
-use crate::model::{ClassPolicy, JobKind, Mebibytes, NodeIx, Order, QShares, Quantum};
+use crate::model::{ClassPolicy, JobIx, JobKind, Mebibytes, NodeIx, Order, QShares, Quantum};
 
 /// Memory that cannot be preempted, by user, over all trees. Indexed by the user's place in the
 /// snapshot.
@@ -25,7 +25,7 @@ impl AllotmentLedger {
     pub(super) fn new(draft: &Draft<'_>) -> AllotmentLedger {
         let nothing = vec![Mebibytes(0); draft.snapshot.users.len()];
         let mut ledger = AllotmentLedger { usual: nothing.clone(), urgent: nothing };
-        for ix in 0..draft.jobs.len() {
+        for ix in draft.jobs.places() {
             if !draft.class_of(ix).policy.is_preemptable() {
                 let shares = draft.shares.of_job(ix).iter();
                 let amount = shares.map(|share| share.order.qshares()).sum();
@@ -36,20 +36,20 @@ impl AllotmentLedger {
     }
 
     /// Memory held by the user of the job at `ix` that counts like the job.
-    fn held_mut(&mut self, draft: &Draft<'_>, ix: usize) -> &mut Mebibytes {
+    fn held_mut(&mut self, draft: &Draft<'_>, ix: JobIx) -> &mut Mebibytes {
         let is_urgent = draft.class_of(ix).is_urgent;
         let amounts = if is_urgent { &mut self.urgent } else { &mut self.usual };
         &mut amounts[draft.entities.user_of(ix).0]
     }
 
-    fn held(&self, draft: &Draft<'_>, ix: usize) -> Mebibytes {
+    fn held(&self, draft: &Draft<'_>, ix: JobIx) -> Mebibytes {
         let amounts = if draft.class_of(ix).is_urgent { &self.urgent } else { &self.usual };
         amounts[draft.entities.user_of(ix).0]
     }
 
     /// Amount that the job's user may still get, in quanta of the job's pool; `None` if there is no
     /// allotment.
-    fn left(&self, draft: &Draft<'_>, ix: usize) -> Option<u64> {
+    fn left(&self, draft: &Draft<'_>, ix: JobIx) -> Option<u64> {
         let held = self.held(draft, ix);
         let left = Mebibytes(allotment_of(draft, ix)?.0.saturating_sub(held.0));
         Some(quantum_of(draft, ix).order_of_node(left).0)
@@ -59,7 +59,7 @@ impl AllotmentLedger {
     pub(in crate::engine) fn grant(
         &mut self,
         draft: &Draft<'_>,
-        ix: usize,
+        ix: JobIx,
         amount: QShares,
     ) -> Result<(), CountRefusal> {
         self.test(draft, ix, amount)?;
@@ -73,7 +73,7 @@ impl AllotmentLedger {
     pub(in crate::engine) fn test(
         &self,
         draft: &Draft<'_>,
-        ix: usize,
+        ix: JobIx,
         amount: QShares,
     ) -> Result<(), CountRefusal> {
         let quantum = quantum_of(draft, ix);
@@ -92,13 +92,13 @@ impl AllotmentLedger {
     }
 
     /// Undoes [`AllotmentLedger::grant`].
-    fn revoke(&mut self, draft: &Draft<'_>, ix: usize, amount: Order) {
+    fn revoke(&mut self, draft: &Draft<'_>, ix: JobIx, amount: Order) {
         self.held_mut(draft, ix).0 -= quantum_of(draft, ix).memory_of(amount.qshares()).0;
     }
 }
 
 /// Allotment of the user of the job at `ix`, for work like the job.
-fn allotment_of(draft: &Draft<'_>, ix: usize) -> Option<Mebibytes> {
+fn allotment_of(draft: &Draft<'_>, ix: JobIx) -> Option<Mebibytes> {
     let topology = &draft.snapshot.topology;
     let user = &draft.snapshot.users[draft.entities.user_of(ix).0];
     if draft.class_of(ix).is_urgent {
@@ -108,7 +108,7 @@ fn allotment_of(draft: &Draft<'_>, ix: usize) -> Option<Mebibytes> {
     }
 }
 
-fn quantum_of(draft: &Draft<'_>, ix: usize) -> Quantum {
+fn quantum_of(draft: &Draft<'_>, ix: JobIx) -> Quantum {
     draft.snapshot.topology.pools[draft.class_of(ix).pool.0].quantum
 }
 
@@ -119,7 +119,7 @@ pub(super) fn count(
     space: &mut EmptyCluster,
     listed: &mut NodeListCapacity,
     (ledger, gangs): (&mut AllotmentLedger, Option<&mut GangPlanner>),
-    ix: usize,
+    ix: JobIx,
 ) {
     if draft.is_overrun(ix) {
         draft.jobs[ix].given = 0;
@@ -181,7 +181,7 @@ fn take(
     draft: &Draft<'_>,
     space: &mut EmptyCluster,
     listed: &mut NodeListCapacity,
-    (ix, most): (usize, Order),
+    (ix, most): (JobIx, Order),
     chosen: Option<NodeIx>,
 ) -> bool {
     let (class, order) = (draft.class_of(ix), draft.jobs[ix].order);
@@ -208,7 +208,7 @@ fn take(
 
 /// Largest node that suits a reservation and that its user's allotment still allows. This size is
 /// charged, as the node that the reservation will get is not known yet.
-fn largest_within_allotment(draft: &Draft<'_>, ledger: &AllotmentLedger, ix: usize) -> Order {
+fn largest_within_allotment(draft: &Draft<'_>, ledger: &AllotmentLedger, ix: JobIx) -> Order {
     let suitable = orders_that_suit(draft, ix);
     let left = ledger.left(draft, ix).unwrap_or(u64::MAX);
     let pool = draft.class_of(ix).pool;
@@ -224,7 +224,7 @@ fn largest_within_allotment(draft: &Draft<'_>, ledger: &AllotmentLedger, ix: usi
 /// reservations, up to the configured overage more.
 ///
 /// Design: "Scheduling Policies", RESERVE: no promotion to a larger node.
-pub(in crate::engine) fn orders_that_suit(draft: &Draft<'_>, ix: usize) -> RangeInclusive<u64> {
+pub(in crate::engine) fn orders_that_suit(draft: &Draft<'_>, ix: JobIx) -> RangeInclusive<u64> {
     let JobDraft { kind, order, .. } = draft.jobs[ix];
     let QShares(order) = order.qshares();
     let overage = match kind {

@@ -16,22 +16,22 @@ mod turns;
 use super::capacity::EmptyCluster;
 use super::draft::Draft;
 use super::gang::{CalendarLeaves, GangPlanner, note_windows};
-use crate::model::{ClassPolicy, Precedence};
+use crate::model::{ClassPolicy, JobIx, Precedence};
 
 pub(super) use fixed::{AllotmentLedger, orders_that_suit};
 pub(super) use node_lists::NodeListCapacity;
 
 /// Jobs of `priority` that cannot be preempted, in the order in which they are counted.
-fn staying_jobs(draft: &Draft<'_>, priority: Precedence) -> Vec<usize> {
+fn staying_jobs(draft: &Draft<'_>, priority: Precedence) -> Vec<JobIx> {
     // Whole nodes before parts of them: a part taken would spoil the node. Urgent work has the first
     // claim; where it was promised space, even before urgent work that lost its nodes.
     let mut jobs = draft.jobs_of(priority, |policy| *policy == ClassPolicy::Reserve);
     jobs.append(&mut draft.jobs_of(priority, |policy| *policy == ClassPolicy::FixedShare));
-    let is_promised = |job: usize| {
+    let is_promised = |job: JobIx| {
         let promises = &draft.snapshot.promises;
         promises.iter().any(|promise| promise.job == draft.jobs[job].id)
     };
-    let turn = |job: usize| {
+    let turn = |job: JobIx| {
         let is_urgent = draft.class_of(job).is_urgent;
         (!is_urgent, is_urgent && !is_promised(job))
     };
@@ -75,7 +75,7 @@ pub(super) fn set_targets(draft: &mut Draft<'_>) {
         let jobs = draft.jobs_of(priority, ClassPolicy::is_preemptable);
         fair_share::remember_pure_fair_shares(draft, &space, &jobs);
         if let Some(planner) = &mut gangs {
-            let (whole, others): (Vec<usize>, Vec<usize>) =
+            let (whole, others): (Vec<JobIx>, Vec<JobIx>) =
                 jobs.into_iter().partition(|&job| draft.jobs[job].is_gang);
             turns::count(draft, &mut space, &mut listed, planner, (&whole, &others));
         } else {

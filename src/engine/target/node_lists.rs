@@ -15,7 +15,9 @@ use crate::engine::csr::Csr;
 use crate::engine::draft::Draft;
 use crate::engine::share_table::{PackedShare, ShareIx};
 use crate::engine::water_filling::Participant;
-use crate::model::{ClassIx, ClassPolicy, NShares, NodeIx, Order, Precedence, QShares};
+use crate::model::{
+    ClassIx, ClassPolicy, IxVec, JobIx, NShares, NodeIx, Order, Precedence, QShares,
+};
 
 /// The node lists of all jobs that have a list, and the free space of every node.
 #[derive(Clone)]
@@ -35,9 +37,9 @@ pub(in crate::engine) struct NodeListCapacity {
     /// Size of the largest node. Lists with more space than that limit no node.
     largest_cell: u64,
     /// For each job of the snapshot, its list.
-    list_of: Vec<Option<usize>>,
+    list_of: IxVec<JobIx, Option<usize>>,
     /// Target so far of each job of the current priority that has a list, in qshares.
-    counted: BTreeMap<usize, u64>,
+    counted: BTreeMap<JobIx, u64>,
 }
 
 /// Most lists that a list is checked against; each contains all its nodes. Each is another check of
@@ -61,7 +63,7 @@ impl NodeListCapacity {
         let SharedLists { lists: shared, jobs: jobs_of } = shared_lists(draft);
         let mut sorted: Vec<usize> = (0..shared.len()).collect();
         sorted.sort_by_key(|list| shared.row(*list));
-        let mut list_of = vec![None; draft.jobs.len()];
+        let mut list_of = IxVec::filled(None, draft.jobs.len());
         let mut nodes_of = Csr::with_capacity(0, 0);
         for alike in sorted.chunk_by(|one, other| shared.row(*one) == shared.row(*other)) {
             for job in alike.iter().flat_map(|list| &jobs_of[*list]) {
@@ -120,24 +122,24 @@ impl NodeListCapacity {
         !self.lists.is_empty()
     }
 
-    pub(super) fn has_list(&self, job: usize) -> bool {
+    pub(super) fn has_list(&self, job: JobIx) -> bool {
         self.list_of[job].is_some()
     }
 
     /// Largest free piece for `job`; `None` if it has no list.
-    pub(super) fn largest(&self, job: usize) -> Option<QShares> {
+    pub(super) fn largest(&self, job: JobIx) -> Option<QShares> {
         self.list_of[job]?;
         Some(QShares(self.holes(job).map(|(size, _)| size).max().unwrap_or(0)))
     }
 
     /// Most nshares of `order` that the nodes on its list could hold; `None` if it has no list.
-    pub(super) fn most(&self, job: usize, order: Order) -> Option<u64> {
+    pub(super) fn most(&self, job: JobIx, order: Order) -> Option<u64> {
         self.list_of[job]?;
         Some(self.holes(job).map(|(size, _)| QShares(size).nshares(order).0).sum())
     }
 
     /// Node on the list of `job` with the least free space that is enough for `order`.
-    pub(super) fn node_for(&self, job: usize, order: Order) -> Option<NodeIx> {
+    pub(super) fn node_for(&self, job: JobIx, order: Order) -> Option<NodeIx> {
         let order = order.qshares().0;
         let fitting = self.holes(job).filter(|(size, _)| order <= *size);
         fitting.min().map(|(_, node)| node)
@@ -146,7 +148,7 @@ impl NodeListCapacity {
     /// Smallest node on the list of `job` of an order in `orders` on which no share has to stay.
     pub(super) fn whole_node_for(
         &self,
-        job: usize,
+        job: JobIx,
         orders: &RangeInclusive<u64>,
     ) -> Option<NodeIx> {
         let is_whole = |&(size, node): &(u64, NodeIx)| {
@@ -186,7 +188,7 @@ impl NodeListCapacity {
 
     /// True if another nshare of `order` fits on the nodes of `job`, beside all jobs whose lists
     /// lie within its list. The same must hold for every list that contains its list.
-    pub(super) fn has_room(&self, job: usize, order: Order) -> bool {
+    pub(super) fn has_room(&self, job: JobIx, order: Order) -> bool {
         let Some(list) = self.list_of[job] else { return true };
         let order = order.qshares().0;
         let mut wider = self.wider.row(list).iter().map(|&list| &self.lists[list]);
@@ -258,10 +260,10 @@ impl NodeListCapacity {
             })
             .collect();
         // If a job has to shrink, its remaining shares follow only from the list of all its shares.
-        let is_shrinking = |job: usize| draft.jobs[job].may_keep < draft.jobs[job].held;
-        let of_class = |job: usize| draft.entities.class_of(job);
-        let shrinking = (0..draft.jobs.len()).filter(|job| is_shrinking(*job));
-        let shrinking: Vec<usize> = shrinking.filter(|job| is_asked[of_class(*job).0]).collect();
+        let is_shrinking = |job: JobIx| draft.jobs[job].may_keep < draft.jobs[job].held;
+        let of_class = |job: JobIx| draft.entities.class_of(job);
+        let shrinking = draft.jobs.places().filter(|job| is_shrinking(*job));
+        let shrinking: Vec<JobIx> = shrinking.filter(|job| is_asked[of_class(*job).0]).collect();
         for node in (0..self.cells.len()).map(NodeIx) {
             draft.effort.step();
             if self.lists_of.row(node.0).is_empty() {
@@ -286,7 +288,7 @@ impl NodeListCapacity {
     }
 
     /// Space that `job` could have on each node of its list.
-    fn holes(&self, job: usize) -> impl Iterator<Item = (u64, NodeIx)> {
+    fn holes(&self, job: JobIx) -> impl Iterator<Item = (u64, NodeIx)> {
         let nodes = self.list_of[job].map_or(&[][..], |list| self.nodes.row(list));
         let nodes = nodes.iter();
         nodes.map(|&node| (self.free(node), node))
@@ -307,7 +309,7 @@ impl List {
 }
 
 /// Shares of `job`, without shares above its declared maximum, which are preempted in this cycle.
-fn staying<'d>(draft: &'d Draft<'_>, job: usize) -> impl Iterator<Item = &'d PackedShare> {
+fn staying<'d>(draft: &'d Draft<'_>, job: JobIx) -> impl Iterator<Item = &'d PackedShare> {
     draft.shares.held_by(job).zip(0..draft.jobs[job].may_keep).map(|((_, share), _)| share)
 }
 
@@ -317,7 +319,7 @@ struct SharedLists {
     /// Usable nodes, ascending. Two lists may be equal.
     lists: Csr<NodeIx>,
     /// For each list, the jobs that have it.
-    jobs: Vec<Vec<usize>>,
+    jobs: Vec<Vec<JobIx>>,
 }
 
 fn shared_lists(draft: &Draft<'_>) -> SharedLists {
@@ -338,7 +340,7 @@ fn shared_lists(draft: &Draft<'_>) -> SharedLists {
 }
 
 /// The nodes on the list of `job` where it may get new shares.
-fn usable_of_list<'d>(draft: &'d Draft<'_>, job: usize) -> impl Iterator<Item = NodeIx> + use<'d> {
+fn usable_of_list<'d>(draft: &'d Draft<'_>, job: JobIx) -> impl Iterator<Item = NodeIx> + use<'d> {
     let class = draft.class_of(job);
     let is_usable = |node: &NodeIx| {
         let pool = draft.spaces.pool(*node);

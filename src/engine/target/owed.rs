@@ -11,8 +11,9 @@
 
 use crate::engine::bisect::largest;
 use crate::engine::draft::Draft;
+use crate::engine::fairness_tree::GroupIx;
 use crate::engine::sizes::least_size;
-use crate::model::NShares;
+use crate::model::{ClassIx, JobIx, NShares};
 
 /// Demand of the jobs of a class, in qshares.
 struct Class {
@@ -24,12 +25,12 @@ struct Class {
 /// Demand of the jobs of a user, in qshares.
 struct User {
     asks: u64,
-    jobs: Vec<usize>,
+    jobs: Vec<JobIx>,
 }
 
 /// Marks the jobs that are owed a first process. `jobs` are the fair-share jobs of a priority in a
 /// tree; `qshares` is the tree's space for them.
-pub(super) fn note_owed(draft: &mut Draft<'_>, jobs: &[usize], qshares: u64) {
+pub(super) fn note_owed(draft: &mut Draft<'_>, jobs: &[JobIx], qshares: u64) {
     for &job in jobs {
         let work = &mut draft.jobs[job];
         work.is_owed = 0 < work.given;
@@ -53,8 +54,8 @@ fn note_owed_of_user(draft: &mut Draft<'_>, user: &User, qshares: u64) {
     if user.jobs.iter().any(|&job| draft.jobs[job].is_owed) || has_gang(draft, user) {
         return;
     }
-    let least = |job: usize| least_size(draft, job) * draft.jobs[job].order.qshares().0;
-    let rank = |job: usize| (least(job), draft.jobs[job].held == 0, job);
+    let least = |job: JobIx| least_size(draft, job) * draft.jobs[job].order.qshares().0;
+    let rank = |job: JobIx| (least(job), draft.jobs[job].held == 0, job);
     let smallest =
         (user.jobs.iter().map(|&job| rank(job)).min()).filter(|(order, ..)| *order <= qshares);
     if let Some((_, _, job)) = smallest {
@@ -64,21 +65,21 @@ fn note_owed_of_user(draft: &mut Draft<'_>, user: &User, qshares: u64) {
 
 /// True if a gang of `user` has nodes: the user is not left without a process.
 fn has_gang(draft: &Draft<'_>, user: &User) -> bool {
-    let group = |job: usize| draft.entities.group_of(job);
-    let own = |gang: &usize| user.jobs.iter().any(|&job| group(job) == group(*gang));
-    let has_nodes = |gang: usize| 0 < draft.has(gang) + draft.jobs[gang].given;
+    let group = |job: JobIx| draft.entities.group_of(job);
+    let own = |gang: &JobIx| user.jobs.iter().any(|&job| group(job) == group(*gang));
+    let has_nodes = |gang: JobIx| 0 < draft.has(gang) + draft.jobs[gang].given;
     draft.gangs.iter().filter(|gang| own(gang)).any(|&gang| has_nodes(gang))
 }
 
 /// Demand of `jobs`, class by class.
-fn classes_of(draft: &Draft<'_>, jobs: &[usize]) -> Vec<Class> {
+fn classes_of(draft: &Draft<'_>, jobs: &[JobIx]) -> Vec<Class> {
     let entities = &draft.entities;
-    let mut asking: Vec<(usize, usize, usize, u64)> = jobs
+    let mut asking: Vec<(ClassIx, GroupIx, JobIx, u64)> = jobs
         .iter()
         .map(|&job| {
             let work = &draft.jobs[job];
             let most = NShares(work.demand.cap.nshares.0.max(work.held));
-            (entities.class_of(job).0, entities.group_of(job), job, most.of_order(work.order).0)
+            (entities.class_of(job), entities.group_of(job), job, most.of_order(work.order).0)
         })
         // A job without a node that is large enough takes no part.
         .filter(|(_, _, job, asks)| 0 < *asks && draft.jobs[*job].refusal.is_none())
@@ -182,12 +183,12 @@ mod tests {
             scene.job(BOB, FAIR, order, 100);
         }
         let mut draft = Draft::new(&scene.snapshot);
-        for (job, &count) in counts.iter().enumerate() {
-            draft.jobs[job + 1].given = count;
+        for (place, &count) in counts.iter().enumerate() {
+            draft.jobs[JobIx(place + 1)].given = count;
         }
-        let jobs: Vec<usize> = (0..=orders.len()).collect();
+        let jobs: Vec<JobIx> = draft.jobs.places().collect();
         note_owed(&mut draft, &jobs, qshares);
-        draft.jobs[1..].iter().map(|job| job.is_owed).collect()
+        draft.jobs.iter().skip(1).map(|job| job.is_owed).collect()
     }
 
     #[test]

@@ -7,6 +7,7 @@ use super::node_lists::NodeListCapacity;
 use crate::engine::capacity::EmptyCluster;
 use crate::engine::draft::Draft;
 use crate::engine::sizes::{legal_at_most, sizes_of};
+use crate::model::JobIx;
 
 /// Rounds in which what a rounded job leaves goes to other jobs.
 const ROUNDS: usize = 4;
@@ -16,10 +17,10 @@ pub(super) fn count(
     draft: &mut Draft<'_>,
     space: &mut EmptyCluster,
     listed: &mut NodeListCapacity,
-    jobs: &[usize],
+    jobs: &[JobIx],
 ) {
-    let is_counted = |job: &usize| jobs.binary_search(job).is_ok();
-    let elastic: Vec<usize> = draft.elastic.iter().copied().filter(is_counted).collect();
+    let is_counted = |job: &JobIx| jobs.binary_search(job).is_ok();
+    let elastic: Vec<JobIx> = draft.elastic.iter().copied().filter(is_counted).collect();
     if elastic.is_empty() {
         fair_share::count(draft, space, listed, jobs);
         return;
@@ -27,11 +28,11 @@ pub(super) fn count(
     for round in 0..ROUNDS {
         let before = (space.clone(), listed.clone(), draft.jobs.clone(), draft.given.clone());
         fair_share::count(draft, space, listed, jobs);
-        let is_legal = |&job: &usize| {
+        let is_legal = |&job: &JobIx| {
             let given = draft.jobs[job].given;
             sizes_of(draft.job(job)).is_none_or(|shape| legal_at_most(shape, given) == given)
         };
-        let illegal: Vec<usize> = elastic.iter().copied().filter(|job| !is_legal(job)).collect();
+        let illegal: Vec<JobIx> = elastic.iter().copied().filter(|job| !is_legal(job)).collect();
         if illegal.is_empty() {
             return;
         }

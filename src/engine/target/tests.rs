@@ -6,7 +6,7 @@ use super::set_targets;
 use crate::audit::tests::{ANN, APART, BOB, FAIR, FIXED, HEAVY, LOW, RESERVE, SUB, Scene, TOP};
 use crate::engine::draft::{CountRefusal, Draft};
 use crate::model::{
-    ClassIx, JobId, JobKind, Mebibytes, NodeIx, Order, PoolIx, ProcessLimit, QShares, UserIx,
+    ClassIx, JobId, JobIx, JobKind, Mebibytes, NodeIx, Order, PoolIx, ProcessLimit, QShares, UserIx,
 };
 
 /// User and class, order, wanted processes, listed nodes, and processes already on nodes.
@@ -225,7 +225,7 @@ fn nothing_is_left_for_jobs_larger_than_the_largest_space() {
     for (order, list, refusal) in cases {
         let scene = scene(&[4, 3], &[((ANN, FAIR), order, 1, list, &[])]);
         assert_eq!(
-            after_counting(&scene, |draft| draft.jobs[0].refusal),
+            after_counting(&scene, |draft| draft.jobs[JobIx(0)].refusal),
             refusal,
             "{order} {list:?}"
         );
@@ -253,7 +253,7 @@ fn classes_compete_where_one_may_use_the_pool_of_the_other() {
         let topology = Arc::make_mut(&mut scene.snapshot.topology);
         topology.classes[FAIR.0].pool = pool;
         topology.classes[HEAVY.0].pool = heavy_pool;
-        let shares = |draft: &Draft<'_>| [0, 1].map(|job| draft.jobs[job].pure_fair_share);
+        let shares = |draft: &Draft<'_>| [0, 1].map(|job| draft.jobs[JobIx(job)].pure_fair_share);
         assert_eq!(after_counting(&scene, shares), deserved, "{pool:?} {heavy_pool:?}");
     }
 }
@@ -264,7 +264,7 @@ fn classes_compete_where_one_may_use_the_pool_of_the_other() {
 fn fixed_work_is_counted_what_it_has_at_the_size_of_that() {
     let mut scene = scene(&[12], &[((ANN, FIXED), 3, 3, ANYWHERE, &[(0, 1)])]);
     scene.edit(JobId(1)).shares[0].order = Order::new(2).unwrap();
-    assert_eq!(after_counting(&scene, |draft| draft.given.jobs[0]), 8);
+    assert_eq!(after_counting(&scene, |draft| draft.given.jobs[JobIx(0)]), 8);
 }
 
 /// Two reservations for nodes of 4, or of 5 if need be, and the allotment of their user. There are

@@ -9,6 +9,7 @@ use super::sizes;
 use crate::engine::capacity::EmptyCluster;
 use crate::engine::draft::Draft;
 use crate::engine::gang::{GangPlanner, TurnChoices};
+use crate::model::JobIx;
 
 /// Counts the fair-share `gangs` of a priority, and its other jobs.
 pub(super) fn count(
@@ -16,10 +17,10 @@ pub(super) fn count(
     space: &mut EmptyCluster,
     listed: &mut NodeListCapacity,
     planner: &mut GangPlanner,
-    (gangs, others): (&[usize], &[usize]),
+    (gangs, others): (&[JobIx], &[JobIx]),
 ) {
     let mut choices = TurnChoices::default();
-    let is_waiting = |&job: &usize| draft.jobs[job].held == 0;
+    let is_waiting = |&job: &JobIx| draft.jobs[job].held < draft.jobs[job].demand.cap.nshares.0;
     if !gangs.iter().any(is_waiting) {
         planner.decide_turns(draft, space, listed, gangs, &choices);
         sizes::count(draft, space, listed, others);

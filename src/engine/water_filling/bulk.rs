@@ -86,7 +86,7 @@ impl WaterFill {
             let users = self.members.users.members(*place);
             let asks = users.iter().map(|user| self.members.asks(user.place()));
             Claim {
-                class: ClassIx(standing.seniority),
+                class: standing.seniority,
                 weight: standing.weight,
                 vessel: Vessel { has: standing.served, asks: asks.fold(0, u64::saturating_add) },
             }
@@ -113,7 +113,7 @@ impl WaterFill {
         self.change_classes(|members, class| {
             let OfClass { orders, refused } = &mut members.of_classes[class.place];
             let is_new = |order: &u64| {
-                !refused.contains(order) && is_refused(ClassIx(class.standing.seniority), *order)
+                !refused.contains(order) && is_refused(class.standing.seniority, *order)
             };
             let new: Vec<u64> = orders.iter().filter(is_new).collect();
             refused.extend(new);
@@ -262,7 +262,7 @@ mod tests {
     use super::*;
     use crate::audit::tests::{ANN, BOB, FAIR, HEAVY, LOW, Scene};
     use crate::engine::draft::Draft;
-    use crate::model::Order;
+    use crate::model::{JobIx, Order};
 
     /// Jobs of some users in three classes. Most have equal amounts so far, as at the start of
     /// counting, and some hold something.
@@ -276,7 +276,7 @@ mod tests {
         }
         let mut draft = Draft::new(&scene.snapshot);
         let entities = Arc::clone(&draft.entities);
-        let jobs = 0..scene.snapshot.jobs.len();
+        let jobs = scene.snapshot.jobs.places();
         let seat = |job| {
             let order = Order::new(u32::try_from(draw(1, 7)).unwrap()).unwrap();
             for amounts in [&mut draft.given, &mut draft.held] {
@@ -300,7 +300,7 @@ mod tests {
     }
 
     /// The jobs served in turn from here on, if no job is refused.
-    fn rest(mut walk: WaterFill) -> Vec<usize> {
+    fn rest(mut walk: WaterFill) -> Vec<JobIx> {
         let mut served = Vec::new();
         walk.serve_least_first(|seat, _| {
             served.push(seat.job);

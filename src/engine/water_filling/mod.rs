@@ -24,8 +24,8 @@ use std::collections::BinaryHeap;
 use std::collections::binary_heap::PeekMut;
 
 use super::capacity::DemandByOrder;
-use super::fairness_tree::{Amounts, FairnessTree};
-use crate::model::{ClassIx, Order};
+use super::fairness_tree::{Amounts, FairnessTree, GroupIx};
+use crate::model::{ClassIx, IxVec, JobIx, Order};
 use heaps::{Heaps, Rank};
 
 pub(super) use bulk::{Claim, WaterLevel};
@@ -34,7 +34,7 @@ pub(super) use bulk::{Claim, WaterLevel};
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Participant {
     /// The job's place in the snapshot, which is also its seniority.
-    pub job: usize,
+    pub job: JobIx,
     /// Size of an nshare of the job.
     pub order: Order,
     /// Nshares that the job may still get.
@@ -138,8 +138,8 @@ impl WaterFill {
         incumbent: &Amounts,
     ) -> WaterFill {
         // Place of each class and user in the walk, if it takes part.
-        let mut class_places = vec![None; served.classes.len()];
-        let mut user_places = vec![None; served.groups.len()];
+        let mut class_places = IxVec::filled(None, served.classes.len());
+        let mut user_places = IxVec::filled(None, served.groups.len());
         let (mut classes, mut of_classes) = (Vec::new(), Vec::<OfClass>::new());
         let (mut users, mut of_users) = (Vec::new(), Vec::<OfUser>::new());
         let mut jobs = Vec::new();
@@ -148,7 +148,7 @@ impl WaterFill {
             let group = entities.group_of(job);
             let (of_class, of_user) = *user_places[group].get_or_insert_with(|| {
                 let class = entities.class_of(job);
-                let of_class = *class_places[class.0].get_or_insert_with(|| {
+                let of_class = *class_places[class].get_or_insert_with(|| {
                     classes.push(class);
                     of_classes.push(OfClass::default());
                     of_classes.len() - 1
@@ -170,16 +170,16 @@ impl WaterFill {
             Heaps::new(of_users.len(), &jobs, |place, of_job| of_job.rank(turn, place));
         let mut members =
             Members { of_classes, users: Heaps::default(), of_users, jobs, of_jobs, wanted, turn };
-        let ranked = |(place, (class, _)): (usize, &(usize, usize))| {
+        let ranked = |(place, (class, _)): (usize, &(usize, GroupIx))| {
             members.rank_of_user(place).map(|rank| (*class, rank))
         };
         let users: Vec<(usize, Rank)> = users.iter().enumerate().filter_map(ranked).collect();
         members.users = Heaps::new(members.of_classes.len(), &users, |_, rank| *rank).0;
         let entry = |(place, class): (usize, &ClassIx)| {
-            let (served, held) = (served.classes[class.0], incumbent.classes[class.0]);
+            let (served, held) = (served.classes[*class], incumbent.classes[*class]);
             let weight = entities.weight(*class);
             let next_order = members.next_order(place);
-            let seniority = class.0;
+            let seniority = *class;
             let standing = Standing { turn, served, held, weight, next_order, seniority };
             Entry { standing, place }
         };
@@ -381,7 +381,7 @@ struct Standing {
     /// The order of the job that is served next.
     next_order: u64,
     /// Place of the class in the configuration: the lower, the earlier. Unique.
-    seniority: usize,
+    seniority: ClassIx,
 }
 
 impl Standing {

@@ -6,7 +6,7 @@ use std::rc::Rc;
 
 use super::{MoveVictim, Search, spare_superfluous};
 use crate::engine::schedule::VictimRule;
-use crate::model::{Millis, NodeIx, Order, QShares, count};
+use crate::model::{JobIx, Millis, NodeIx, Order, QShares, count};
 
 /// Nodes tried to make space for a moved share.
 const TRIED_ELSEWHERE: usize = 64;
@@ -27,7 +27,7 @@ pub(super) struct Housing {
 /// Place where a moved share starts again.
 #[derive(Clone, Copy)]
 pub(super) struct Home {
-    pub job: usize,
+    pub job: JobIx,
     pub node: NodeIx,
     pub order: Order,
     /// True if the share can start now; else the space is promised.
@@ -97,7 +97,7 @@ impl Search<'_, '_> {
     /// True if a further process of `job` may wait for space. A promise is kept as far as the
     /// demand allows. A job with fewer processes may have to begin with a single process and
     /// double.
-    fn may_wait(&self, job: usize, victims: &[MoveVictim], housing: &Housing) -> bool {
+    fn may_wait(&self, job: JobIx, victims: &[MoveVictim], housing: &Housing) -> bool {
         let of_job = |victims: &[MoveVictim]| -> u64 {
             count(victims.iter().filter(|victim| victim.holding.job == job))
         };
@@ -159,7 +159,7 @@ impl Search<'_, '_> {
         &mut self,
         node: NodeIx,
         order: Order,
-        job: Option<usize>,
+        job: Option<JobIx>,
         housing: &Housing,
     ) -> Option<(HomeCost, Vec<MoveVictim>)> {
         self.draft.effort.search();

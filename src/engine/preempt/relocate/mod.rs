@@ -32,7 +32,7 @@ use crate::engine::report::CapBound;
 use crate::engine::schedule::{Alternatives, NextBest, VictimRule};
 use crate::engine::share_table::ShareIx;
 use crate::engine::water_filling::{Service, Turn};
-use crate::model::{ClassIx, Millis, NodeIx, Order, PoolIx, QShares, count};
+use crate::model::{ClassIx, JobIx, Millis, NodeIx, Order, PoolIx, QShares, count};
 use housing::Housing;
 
 /// Nodes tried for a beneficiary, by the amount to move, least first.
@@ -43,11 +43,11 @@ const TRIED_KINDS: usize = 16;
 
 /// Makes space for the least served of `jobs` for which a plan exists. True if there was such a
 /// job: then the rules may allow new plans for other jobs.
-pub(super) fn relocate(draft: &mut Draft<'_>, reclaim: &mut Reclaim, jobs: &[usize]) -> bool {
+pub(super) fn relocate(draft: &mut Draft<'_>, reclaim: &mut Reclaim, jobs: &[JobIx]) -> bool {
     if !is_at_rest(draft) || !draft.snapshot.topology.settings.defragmentation {
         return false;
     }
-    let candidates: Vec<usize> = jobs.iter().copied().filter(|&job| 0 < due(draft, job)).collect();
+    let candidates: Vec<JobIx> = jobs.iter().copied().filter(|&job| 0 < due(draft, job)).collect();
     let mut sites = Sites { free: free_room(draft), of_classes: BTreeMap::new() };
     let (mut is_done, mut tried) = (false, 0);
     draft.water_fill_by_holdings(
@@ -181,7 +181,7 @@ type MoveCost = (bool, Millis, usize, QShares, NodeIx);
 fn best_plan(
     draft: &Draft<'_>,
     reclaim: &Reclaim,
-    job: usize,
+    job: JobIx,
     sites: &mut Sites,
 ) -> Option<MovePlan> {
     let mut search = Search::new(draft, reclaim, job);
@@ -235,7 +235,7 @@ fn best_plan(
 /// Search for a plan of a beneficiary.
 struct Search<'d, 'a> {
     draft: &'d Draft<'a>,
-    beneficiary: usize,
+    beneficiary: JobIx,
     claim: Entitlement<'d, 'a>,
     /// Quanta of jobs that might lose a process, by node.
     prey: BTreeMap<NodeIx, QShares>,
@@ -244,10 +244,10 @@ struct Search<'d, 'a> {
 }
 
 impl<'d, 'a> Search<'d, 'a> {
-    fn new(draft: &'d Draft<'a>, reclaim: &'d Reclaim, beneficiary: usize) -> Search<'d, 'a> {
+    fn new(draft: &'d Draft<'a>, reclaim: &'d Reclaim, beneficiary: JobIx) -> Search<'d, 'a> {
         let claim = Entitlement::new(draft, &reclaim.keeps, beneficiary);
         let mut prey: BTreeMap<NodeIx, QShares> = BTreeMap::new();
-        for group in 0..draft.entities.groups().len() {
+        for group in draft.entities.groups().places() {
             if !claim.reaches_user(group) {
                 continue;
             }
@@ -374,7 +374,7 @@ impl<'d, 'a> Search<'d, 'a> {
 
 /// True if moving a process of `job` may make space for `beneficiary`. If the process is no smaller
 /// than the beneficiary's and its places are open to both, the beneficiary could go there itself.
-fn may_help(draft: &Draft<'_>, beneficiary: usize, job: usize) -> bool {
+fn may_help(draft: &Draft<'_>, beneficiary: JobIx, job: JobIx) -> bool {
     let [own, theirs] = [beneficiary, job].map(|ix| draft.class_of(ix).pool);
     draft.jobs[job].order < draft.jobs[beneficiary].order
         || draft.jobs[beneficiary].is_restricted
@@ -383,7 +383,7 @@ fn may_help(draft: &Draft<'_>, beneficiary: usize, job: usize) -> bool {
 
 impl MovePlan {
     /// Clears the node for `job`, and starts the moved shares again elsewhere.
-    fn carry_out(self, draft: &mut Draft<'_>, reclaim: &mut Reclaim, job: usize) {
+    fn carry_out(self, draft: &mut Draft<'_>, reclaim: &mut Reclaim, job: JobIx) {
         let elsewhere = self.housing.victims.into_values().flatten();
         for victim in self.victims.into_iter().chain(elsewhere) {
             draft.preempt(victim.holding, victim.rule, Some((job, self.considered)));
