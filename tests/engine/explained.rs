@@ -437,3 +437,87 @@ proptest! {
         adds_up(&history.cluster.view);
     }
 }
+
+/// The first sentence about a gang says in a line what it needs and what there is.
+#[test]
+fn a_gang_says_in_a_line_why_it_does_not_start() {
+    let line = |cluster: &Cluster, id: u64| {
+        let why = explained(cluster, id);
+        assert!(why.sentence.chars().count() <= 100, "{}", why.sentence);
+        assert!(why.asks.unwrap().contains("one a node"));
+        why.sentence
+    };
+    let mut cluster = racks();
+    let gpus = Tags::of([("gpu", "yes")]);
+    let within = |spec| {
+        edited(spec, |shape| (shape.group_by, shape.may_span) = (Some("rack".into()), Some(false)))
+    };
+    cluster.arrive(gang(1, "ann", 3, gpus)).arrive(within(gang(2, "ann", 5, Tags::default())));
+    cluster.arrive(gang(3, "bob", 6, Tags::default())).cycle();
+    assert_eq!(
+        line(&cluster, 1),
+        "job 1 cannot start in this cluster: it needs 3 nodes with gpu=yes at once, and the cluster has 2"
+    );
+    assert_eq!(
+        line(&cluster, 2),
+        "job 2 cannot start within a placement set: it needs 5 nodes at once, and no set has more than 4"
+    );
+    assert_eq!(explained(&cluster, 3).sentence, "job 3 starts: 0 of its 6 processes are ready");
+    cluster.invest(3, 1000).cycle();
+    assert_eq!(explained(&cluster, 3).sentence, "job 3 has what it wants: 6 of 6 processes");
+    let alone = |spec| edited(spec, |shape| shape.is_exclusive = true);
+    cluster.arrive(alone(gang(4, "cid", 2, Tags::default()))).cycle();
+    assert_eq!(
+        line(&cluster, 4),
+        "job 4 waits for nodes: it needs 2 nodes at once, and none can be had now"
+    );
+    cluster.complete(3).vary_off("a1").vary_off("a2").vary_off("b1").vary_off("b2").vary_off("a3");
+    cluster.cycle();
+    assert_eq!(
+        line(&cluster, 4),
+        "job 4 waits for nodes that are down: it needs 2 nodes at once, and 1 is up"
+    );
+    assert_eq!(cluster.reason(4), "gang_needs_nodes");
+}
+
+/// A gang of fixed-share work that lost a node says so until its orchestrator starts it again.
+#[test]
+fn a_gang_that_lost_a_node_says_which() {
+    let mut cluster = racks();
+    cluster.arrive(gang(1, "ann", 3, Tags::default())).cycle();
+    let lost = cluster.nodes_of(1)[0].to_owned();
+    cluster.confirms_exits = false;
+    cluster.die(&lost).cycle();
+    let why = explained(&cluster, 1);
+    says(&why.sentence, &["job 1 is over", "lost a", "starts it again"]);
+    says(&why.sentence, &[&lost]);
+    says(&why.unblock.unwrap().sentence, &["orchestrator", "starts it again"]);
+}
+
+/// A gang of fair-share work that saves up says how much it has, and when its turn comes.
+#[test]
+fn a_gang_that_saves_up_says_when_its_turn_comes() {
+    let mut cluster = racks();
+    let mut large = gang(2, "ann", 6, Tags::default());
+    large.class = "normal".into();
+    let timed = |time| move |shape: &mut Shape| shape.duration = time;
+    cluster.arrive(job(1, "bob", "normal", 4)).arrive(job(3, "cid", "normal", 4));
+    cluster.arrive(edited(large.clone(), timed(Some(100_000)))).cycles(3);
+    let why = explained(&cluster, 2);
+    let sentence = "job 2 saves up for its turn: it needs 24 GB at once, and its fair share is ";
+    says(&why.sentence, &[sentence]);
+    let savings = why.sums.savings.unwrap();
+    let (needed, saved) = (savings.needed_mb_s.unwrap(), savings.saved_mb_s);
+    assert!(0 < saved && saved < needed, "{savings:?}");
+    let left = u64::try_from(needed - saved).unwrap();
+    assert_eq!(savings.due_in_ms, Some((left * 1000).div_ceil(savings.earns_mb)));
+    let unblock = why.unblock.unwrap();
+    says(&unblock.sentence, &["saved up enough", " of ", "GB-minutes"]);
+    assert_eq!(unblock.estimate.unwrap().in_ms, savings.due_in_ms.unwrap());
+    let mut cluster = racks();
+    cluster.arrive(job(1, "bob", "normal", 4)).arrive(job(3, "cid", "normal", 4));
+    cluster.arrive(large).cycles(3);
+    let unblock = explained(&cluster, 2).unblock.unwrap();
+    assert!(unblock.needs_a_change);
+    says(&unblock.sentence, &["how long it runs", "--time"]);
+}

@@ -386,13 +386,17 @@ impl History {
             let deserves = report.pure_fair_share.0;
             let account = (job.class, snapshot.users[job.user.0].clone());
             let saved = self.earned.get(&account).copied().unwrap_or(0);
-            *earned.entry(account).or_default() += deserves * period;
+            // The fair share of a job is rounded down, that of all its user's gangs is not.
+            *earned.entry(account).or_default() += (deserves + 1) * period;
             let rooms = schedule.promises.iter().filter(|promise| promise.job == job.id);
             let asks: u64 = rooms.map(|promise| promise.order.qshares().0).sum();
             let was_promised = snapshot.promises.iter().any(|promise| promise.job == job.id);
             if takes(job.id) && !was_promised && deserves < asks {
-                let has = saved + deserves * LENGTH;
-                assert!(asks * LENGTH <= has, "gang {}: {}", job.id, self.cluster.picture());
+                // A gang that grows pays until the end of its turn.
+                let left = |until: u64| until.saturating_sub(snapshot.cycle) * period;
+                let time = job.gang.turn.map_or(LENGTH, |turn| left(turn.until));
+                let has = saved + deserves * time;
+                assert!(asks * time <= has, "gang {}: {}", job.id, self.cluster.picture());
             }
         }
         self.earned = earned;
@@ -474,6 +478,119 @@ fn a_change_of_size_is_told_until_it_is_over() {
     cluster.record(resized(1));
     cluster.cycle();
     assert_eq!((cluster.held(1), told(&cluster)), (1, Some((4, 1))), "it shrinks");
+}
+
+/// An elastic job that began a step keeps its older processes in that cycle: the step without one of
+/// them would be no legal size.
+#[test]
+fn a_job_that_steps_up_keeps_its_older_processes() {
+    let elastic = |user, order, legal_sizes, most| Step::Elastic {
+        user,
+        class: 1,
+        order,
+        shape: Shape {
+            elasticity: Some(Elasticity::Malleable),
+            min_processes: 1,
+            legal_sizes,
+            ..Shape::default()
+        },
+        most,
+    };
+    let chunk = |count, gib, color: &[(&str, &str)]| Chunk {
+        count,
+        memory: Mebibytes::from_gib(gib),
+        tags: Tags::of(color.iter().copied()),
+    };
+    let gang = |place, chunks| Step::Gang {
+        user: 0,
+        class: 0,
+        shape: Shape {
+            chunks,
+            place,
+            group_by: Some("rack".into()),
+            min_processes: 1,
+            ..Shape::default()
+        },
+    };
+    let plain = |user, class, order| Step::Plain { user, class, order };
+    let colored =
+        vec![chunk(1, 2, &[("color", "red")]), chunk(1, 3, &[]), chunk(2, 1, &[("color", "blue")])];
+    History::play(
+        false,
+        &[
+            elastic(1, 2, LegalSizes::Any, 2),
+            Step::VaryOff(0),
+            elastic(2, 1, LegalSizes::Odd, 7),
+            elastic(1, 3, LegalSizes::Odd, 5),
+            gang(Place::Scatter, vec![chunk(1, 2, &[])]),
+            Step::Cycle,
+            plain(0, 2, 2),
+            Step::Complete(13_712_205_516_239_902_538),
+            Step::Initialize(2_018_917_864_572_929_946),
+            Step::Die(5),
+            plain(0, 2, 1),
+            Step::Complete(15_315_677_152_845_924_005),
+            Step::Cycle,
+            gang(Place::Free, colored),
+            plain(0, 0, 2),
+            plain(0, 3, 3),
+            Step::Complete(7_838_083_731_101_686_590),
+            plain(0, 3, 4),
+            Step::Complete(1_629_989_126_264_819_446),
+            plain(0, 1, 4),
+            Step::Cycle,
+            Step::Cycle,
+            Step::Exit(695_900_867_961_425_593),
+            Step::Cycle,
+            plain(1, 1, 1),
+        ],
+    );
+}
+
+/// A gang claims nodes that an older single request will probably use, as that could go elsewhere. It
+/// stays there, so a younger gang leaves what both need.
+#[test]
+fn a_claim_and_an_older_request_share_a_node() {
+    let chunk = |count, gib, color: &str| {
+        let tags = if color.is_empty() { Tags::default() } else { Tags::of([("color", color)]) };
+        Chunk { count, memory: Mebibytes::from_gib(gib), tags }
+    };
+    let gang = |user, chunks, is_exclusive, is_grouped: bool| Step::Gang {
+        user,
+        class: 0,
+        shape: Shape {
+            chunks,
+            place: Place::Scatter,
+            is_exclusive,
+            group_by: is_grouped.then(|| "rack".into()),
+            min_processes: 1,
+            ..Shape::default()
+        },
+    };
+    let plain = |user, class, order| Step::Plain { user, class, order };
+    History::play(
+        false,
+        &[
+            gang(0, vec![chunk(3, 1, "blue")], false, true),
+            gang(0, vec![chunk(1, 1, "")], false, false),
+            Step::Complete(0),
+            Step::Exit(0),
+            Step::VaryOff(3),
+            gang(0, vec![chunk(2, 3, "blue")], true, false),
+            gang(0, vec![chunk(1, 1, "red")], true, true),
+            plain(0, 0, 2),
+            gang(0, vec![chunk(1, 4, "blue")], false, true),
+            plain(0, 0, 3),
+            gang(0, vec![chunk(1, 1, "red")], false, false),
+            Step::Cycle,
+            plain(1, 0, 4),
+            gang(0, vec![chunk(1, 1, "")], false, false),
+            gang(1, vec![chunk(1, 1, ""), chunk(2, 4, "blue")], false, false),
+            plain(1, 3, 2),
+            gang(1, vec![chunk(3, 1, "")], false, false),
+            gang(0, vec![chunk(1, 1, "red")], false, false),
+        ],
+    );
 }
 
 /// The same 300 histories every time, or as many others as `PROPTEST_CASES` asks for.

@@ -38,6 +38,7 @@ mod tags;
 mod taken_over;
 mod taking_back;
 mod times;
+mod turns;
 mod units;
 mod urgent;
 mod work;

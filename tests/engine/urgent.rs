@@ -10,8 +10,9 @@ use crate::support::cluster::{Cluster, UNPACED, class, fair, job, single, topolo
 use crate::support::diary::Diary;
 use apportion::engine::{Snapshot, VictimRule};
 use apportion::model::{
-    Chunk, ClassPolicy, Elasticity, GangRules, JobId, JobKind, JobSpec, LegalSizes, Mebibytes,
-    NodeIx, Place, ProcessLimit, Shape, ShareId, SharePhase, Tags, Topology, Window, WindowKind,
+    Chunk, ClassPolicy, Elasticity, GangRules, JobId, JobIx, JobKind, JobSpec, LegalSizes,
+    Mebibytes, NodeIx, Place, ProcessLimit, Shape, ShareId, SharePhase, Tags, Topology, Window,
+    WindowKind,
 };
 use apportion::scheduler::{AdminCommand, SchedulerEvent, UrgentDenial, UrgentVerdict};
 use proptest::prelude::*;
@@ -271,7 +272,7 @@ impl History {
                     recount.space
                 );
                 without.cycle();
-                assert_eq!(without.scheduler.books(), self.cluster.scheduler.books());
+                assert_eq!(without.scheduler.state(), self.cluster.scheduler.state());
                 assert!(self.cluster.view.jobs.iter().all(|job| job.id != JobId(id)));
             }
         }
@@ -301,7 +302,7 @@ enum Kind {
 #[derive(Clone, Copy, Debug)]
 struct Prey {
     share: ShareId,
-    job: usize,
+    job: JobIx,
     node: NodeIx,
     gib: u64,
 }
@@ -327,7 +328,7 @@ impl<'s> Recount<'s> {
         let mut take = |node: NodeIx, gib: u64| {
             space[node.0] = space[node.0].map(|left| left.saturating_sub(gib));
         };
-        for (place, job) in snapshot.jobs.iter().enumerate() {
+        for (place, job) in snapshot.jobs.with_ix() {
             let is_fair = snapshot.class_of(job).policy.is_preemptable();
             for share in job.shares.iter().filter(|it| it.state == SharePhase::Held || !is_fair) {
                 let gib = share.order.qshares().0;
@@ -368,7 +369,7 @@ impl<'s> Recount<'s> {
     }
 
     /// Least processes of a malleable job; `None` for other work.
-    fn least(&self, job: usize) -> Option<u64> {
+    fn least(&self, job: JobIx) -> Option<u64> {
         let job = &self.snapshot.jobs[job];
         let shape = job.shape.as_deref().filter(|shape| shape.is_elastic())?;
         let held = job.nshares_held().0;
@@ -376,14 +377,14 @@ impl<'s> Recount<'s> {
         Some(if shape.min_processes == 0 { 0 } else { least.unwrap_or(held) })
     }
 
-    fn is_gang(&self, job: usize) -> bool {
+    fn is_gang(&self, job: JobIx) -> bool {
         self.snapshot.jobs[job].shape.as_deref().is_some_and(Shape::is_gang)
     }
 
     /// True if the request fits with some choice of work that is cheaper than `kind`.
     fn fits_below(&self, kind: Kind) -> bool {
         let mut fixed: Vec<Prey> = Vec::new();
-        let mut sized: BTreeMap<usize, Vec<Prey>> = BTreeMap::new();
+        let mut sized: BTreeMap<JobIx, Vec<Prey>> = BTreeMap::new();
         for prey in &self.prey {
             match self.least(prey.job) {
                 Some(_) if Kind::Whole < kind => {}
@@ -394,12 +395,12 @@ impl<'s> Recount<'s> {
                 None => {}
             }
         }
-        let sized: Vec<(usize, Vec<Prey>)> = sized.into_iter().collect();
+        let sized: Vec<(JobIx, Vec<Prey>)> = sized.into_iter().collect();
         self.some_choice(&fixed, &sized)
     }
 
     /// Tries all choices of the shares that stay of each malleable job: as many as its minimum.
-    fn some_choice(&self, stays: &[Prey], sized: &[(usize, Vec<Prey>)]) -> bool {
+    fn some_choice(&self, stays: &[Prey], sized: &[(JobIx, Vec<Prey>)]) -> bool {
         let Some(((job, prey), rest)) = sized.split_first() else {
             return self.fits(stays.iter().copied());
         };
@@ -413,7 +414,7 @@ impl<'s> Recount<'s> {
     }
 
     /// Kind of what a job lost.
-    fn kind(&self, job: usize, lost: u64) -> Kind {
+    fn kind(&self, job: JobIx, lost: u64) -> Kind {
         match self.least(job) {
             Some(least) if 0 < least && lost == self.snapshot.jobs[job].nshares_held().0 => {
                 Kind::Whole
@@ -437,7 +438,7 @@ impl<'s> Recount<'s> {
                 .collect::<Vec<Prey>>()
         };
         assert!(self.fits(stays(&[]).into_iter()), "what goes suffices");
-        let mut lost: BTreeMap<usize, u64> = BTreeMap::new();
+        let mut lost: BTreeMap<JobIx, u64> = BTreeMap::new();
         for prey in &gone {
             *lost.entry(prey.job).or_default() += 1;
         }
@@ -478,8 +479,8 @@ fn play(reserved: &BTreeSet<usize>, steps: &[Step]) {
     }
     history.cluster.cycle();
     let again = history.cluster.diary.as_ref().unwrap().replay(0).unwrap();
-    let (again, books) = (again.scheduler().books(), history.cluster.scheduler.books());
-    assert_eq!((again.jobs, again.promises), (books.jobs, books.promises));
+    let (again, state) = (again.scheduler().state(), history.cluster.scheduler.state());
+    assert_eq!((again.jobs, again.promises), (state.jobs, state.promises));
 }
 
 fn config() -> ProptestConfig {

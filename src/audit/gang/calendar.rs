@@ -17,7 +17,7 @@ use crate::audit::lines::JobLine;
 use crate::audit::shapes::{is_chosen, wish};
 use crate::engine::{Job, NodeWindow, Snapshot, VictimRule};
 use crate::model::{
-    ClassIx, ClassPolicy, JobId, Millis, NodeIx, PoolIx, Precedence, SharePhase, WindowKind,
+    ClassIx, ClassPolicy, JobId, JobIx, Millis, NodeIx, PoolIx, Precedence, SharePhase, WindowKind,
 };
 
 /// Most steps of the check. Beyond that the check stops without findings.
@@ -28,19 +28,19 @@ const NEVER: Millis = Millis::MAX;
 
 impl Ledger<'_> {
     /// Longest run of the job at `place`; `None` if it is not known.
-    fn length(&self, place: usize) -> Option<Millis> {
+    fn length(&self, place: JobIx) -> Option<Millis> {
         let line = &self.jobs[place];
         let declared = line.job.shape.as_deref().and_then(|shape| shape.duration);
         line.class.gangs.duration(declared)
     }
 
     /// End of the job at `place` if it starts at `from`.
-    pub(super) fn end(&self, place: usize, from: Millis) -> Millis {
+    pub(super) fn end(&self, place: JobIx, from: Millis) -> Millis {
         self.length(place).map_or(NEVER, |length| from.saturating_add(length))
     }
 
     /// True if a window keeps work of the job at `place` from node `ix` in a part of that time.
-    pub(super) fn is_kept_from(&self, place: usize, ix: NodeIx, from: Millis, to: Millis) -> bool {
+    pub(super) fn is_kept_from(&self, place: JobIx, ix: NodeIx, from: Millis, to: Millis) -> bool {
         let line = &self.jobs[place];
         let user = &self.snapshot.users[line.job.user.0];
         let named = line.job.shape.as_deref().and_then(|shape| shape.reservation.as_ref());
@@ -66,7 +66,7 @@ impl Ledger<'_> {
 
     /// True if the job at `place` may not start now by what its owner or a window says, wherever
     /// it is.
-    pub(super) fn is_untimely(&self, place: usize) -> bool {
+    pub(super) fn is_untimely(&self, place: JobIx) -> bool {
         let Some(now) = self.snapshot.now else { return false };
         let shape = self.jobs[place].job.shape.as_deref();
         let end = self.end(place, now);
@@ -80,7 +80,7 @@ impl Ledger<'_> {
     }
 
     /// The nodes that a window keeps from the job at `place`, if it starts now.
-    pub(super) fn nodes_kept_from(&self, place: usize) -> BTreeSet<NodeIx> {
+    pub(super) fn nodes_kept_from(&self, place: JobIx) -> BTreeSet<NodeIx> {
         let Some(now) = self.snapshot.now else { return BTreeSet::new() };
         let named =
             self.jobs[place].job.shape.as_deref().is_some_and(|it| it.reservation.is_some());
@@ -223,8 +223,8 @@ pub(in crate::audit) fn check_starts(ledger: &Ledger<'_>, findings: &mut Vec<Fin
 pub(in crate::audit) fn check_heads(ledger: &Ledger<'_>, findings: &mut Vec<Finding>) {
     let Some(now) = ledger.snapshot.now else { return };
     let mut steps = STEPS;
-    let mut heads: BTreeMap<PoolIx, usize> = BTreeMap::new();
-    for place in (0..ledger.jobs.len()).filter(|&place| is_waiting_fixed(ledger, place)) {
+    let mut heads: BTreeMap<PoolIx, JobIx> = BTreeMap::new();
+    for place in (ledger.jobs.places()).filter(|&place| is_waiting_fixed(ledger, place)) {
         let head = heads.entry(ledger.jobs[place].class.pool).or_insert(place);
         if precedes(ledger, place, *head) {
             *head = place;
@@ -250,7 +250,7 @@ pub(in crate::audit) fn check_heads(ledger: &Ledger<'_>, findings: &mut Vec<Find
 }
 
 /// True if the job at `place` stays, and waits for part of a node, or for all nodes of a gang.
-fn is_waiting_fixed(ledger: &Ledger<'_>, place: usize) -> bool {
+fn is_waiting_fixed(ledger: &Ledger<'_>, place: JobIx) -> bool {
     let line = &ledger.jobs[place];
     if line.class.policy != ClassPolicy::FixedShare {
         return false;
@@ -267,7 +267,7 @@ fn is_waiting_fixed(ledger: &Ledger<'_>, place: usize) -> bool {
 }
 
 /// True if the job at `place` is a single request of fixed work, and has nothing.
-pub(super) fn is_waiting_single(ledger: &Ledger<'_>, place: usize) -> bool {
+pub(super) fn is_waiting_single(ledger: &Ledger<'_>, place: JobIx) -> bool {
     let line = &ledger.jobs[place];
     let is_new = ledger.schedule.expansions.iter().any(|new| new.job == line.job.id)
         || ledger.schedule.promises.iter().any(|promise| promise.job == line.job.id);
@@ -276,7 +276,7 @@ pub(super) fn is_waiting_single(ledger: &Ledger<'_>, place: usize) -> bool {
 }
 
 /// Younger jobs that cannot be preempted, and that start in this cycle without a promise.
-fn younger_starts(ledger: &Ledger<'_>, place: usize) -> BTreeSet<JobId> {
+fn younger_starts(ledger: &Ledger<'_>, place: JobIx) -> BTreeSet<JobId> {
     let promised: BTreeSet<JobId> =
         ledger.snapshot.promises.iter().map(|promise| promise.job).collect();
     let new = ledger.schedule.expansions.iter().map(|new| new.job);
@@ -295,7 +295,7 @@ fn younger_starts(ledger: &Ledger<'_>, place: usize) -> BTreeSet<JobId> {
 /// are taken.
 pub(super) fn fit_beside(
     ledger: &Ledger<'_>,
-    (place, gang): (usize, Option<&GangLine>),
+    (place, gang): (JobIx, Option<&GangLine>),
     taken: impl Fn(NodeIx) -> u64,
     steps: &mut u64,
 ) -> Fit {
@@ -317,7 +317,7 @@ pub(super) fn fit_beside(
 /// The first request that waits in its pool.
 struct FirstRequest<'l, 'a> {
     ledger: &'l Ledger<'a>,
-    place: usize,
+    place: JobIx,
     /// The request, if it is a gang.
     gang: Option<&'l GangLine>,
     now: Millis,
@@ -362,7 +362,7 @@ impl FirstRequest<'_, '_> {
         let own = &ledger.jobs[self.place];
         let told: BTreeSet<_> = ledger.victims.iter().map(|victim| victim.share.id).collect();
         let mut stays = Vec::new();
-        for (place, line) in ledger.jobs.iter().enumerate() {
+        for (place, line) in ledger.jobs.with_ix() {
             let is_given = line.is_fair_share() && own.priority < line.priority;
             if is_given {
                 continue;

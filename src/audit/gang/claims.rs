@@ -12,15 +12,15 @@ use super::sets::{fit_in_one, keys, may_span, sets};
 use crate::audit::finding::{Finding, Rule};
 use crate::audit::ledger::Ledger;
 use crate::audit::shapes::{is_chosen, wish};
-use crate::model::{ClassPolicy, JobId, JobKind, NodeIx, SharePhase};
+use crate::model::{ClassPolicy, JobId, JobIx, JobKind, NodeIx, SharePhase};
 
 /// Most steps of the check. Beyond that the check stops without findings.
 const STEPS: u64 = 6_000_000;
 
 /// True if requests of the job at `one` are served before those of the job at `other`: by priority,
 /// then urgent work first, then whole nodes, then by age.
-pub(in crate::audit) fn precedes(ledger: &Ledger<'_>, one: usize, other: usize) -> bool {
-    let rank = |place: usize| {
+pub(in crate::audit) fn precedes(ledger: &Ledger<'_>, one: JobIx, other: JobIx) -> bool {
+    let rank = |place: JobIx| {
         let line = &ledger.jobs[place];
         let is_usual = !line.class.is_urgent;
         (line.priority, is_usual, line.class.policy != ClassPolicy::Reserve, place)
@@ -106,7 +106,7 @@ pub(in crate::audit) fn check_claims(ledger: &Ledger<'_>, findings: &mut Vec<Fin
 
 /// New space of a job that cannot be preempted.
 struct NewSpace {
-    place: usize,
+    place: JobIx,
     node: NodeIx,
     /// In qshares.
     order: u64,

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use crate::audit::lines::{JobLine, ReceiptedShare};
 use crate::audit::shapes::{gang_shape, wish};
 use crate::engine::{CycleSchedule, Expansion, Promise, Snapshot};
-use crate::model::{JobId, NodeIx, Shape, ShareId, count};
+use crate::model::{JobId, JobIx, NodeIx, Shape, ShareId, count};
 
 /// A process of a gang, or room for it.
 #[derive(Clone, Copy, Debug)]
@@ -22,7 +22,7 @@ pub(in crate::audit) struct GangProcess {
 #[derive(Debug)]
 pub(in crate::audit) struct GangLine {
     /// The place of its job.
-    pub(in crate::audit) place: usize,
+    pub(in crate::audit) place: JobIx,
     pub(super) shape: Arc<Shape>,
     /// Quanta of a process of each chunk. `None` if a process is too large to be counted.
     pub(super) orders: Option<Vec<u64>>,
@@ -102,7 +102,7 @@ pub(in crate::audit) fn gangs_of(
     let mut gangs = Vec::new();
     let mut places: BTreeMap<JobId, usize> = BTreeMap::new();
     let lost: BTreeSet<ShareId> = victims.iter().map(|victim| victim.share.id).collect();
-    for (place, job) in snapshot.jobs.iter().enumerate() {
+    for (place, job) in snapshot.jobs.with_ix() {
         let Some(shape) = job.shape.as_ref().filter(|_| gang_shape(job).is_some()) else {
             continue;
         };

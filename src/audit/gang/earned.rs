@@ -13,8 +13,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::crew::GangLine;
 use crate::audit::finding::{Finding, Rule};
 use crate::audit::ledger::Ledger;
-use crate::engine::VictimRule;
-use crate::model::{ClassIx, Millis};
+use crate::engine::{PaidTurn, VictimRule};
+use crate::model::{ClassIx, JobIx, Millis};
 
 /// Amounts of a gang over its duration, in qshare-milliseconds.
 struct TurnSums {
@@ -27,15 +27,38 @@ struct TurnSums {
     is_within_share: bool,
 }
 
+/// Rest of a turn that is paid.
+struct Left {
+    /// Time to its end, in milliseconds.
+    time: i128,
+    /// Part of its price for that time.
+    price: i128,
+}
+
+impl Left {
+    fn of(ledger: &Ledger<'_>, turn: PaidTurn) -> Left {
+        let cycles = |from: u64| i128::from(turn.until) - i128::from(from);
+        let (left, all) = (cycles(ledger.snapshot.cycle).max(0), cycles(turn.from).max(1));
+        let period = i128::from(ledger.snapshot.topology.settings.publication_period);
+        Left { time: left * period, price: (i128::from(turn.price) * left).div_euclid(all) }
+    }
+}
+
 impl TurnSums {
     fn of(ledger: &Ledger<'_>, gang: &GangLine) -> TurnSums {
         let line = &ledger.jobs[gang.place];
-        let asks: i128 = gang.gains().map(|process| i128::from(process.order)).sum();
+        let gains: i128 = gang.gains().map(|process| i128::from(process.order)).sum();
+        // A gang without a gain fell due while it ran; other gangs that ran grow in their turn.
+        let asks: i128 = gang.all().map(|process| i128::from(process.order)).sum();
         let deserves = i128::from(line.report.pure_fair_share.0);
-        let duration = duration(ledger, gang).map(i128::from);
+        let turn = line.job.gang.turn.filter(|_| 0 < gains && gains < asks);
+        let left = turn.map(|turn| Left::of(ledger, turn));
+        let whole = duration(ledger, gang).map(i128::from);
+        let duration = left.as_ref().map(|left| left.time).or(whole);
+        let back = left.map_or(0, |left| left.price);
         TurnSums {
             uses: asks * duration.unwrap_or(0),
-            has: duration.map(|duration| savings(ledger, gang) + deserves * duration),
+            has: duration.map(|duration| savings(ledger, gang) + back + deserves * duration),
             is_within_share: asks <= deserves,
         }
     }
@@ -108,8 +131,8 @@ pub(in crate::audit) fn check_earned(ledger: &Ledger<'_>, findings: &mut Vec<Fin
 /// Peers leave a gang alone for the time that it paid for. A gang in its turn leaves to its peers
 /// what they were counted for.
 pub(in crate::audit) fn check_paid(ledger: &Ledger<'_>, findings: &mut Vec<Finding>) {
-    let mut taken: BTreeMap<usize, u64> = BTreeMap::new();
-    let mut broken: BTreeSet<usize> = BTreeSet::new();
+    let mut taken: BTreeMap<JobIx, u64> = BTreeMap::new();
+    let mut broken: BTreeSet<JobIx> = BTreeSet::new();
     for victim in &ledger.victims {
         let Some(beneficiary) = victim.beneficiary else { continue };
         let (donor, taker) = (&ledger.jobs[victim.donor], &ledger.jobs[beneficiary]);

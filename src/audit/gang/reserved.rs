@@ -7,7 +7,7 @@ use super::fit::Fit;
 use crate::audit::finding::{Finding, Rule};
 use crate::audit::ledger::Ledger;
 use crate::audit::lines::JobLine;
-use crate::model::{Millis, NodeIx, Precedence};
+use crate::model::{JobIx, Millis, NodeIx, Precedence};
 
 /// Most steps of the check. Beyond that the check stops without findings.
 const STEPS: u64 = 6_000_000;
@@ -20,13 +20,13 @@ pub(in crate::audit) fn check_way(ledger: &Ledger<'_>, findings: &mut Vec<Findin
     let mut steps = STEPS;
     for window in ledger.snapshot.windows.iter() {
         let name = &window.window.name;
-        let is_of_it = |line: &&JobLine<'_>| {
+        let is_of_it = |line: &JobLine<'_>| {
             let named = line.job.shape.as_deref().and_then(|shape| shape.reservation.as_ref());
             line.priority == Precedence::Reserved && named == Some(name) && line.holds() == 0
         };
-        let first = ledger.jobs.iter().position(|line| is_of_it(&line) && !line.has_ended());
-        let Some(place) = first.filter(|_| window.window.from <= now) else { continue };
-        let line = &ledger.jobs[place];
+        let mut jobs = ledger.jobs.with_ix();
+        let first = jobs.find(|(_, line)| is_of_it(line) && !line.has_ended());
+        let Some((place, line)) = first.filter(|_| window.window.from <= now) else { continue };
         let gang = ledger.gang(place);
         let is_limited = match gang {
             Some(gang) => ledger.may_exceed_allotment(gang),
@@ -46,7 +46,7 @@ pub(in crate::audit) fn check_way(ledger: &Ledger<'_>, findings: &mut Vec<Findin
 /// True if the request at `place` fits beside all work that stays or is leaving.
 fn fits(
     ledger: &Ledger<'_>,
-    (place, gang): (usize, Option<&GangLine>),
+    (place, gang): (JobIx, Option<&GangLine>),
     now: Millis,
     steps: &mut u64,
 ) -> bool {

@@ -8,7 +8,7 @@ use super::crew::GangLine;
 use super::fit::{Fit, GangParts};
 use super::matching::{StepLimit, most_places};
 use super::rooms::{Room, RoomSize};
-use crate::model::{Chunk, Mebibytes, Place, Shape, Tags};
+use crate::model::{Chunk, JobIx, Mebibytes, Place, Shape, Tags};
 
 /// A process to place: its size, and the nodes with its tags as bits.
 type Process = (u64, u8);
@@ -58,7 +58,7 @@ fn gang(chunks: &[(u64, u64, usize)], place: Place) -> GangLine {
     };
     GangLine {
         lost: Vec::new(),
-        place: 0,
+        place: JobIx(0),
         shape: Arc::new(shape),
         orders: Some(chunks.iter().map(|(_, order, _)| *order).collect()),
         stayed: Vec::new(),

@@ -17,7 +17,7 @@ use crate::audit::finding::{Finding, Rule};
 use crate::audit::ledger::Ledger;
 use crate::audit::shapes::{gang_shape, is_legal, sized_shape};
 use crate::engine::{CycleSchedule, Promise, Share, Snapshot, VictimRule};
-use crate::model::{Chunk, JobId, Mebibytes, Shape, ShareId, SharePhase, Tags, count};
+use crate::model::{Chunk, JobId, JobIx, Mebibytes, Shape, ShareId, SharePhase, Tags, count};
 
 /// Most steps of the check. Beyond that the check stops without findings.
 const STEPS: u64 = 6_000_000;
@@ -45,11 +45,11 @@ enum UrgentPrice {
 #[derive(Clone, Copy, Debug)]
 struct UrgentPrey {
     share: ShareId,
-    donor: usize,
+    donor: JobIx,
 }
 
 /// Urgent jobs that get their space in this cycle, by place.
-fn newly_served(ledger: &Ledger<'_>) -> BTreeSet<usize> {
+fn newly_served(ledger: &Ledger<'_>) -> BTreeSet<JobIx> {
     let had: BTreeSet<JobId> = ledger.snapshot.promises.iter().map(|it| it.job).collect();
     let new = ledger.schedule.expansions.iter().map(|new| new.job);
     let new = new.chain(ledger.schedule.promises.iter().map(|new| new.job));
@@ -127,7 +127,7 @@ fn space_left(snapshot: &Snapshot, promises: &[Promise]) -> Vec<i128> {
 
 /// Only work that can be preempted goes for urgent work: the cheapest that suffices.
 pub(in crate::audit) fn check_taken(ledger: &Ledger<'_>, findings: &mut Vec<Finding>) {
-    let mut victims: BTreeMap<usize, Vec<UrgentPrey>> = BTreeMap::new();
+    let mut victims: BTreeMap<JobIx, Vec<UrgentPrey>> = BTreeMap::new();
     for victim in ledger.victims.iter().filter(|it| it.receipt.rule == VictimRule::Urgent) {
         let prey = UrgentPrey { share: victim.share.id, donor: victim.donor };
         if let Some(place) = victim.beneficiary {
@@ -150,7 +150,7 @@ pub(in crate::audit) fn check_taken(ledger: &Ledger<'_>, findings: &mut Vec<Find
 /// An urgent job and what goes for it.
 struct UrgentCase<'l, 'a> {
     ledger: &'l Ledger<'a>,
-    place: usize,
+    place: JobIx,
     victims: &'l [UrgentPrey],
     gang: GangLine,
     /// Space of each node that is promised to other urgent work.
@@ -162,8 +162,8 @@ struct UrgentCase<'l, 'a> {
 impl<'l, 'a> UrgentCase<'l, 'a> {
     fn new(
         ledger: &'l Ledger<'a>,
-        place: usize,
-        urgent: &BTreeSet<usize>,
+        place: JobIx,
+        urgent: &BTreeSet<JobIx>,
         victims: &'l [UrgentPrey],
     ) -> UrgentCase<'l, 'a> {
         let own: BTreeSet<ShareId> = victims.iter().map(|prey| prey.share).collect();
@@ -192,7 +192,7 @@ impl<'l, 'a> UrgentCase<'l, 'a> {
             let donor = self.ledger.jobs[prey.donor].job.id;
             wrong.push(format!("job {job} took share {} of job {donor}, which stays", prey.share));
         }
-        let donors: BTreeSet<usize> = self.victims.iter().map(|prey| prey.donor).collect();
+        let donors: BTreeSet<JobIx> = self.victims.iter().map(|prey| prey.donor).collect();
         for &donor in donors.iter().filter(|&&donor| !self.leaves_it_working(donor)) {
             let donor = self.ledger.jobs[donor].job.id;
             wrong.push(format!("job {job} leaves job {donor} a size that it cannot work with"));
@@ -215,7 +215,7 @@ impl<'l, 'a> UrgentCase<'l, 'a> {
     }
 
     /// Price of what the job at `donor` lost.
-    fn price(&self, donor: usize) -> UrgentPrice {
+    fn price(&self, donor: JobIx) -> UrgentPrice {
         let line = &self.ledger.jobs[donor];
         match sized_shape(line.job) {
             Some(shape) if self.lost(donor) == line.held && 0 < shape.min_processes => {
@@ -227,12 +227,12 @@ impl<'l, 'a> UrgentCase<'l, 'a> {
         }
     }
 
-    fn lost(&self, donor: usize) -> u64 {
+    fn lost(&self, donor: JobIx) -> u64 {
         count(self.victims.iter().filter(|prey| prey.donor == donor))
     }
 
     /// True if what the job at `donor` keeps is a legal number of processes; of a gang, all or none.
-    fn leaves_it_working(&self, donor: usize) -> bool {
+    fn leaves_it_working(&self, donor: JobIx) -> bool {
         let line = &self.ledger.jobs[donor];
         let left = line.held.saturating_sub(self.lost(donor));
         match sized_shape(line.job) {
@@ -245,7 +245,7 @@ impl<'l, 'a> UrgentCase<'l, 'a> {
     /// job that may have a process more.
     fn units(&self) -> Vec<Vec<UrgentPrey>> {
         let mut units: Vec<Vec<UrgentPrey>> = Vec::new();
-        let mut gangs: BTreeMap<usize, Vec<UrgentPrey>> = BTreeMap::new();
+        let mut gangs: BTreeMap<JobIx, Vec<UrgentPrey>> = BTreeMap::new();
         for prey in self.victims {
             let line = &self.ledger.jobs[prey.donor];
             let left = line.held.saturating_sub(self.lost(prey.donor));
@@ -265,9 +265,7 @@ impl<'l, 'a> UrgentCase<'l, 'a> {
     /// True if the job would have fitted with all that is cheaper than `price`.
     fn would_do_below(&self, price: UrgentPrice, steps: &mut u64) -> bool {
         let (mut sure, mut sized) = (Vec::new(), Vec::new());
-        for (donor, line) in
-            self.ledger.jobs.iter().enumerate().filter(|(_, it)| it.is_fair_share())
-        {
+        for (donor, line) in self.ledger.jobs.with_ix().filter(|(_, it)| it.is_fair_share()) {
             let held = line.job.held().filter(|share| !self.gone.contains(&share.id));
             let prey = held.map(|share| UrgentPrey { share: share.id, donor });
             let prey: Vec<UrgentPrey> = prey.collect();
@@ -290,7 +288,7 @@ impl<'l, 'a> UrgentCase<'l, 'a> {
         self.has_choice(&mut sure, &sized, (0, 0), &mut choices, steps)
     }
 
-    fn price_of_kind(&self, donor: usize) -> UrgentPrice {
+    fn price_of_kind(&self, donor: JobIx) -> UrgentPrice {
         let is_gang = gang_shape(self.ledger.jobs[donor].job).is_some();
         if is_gang { UrgentPrice::Gang } else { UrgentPrice::Single }
     }
@@ -358,7 +356,7 @@ impl<'l, 'a> UrgentCase<'l, 'a> {
 }
 
 /// The request of the job at `place`. Single processes ask like a gang that may be anywhere.
-fn request(ledger: &Ledger<'_>, place: usize) -> GangLine {
+fn request(ledger: &Ledger<'_>, place: JobIx) -> GangLine {
     let line = &ledger.jobs[place];
     let gains = |job: JobId| {
         let new = ledger.schedule.expansions.iter().map(|it| (it.job, it.rank, it.node, it.order));

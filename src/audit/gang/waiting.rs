@@ -12,7 +12,7 @@ use crate::audit::finding::{Finding, Rule};
 use crate::audit::ledger::Ledger;
 use crate::audit::shapes::wish;
 use crate::engine::{GangNodes, WaitReason};
-use crate::model::{ClassIx, NodeIx, QShares, Shape};
+use crate::model::{ClassIx, JobIx, NodeIx, QShares, Shape};
 
 /// Most steps of each check. Beyond that a check stops without findings.
 const STEPS: u64 = 6_000_000;
@@ -112,7 +112,7 @@ fn answer<'g>(
 /// True if there may be a reason for `gang` to wait beside free space.
 fn may_wait(ledger: &Ledger<'_>, gang: &GangLine) -> bool {
     let line = &ledger.jobs[gang.place];
-    let tree = |place: usize| ledger.snapshot.topology.top_of(ledger.jobs[place].class.pool);
+    let tree = |place: JobIx| ledger.snapshot.topology.top_of(ledger.jobs[place].class.pool);
     let is_behind_gang = ledger.gangs.iter().any(|other| {
         let is_older = line.is_fair_share()
             || precedes(ledger, other.place, gang.place)
@@ -123,7 +123,7 @@ fn may_wait(ledger: &Ledger<'_>, gang: &GangLine) -> bool {
             && may_claim(ledger, other)
             && may_share(ledger, other, gang)
     });
-    let mut others = ledger.jobs.iter().enumerate();
+    let mut others = ledger.jobs.with_ix();
     let is_behind_work = others.any(|(place, other)| {
         let is_counted = other.is_fair_share() && other.priority < line.priority;
         let most = if is_counted { other.cap } else { other.report.given.0 };
@@ -195,7 +195,7 @@ pub(in crate::audit) fn check_never(ledger: &Ledger<'_>, findings: &mut Vec<Find
 /// A job that is said to wait behind older work names a gang that is served before it and may claim
 /// nodes, or a single request that is served before it and waits as well.
 pub(in crate::audit) fn check_reasons(ledger: &Ledger<'_>, findings: &mut Vec<Finding>) {
-    for (place, line) in ledger.jobs.iter().enumerate() {
+    for (place, line) in ledger.jobs.with_ix() {
         let Some(WaitReason::BehindOlderGang { job }) = line.report.reason else { continue };
         let is_paused = ledger.gang(place).is_some_and(|own| may_pause(ledger, own));
         let is_true = ledger.gangs.iter().any(|gang| {

@@ -9,7 +9,7 @@ use crate::audit::ledger::Ledger;
 use crate::audit::lines::ReceiptedShare;
 use crate::audit::shapes::{is_chosen, is_evolving, may_start_with, wish};
 use crate::engine::{Job, VictimRule};
-use crate::model::{Elasticity, JobId, NodeIx, count};
+use crate::model::{Elasticity, JobId, JobIx, NodeIx, count};
 
 impl GangLine {
     /// True if the gang, or its growth, has all that it asks for: shares, or promises.
@@ -67,8 +67,8 @@ pub(in crate::audit) fn check_victims(ledger: &Ledger<'_>, findings: &mut Vec<Fi
 /// Preempted shares of each gang, by the place of its job.
 fn victims_of_gangs<'l, 'a>(
     ledger: &'l Ledger<'a>,
-) -> BTreeMap<usize, Vec<&'l ReceiptedShare<'a>>> {
-    let mut victims: BTreeMap<usize, Vec<&ReceiptedShare<'_>>> = BTreeMap::new();
+) -> BTreeMap<JobIx, Vec<&'l ReceiptedShare<'a>>> {
+    let mut victims: BTreeMap<JobIx, Vec<&ReceiptedShare<'_>>> = BTreeMap::new();
     if !ledger.gangs.is_empty() {
         for victim in ledger.victims.iter().filter(|victim| ledger.jobs[victim.donor].is_gang()) {
             victims.entry(victim.donor).or_default().push(victim);

@@ -21,7 +21,7 @@ use super::timeline::{NEVER, Timeline};
 use super::windows::Stay;
 use crate::engine::draft::Draft;
 use crate::engine::snapshot::Node;
-use crate::model::{JobId, Millis, NodeIx, PoolIx, QShares, SharePhase, count, floor_div};
+use crate::model::{JobId, JobIx, Millis, NodeIx, PoolIx, QShares, SharePhase, count, floor_div};
 
 /// Shortest time by which the expected end of work moves that runs longer than declared.
 const LEAST_OVERRUN: Millis = 60_000;
@@ -51,7 +51,7 @@ pub(super) struct Calendar {
     /// Space of nodes that is kept for waiting requests.
     places: Vec<KeptSpace>,
     /// Jobs with a place in the calendar.
-    waiting: BTreeSet<usize>,
+    waiting: BTreeSet<JobIx>,
     /// Next moment at which work that stays is expected to end.
     pub(super) next_end: Option<Millis>,
     /// The first job that runs longer than it declared, by pool.
@@ -71,7 +71,7 @@ struct GroupTime {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Booking {
     /// Place of the gang in the snapshot.
-    pub job: usize,
+    pub job: JobIx,
     pub group: CalendarGroup,
     pub nodes: u64,
     pub from: Millis,
@@ -82,7 +82,7 @@ pub(super) struct Booking {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct KeptSpace {
     /// Place of the job in the snapshot.
-    pub job: usize,
+    pub job: JobIx,
     pub spot: CalendarSpot,
     pub amount: u64,
     pub from: Millis,
@@ -146,7 +146,7 @@ impl Calendar {
     }
 
     /// The first job for which nodes of `pool` are kept.
-    pub(super) fn first_booked(&self, pool: PoolIx) -> Option<usize> {
+    pub(super) fn first_booked(&self, pool: PoolIx) -> Option<JobIx> {
         let bookings = self.bookings.iter().filter(|it| it.group.0 == pool).map(|it| it.job);
         let places = self.places.iter().filter(|it| self.group_at(it.spot).0 == pool);
         bookings.chain(places.map(|it| it.job)).min()
@@ -184,7 +184,7 @@ impl Calendar {
                 self.use_node(ix, node.limbo.0, NEVER);
             }
         }
-        for job in 0..draft.jobs.len() {
+        for job in draft.jobs.places() {
             let shares = &draft.job(job).shares;
             if shares.is_empty() || draft.is_overrun(job) || taker.may_take_from(draft, job) {
                 continue;
@@ -236,7 +236,7 @@ impl Calendar {
     }
 
     /// Expected end of work that runs; [`NEVER`] if it is not known.
-    fn end_of(&mut self, draft: &Draft<'_>, job: usize) -> Millis {
+    fn end_of(&mut self, draft: &Draft<'_>, job: JobIx) -> Millis {
         let Some(length) = length_of(draft, job) else { return NEVER };
         let Some(started) = draft.job(job).gang.started else { return NEVER };
         let end = started.saturating_add(length);
@@ -251,7 +251,7 @@ impl Calendar {
     }
 
     /// End of the job at `job` if it gets nodes now.
-    pub(super) fn stay_of(&self, draft: &Draft<'_>, job: usize) -> Millis {
+    pub(super) fn stay_of(&self, draft: &Draft<'_>, job: JobIx) -> Millis {
         let from = draft.soonest(job, self.now);
         length_of(draft, job).map_or(NEVER, |length| from.saturating_add(length))
     }
@@ -491,7 +491,7 @@ impl Calendar {
 }
 
 /// Longest run of the job at `job`, if it is known.
-pub(super) fn length_of(draft: &Draft<'_>, job: usize) -> Option<Millis> {
+pub(super) fn length_of(draft: &Draft<'_>, job: JobIx) -> Option<Millis> {
     let declared = draft.job(job).shape.as_deref().and_then(|shape| shape.duration);
     draft.class_of(job).gangs.duration(declared)
 }

@@ -17,14 +17,15 @@ use super::supply::{PlacementSet, SpacePart, Supply};
 use crate::engine::capacity::EmptyCluster;
 use crate::engine::draft::Draft;
 use crate::engine::target::NodeListCapacity;
-use crate::model::{JobId, NodeIx, floor_div};
+use crate::model::{JobId, JobIx, NodeIx, floor_div};
 
 /// Most waiting gangs of a priority that claim nodes.
 const CLAIMS_MAX: usize = 100;
 
 impl GangPlanner {
     /// Claims the nodes that the gang could use, as many as it needs: younger work that stays may
-    /// not use them.
+    /// not use them. Older single requests that probably use some of them can go elsewhere, as they may
+    /// for a younger gang.
     pub(super) fn claim(
         &mut self,
         draft: &mut Draft<'_>,
@@ -32,13 +33,33 @@ impl GangPlanner {
         listed: &mut NodeListCapacity,
         request: &GangRequest<'_>,
     ) {
+        let are_open = !self.chooses_nodes() && self.may_give_back_expected();
+        if are_open {
+            self.give_back_expected(draft);
+        }
+        self.claim_nodes(draft, space, listed, request);
+        if are_open {
+            self.take_expected();
+        }
+    }
+
+    fn claim_nodes(
+        &mut self,
+        draft: &mut Draft<'_>,
+        space: &mut EmptyCluster,
+        listed: &mut NodeListCapacity,
+        request: &GangRequest<'_>,
+    ) {
         let claimants: usize = self.claimants.values().map(BTreeSet::len).sum();
+        if CLAIMS_MAX <= claimants {
+            return;
+        }
         let pools = &self.pools[&request.pool];
         let may_start_in = |set: Option<&PlacementSet>| {
             self.test((&pools.ending, None), request, set, true).is_ok()
         };
         let may_start_by_itself = request.domains().any(may_start_in);
-        if CLAIMS_MAX <= claimants || !may_start_by_itself || !holds_now(draft, request.job) {
+        if !may_start_by_itself || !holds_now(draft, request.job) {
             return;
         }
         // What older gangs leave of their nodes is claimed, too: work that stays there would be in
@@ -130,7 +151,7 @@ impl GangPlanner {
     pub(super) fn claimant_before(
         &self,
         draft: &Draft<'_>,
-        job: usize,
+        job: JobIx,
         amount: u64,
     ) -> Option<JobId> {
         let supply = self.supply.get(&draft.class_of(job).pool)?;
@@ -145,7 +166,7 @@ impl GangPlanner {
 
 /// True if a waiting gang keeps nodes from younger work in this cycle: for the hold limit of its
 /// class, then not for as long, and so on.
-fn holds_now(draft: &mut Draft<'_>, job: usize) -> bool {
+fn holds_now(draft: &mut Draft<'_>, job: JobIx) -> bool {
     let (cycle, rules) = (draft.snapshot.cycle, &draft.class_of(job).gangs);
     let since = draft.job(job).gang.waits_since.unwrap_or(cycle);
     let period = draft.snapshot.topology.settings.publication_period;
@@ -158,23 +179,23 @@ fn holds_now(draft: &mut Draft<'_>, job: usize) -> bool {
 
 /// True if a process of the job at `ix` on `node` leaves the space that older gangs claim there.
 /// Work that can be preempted may use that space meanwhile.
-pub(in crate::engine) fn leaves_claims(draft: &Draft<'_>, ix: usize, node: NodeIx) -> bool {
+pub(in crate::engine) fn leaves_claims(draft: &Draft<'_>, ix: JobIx, node: NodeIx) -> bool {
     let Some(claims) = draft.claims.get(&node) else { return true };
     let class = draft.class_of(ix);
-    let age = |job: usize| (draft.precedence(job), job);
+    let age = |job: JobIx| (draft.precedence(job), job);
     let older = claims.iter().filter(|(claimant, _)| age(*claimant) < age(ix));
     let claimed: u64 = older.map(|(_, amount)| amount).sum();
     class.policy.is_preemptable() || claimed == 0 || leaves(draft, ix, node, claimed)
 }
 
 /// The same, for claims of younger gangs, too.
-pub(in crate::engine) fn leaves_all_claims(draft: &Draft<'_>, ix: usize, node: NodeIx) -> bool {
+pub(in crate::engine) fn leaves_all_claims(draft: &Draft<'_>, ix: JobIx, node: NodeIx) -> bool {
     let claims = draft.claims.get(&node).into_iter().flatten();
     leaves(draft, ix, node, claims.map(|(_, amount)| amount).sum())
 }
 
 /// True if a process of the job at `ix` on `node` leaves `claimed` for gangs.
-fn leaves(draft: &Draft<'_>, ix: usize, node: NodeIx, claimed: u64) -> bool {
+fn leaves(draft: &Draft<'_>, ix: JobIx, node: NodeIx, claimed: u64) -> bool {
     let asked = draft.jobs[ix].order.qshares().0;
     let newly_kept = draft.newly_kept.get(&node).copied().unwrap_or(0);
     claimed + asked + newly_kept <= draft.spaces.ideal(node).free

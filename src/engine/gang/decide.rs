@@ -15,10 +15,7 @@ use crate::engine::draft::Draft;
 use crate::engine::snapshot::Promise;
 use crate::engine::target::{AllotmentLedger, NodeListCapacity};
 use crate::engine::wait_reason::{GangLack, GangNodes, WaitReason};
-use crate::model::{Elasticity, Name, NodeIx, QShares};
-
-/// Most single requests whose nodes are left open for a gang.
-const EXPECTED_MAX: usize = 1000;
+use crate::model::{Elasticity, JobIx, Name, NodeIx, QShares};
 
 impl GangPlanner {
     /// Decides on the gang at `job`: sets its target, and notes its plan, or the reason why it
@@ -29,7 +26,7 @@ impl GangPlanner {
         space: &mut EmptyCluster,
         listed: &mut NodeListCapacity,
         ledger: &mut AllotmentLedger,
-        job: usize,
+        job: JobIx,
     ) {
         let snapshot = draft.snapshot;
         let gang = &snapshot.jobs[job];
@@ -140,16 +137,18 @@ impl GangPlanner {
             Err(lack @ WaitReason::GangLacks(GangLack { of: GangNodes::Available, .. })) => lack,
             outcome => return outcome,
         };
-        let is_settled = self.chooses_nodes() || self.expected.is_empty();
-        if is_settled || EXPECTED_MAX < self.expected.len() {
+        if self.chooses_nodes() || !self.may_give_back_expected() {
             return Err(lack);
         }
         let first = std::mem::replace(request, before);
         self.give_back_expected(draft);
         let second = self.outcome(draft, request, promised);
-        self.take_expected(0);
+        self.take_expected();
         match second {
-            Ok((slots, is_promised)) if has_cells(draft, space, listed, &slots) => {
+            Ok((slots, is_promised))
+                if has_cells(draft, space, listed, &slots)
+                    && self.move_expected(draft, request.pool, &slots) =>
+            {
                 Ok((slots, is_promised))
             }
             Ok(_) | Err(_) => {

@@ -31,8 +31,37 @@ pub(super) struct NodeBatch {
     pub nodes: u64,
     /// Free space of each, in qshares.
     pub free: u64,
-    /// For each chunk, true if the nodes have its tags.
-    pub suits: Vec<bool>,
+    /// Chunks whose tags the nodes have.
+    pub suits: ChunkSet,
+}
+
+/// Chunks of a gang, by place: at most [`MAX_CHUNKS`](crate::model::MAX_CHUNKS).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct ChunkSet(u64);
+
+impl ChunkSet {
+    /// True if the chunk at this place is in the set.
+    pub(super) fn contains(self, chunk: usize) -> bool {
+        u32::try_from(chunk).is_ok_and(|chunk| self.0.checked_shr(chunk).unwrap_or(0) & 1 == 1)
+    }
+
+    /// True if no chunk is in the set.
+    pub(super) fn is_empty(self) -> bool {
+        self.0 == 0
+    }
+
+    /// True if the first `chunks` chunks are all in the set.
+    pub(super) fn has_all(self, chunks: usize) -> bool {
+        (0..chunks).all(|chunk| self.contains(chunk))
+    }
+}
+
+/// The set of the chunks for which the entry is true.
+impl FromIterator<bool> for ChunkSet {
+    fn from_iter<I: IntoIterator<Item = bool>>(entries: I) -> ChunkSet {
+        let bit = |(place, has): (u32, bool)| u64::from(has).checked_shl(place).unwrap_or(0);
+        ChunkSet((0..).zip(entries).map(bit).fold(0, |bits, bit| bits | bit))
+    }
 }
 
 /// Nodes of a group that get the same processes.
@@ -68,7 +97,7 @@ impl Fitting<'_> {
     /// Processes of `chunk` that a node of `group` holds.
     fn per_node(&self, chunk: usize, group: usize) -> u64 {
         let (piece, group) = (&self.pieces[chunk], &self.groups[group]);
-        if !group.suits[chunk] || group.free < piece.size {
+        if !group.suits.contains(chunk) || group.free < piece.size {
             return 0;
         }
         match self.place {
@@ -165,7 +194,10 @@ impl Fitting<'_> {
                 return Err(FitLack { chunk: Some(chunk), found, needed, is_uncertain: false });
             }
         }
-        if open.len() < 2 {
+        let takers =
+            |group: usize| open.iter().filter(move |&&chunk| 0 < self.per_node(chunk, group));
+        // Chunks with no nodes in common are not in each other's way.
+        if (0..stock.len()).all(|group| stock[group] == 0 || takers(group).count() < 2) {
             return Ok(());
         }
         let mut needs: Vec<u64> = vec![0; left.len()];
@@ -269,7 +301,7 @@ impl Fitting<'_> {
         let needed = total(self.pieces);
         let suits = |group: &usize| {
             let group = &self.groups[*group];
-            0 < group.nodes && group.suits.iter().all(|suits| *suits)
+            0 < group.nodes && group.suits.has_all(self.pieces.len())
         };
         let suitable = || (0..self.groups.len()).filter(suits);
         if let Some(group) = suitable().find(|&group| needed <= self.groups[group].free) {
@@ -283,7 +315,7 @@ impl Fitting<'_> {
 
     /// True if the chunks can never fit, however they are packed, where `lack` was found.
     pub(super) fn is_proof(&self, lack: &FitLack) -> bool {
-        let suits_any = |group: &&NodeBatch| group.suits.iter().any(|suits| *suits);
+        let suits_any = |group: &&NodeBatch| !group.suits.is_empty();
         let all = self.groups.iter().filter(suits_any);
         let space = all.map(|group| group.nodes.saturating_mul(group.free));
         !lack.is_uncertain

@@ -6,7 +6,7 @@ use super::{Taker, is_paid};
 use crate::engine::draft::Draft;
 use crate::engine::schedule::VictimRule;
 use crate::engine::share_table::ShareIx;
-use crate::model::{ClassPolicy, Millis, NodeIx, Order, QShares};
+use crate::model::{ClassPolicy, JobIx, Millis, NodeIx, Order, QShares};
 
 /// A gang whose end makes room for a process.
 pub(in crate::engine) struct WholeGang {
@@ -23,7 +23,7 @@ pub(in crate::engine) struct WholeGang {
 /// The gang whose end costs least work, among the gangs that `job` may take and that make room for a
 /// process of it. A job may take gangs of lower priority, and below its target gangs of peers that
 /// are not paid for.
-pub(in crate::engine) fn cheapest_gang_for(draft: &Draft<'_>, job: usize) -> Option<WholeGang> {
+pub(in crate::engine) fn cheapest_gang_for(draft: &Draft<'_>, job: JobIx) -> Option<WholeGang> {
     let taker = Taker::of(draft, job);
     let mut cheapest: Option<(Millis, WholeGang)> = None;
     for &gang in draft.gangs.iter().filter(|&&gang| 0 < draft.jobs[gang].held) {
@@ -34,8 +34,9 @@ pub(in crate::engine) fn cheapest_gang_for(draft: &Draft<'_>, job: usize) -> Opt
             && taker.is_among_peers
             && taker.priority == priority
             && 0 < draft.shortfall(job)
+            && !draft.jobs[gang].is_due
             && !is_paid(draft.snapshot, &draft.job(gang).gang);
-        if !is_lower && !is_peer {
+        if !is_lower && !is_peer || draft.jobs[gang].has_stepped {
             continue;
         }
         let held = draft.shares.held_by(gang);
@@ -52,7 +53,7 @@ pub(in crate::engine) fn cheapest_gang_for(draft: &Draft<'_>, job: usize) -> Opt
 }
 
 /// The first node of `gang` on which a process of `job` fits once the gang is gone, and its size.
-fn room_after(draft: &Draft<'_>, job: usize, gang: usize) -> Option<(NodeIx, Order)> {
+fn room_after(draft: &Draft<'_>, job: JobIx, gang: JobIx) -> Option<(NodeIx, Order)> {
     let is_reserve = draft.class_of(job).policy == ClassPolicy::Reserve;
     let mut nodes = draft.shares.held_by(gang).map(|(_, share)| share.node());
     nodes.find_map(|node| {

@@ -9,6 +9,7 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use super::fit::ChunkSet;
 use super::windows::WindowLists;
 use crate::engine::snapshot::Snapshot;
 use crate::model::{Name, PoolIx, Shape, Tags, Topology};
@@ -16,13 +17,22 @@ use crate::model::{Name, PoolIx, Shape, Tags, Topology};
 /// Order in which gangs use nodes, the least first, and what tells nodes apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct NodeKind {
+    /// Place among all kinds.
+    rank: u32,
+    /// Place of the asked tags of the nodes in [`Kinds::tags`].
+    tags: u32,
+    /// Size of the nodes, in qshares.
+    pub order: u64,
+}
+
+/// Facts that make a kind, in the order of their weight.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct KindFacts {
     preference: Reverse<i32>,
     /// Nodes of the pool that have the rarest tag of the nodes, set keys left out. Requests without
     /// special needs leave special nodes alone.
     alike: Reverse<u64>,
-    /// Size of the nodes, in qshares.
-    pub order: u64,
-    /// Place of the asked tags of the nodes in [`Kinds::tags`].
+    order: u64,
     tags: usize,
 }
 
@@ -59,10 +69,10 @@ impl Kinds {
         }
         asked.extend(&sets);
         let unheard = unheard_nodes(snapshot);
-        let by_address = nodes_by_address(snapshot);
+        let groups = NodePartition::of(snapshot);
         let mut by_tags: BTreeMap<(PoolIx, &Tags), u64> = BTreeMap::new();
-        for ((pool, _), (tags, nodes)) in &by_address {
-            *by_tags.entry((*pool, *tags)).or_default() += nodes;
+        for group in &groups.all {
+            *by_tags.entry((group.pool, group.tags)).or_default() += group.nodes;
         }
         for (pool, tags, _) in &unheard {
             *by_tags.entry((*pool, tags)).or_default() += 1;
@@ -86,29 +96,30 @@ impl Kinds {
             let alike = alike.unwrap_or(0);
             known.insert((pool, tags), (place, alike));
         }
-        let asked_and_alike =
-            |pool: PoolIx, tags: &Tags| known.get(&(pool, tags)).copied().unwrap_or_default();
-        let kind = |(tags, alike): (usize, u64), preference: i32, order: u64| NodeKind {
-            preference: Reverse(preference),
-            alike: Reverse(alike),
-            order,
-            tags,
+        let facts = |pool: PoolIx, tags: &Tags, preference: i32, order: u64| {
+            let (tags, alike) = known.get(&(pool, tags)).copied().unwrap_or_default();
+            let (preference, alike) = (Reverse(preference), Reverse(alike));
+            KindFacts { preference, alike, order, tags }
         };
-        let known_at: BTreeMap<TagAddress, (usize, u64)> =
-            by_address.iter().map(|(at, (tags, _))| (*at, asked_and_alike(at.0, tags))).collect();
-        let size = |node: &crate::engine::snapshot::Node| {
-            if node.state.is_awaited { UNKNOWN_SIZE } else { node.order.0 }
+        let of_group = |it: &EqualNodes<'_>| facts(it.pool, it.tags, it.preference, it.order);
+        let of_groups: Vec<KindFacts> = groups.all.iter().map(of_group).collect();
+        let of_unheard = |(pool, tags, preference): &(PoolIx, Tags, i32)| {
+            facts(*pool, tags, *preference, UNKNOWN_SIZE)
         };
-        let nodes = snapshot.nodes.iter();
-        let of = nodes.map(|node| {
-            let of_tags = known_at.get(&(node.pool, Arc::as_ptr(&node.tags))).copied();
-            kind(of_tags.unwrap_or_default(), node.preference, size(node))
-        });
-        let of = of.collect();
+        let mut ranked: Vec<KindFacts> =
+            of_groups.iter().copied().chain(unheard.iter().map(of_unheard)).collect();
+        ranked.sort_unstable();
+        ranked.dedup();
+        let kind = |facts: &KindFacts| NodeKind {
+            rank: small(ranked.partition_point(|other| other < facts)),
+            tags: small(facts.tags),
+            order: facts.order,
+        };
+        let of_groups: Vec<NodeKind> = of_groups.iter().map(kind).collect();
+        let of = groups.of_node.iter().map(|group| of_groups[*group]).collect();
         let mut counts: BTreeMap<(PoolIx, NodeKind), u64> = BTreeMap::new();
-        for (pool, tags, preference) in &unheard {
-            let kind = kind(asked_and_alike(*pool, tags), *preference, UNKNOWN_SIZE);
-            *counts.entry((*pool, kind)).or_default() += 1;
+        for missing in &unheard {
+            *counts.entry((missing.0, kind(&of_unheard(missing)))).or_default() += 1;
         }
         let mut tags = vec![Tags::default(); places.len()];
         for (asked, place) in places {
@@ -124,7 +135,13 @@ impl Kinds {
 
     /// Tags of the nodes of `kind`, as far as a gang asks for them.
     pub(super) fn tags(&self, kind: NodeKind) -> &Tags {
-        &self.tags[kind.tags]
+        &self.tags[index(kind.tags)]
+    }
+
+    /// Chunks of `shape` whose tags nodes of `kind` have.
+    pub(super) fn suiting(&self, kind: NodeKind, shape: &Shape) -> ChunkSet {
+        let tags = self.tags(kind);
+        shape.chunks.iter().map(|chunk| tags.satisfy(&chunk.tags)).collect()
     }
 
     /// Listed nodes of `pool` that never reported.
@@ -134,18 +151,53 @@ impl Kinds {
     }
 }
 
-/// Address of tags that equal nodes share, and the pool of the nodes.
-type TagAddress = (PoolIx, *const Tags);
+/// Nodes that differ in nothing but their names and their use.
+struct EqualNodes<'s> {
+    pool: PoolIx,
+    tags: &'s Tags,
+    preference: i32,
+    /// Size, in qshares.
+    order: u64,
+    nodes: u64,
+}
 
-/// Tags of the nodes of each pool, and the number of nodes. Many nodes have the same tags, so each
-/// combination is dealt with once.
-fn nodes_by_address(snapshot: &Snapshot) -> BTreeMap<TagAddress, (&Tags, u64)> {
-    let mut by_address: BTreeMap<TagAddress, (&Tags, u64)> = BTreeMap::new();
-    for node in snapshot.nodes.iter() {
-        let address = (node.pool, Arc::as_ptr(&node.tags));
-        by_address.entry(address).or_insert((&*node.tags, 0)).1 += 1;
+/// All nodes of a snapshot, in groups.
+struct NodePartition<'s> {
+    all: Vec<EqualNodes<'s>>,
+    /// Group of each node, by its place.
+    of_node: Vec<usize>,
+}
+
+impl<'s> NodePartition<'s> {
+    /// Groups the nodes. Equal tags of many nodes are one object, so their address tells them apart;
+    /// equal tags at two addresses make two groups of one kind.
+    fn of(snapshot: &'s Snapshot) -> NodePartition<'s> {
+        let mut places: BTreeMap<(u64, i32, PoolIx, *const Tags), usize> = BTreeMap::new();
+        let mut groups = NodePartition { all: Vec::new(), of_node: Vec::new() };
+        for node in snapshot.nodes.iter() {
+            let order = if node.state.is_awaited { UNKNOWN_SIZE } else { node.order.0 };
+            let (pool, preference) = (node.pool, node.preference);
+            let next = groups.all.len();
+            let key = (order, preference, pool, Arc::as_ptr(&node.tags));
+            let place = *places.entry(key).or_insert(next);
+            if place == next {
+                groups.all.push(EqualNodes { pool, tags: &node.tags, preference, order, nodes: 0 });
+            }
+            groups.all[place].nodes += 1;
+            groups.of_node.push(place);
+        }
+        groups
     }
-    by_address
+}
+
+/// A place as part of a kind.
+fn small(place: usize) -> u32 {
+    u32::try_from(place).unwrap_or(u32::MAX)
+}
+
+/// A place again.
+fn index(place: u32) -> usize {
+    usize::try_from(place).unwrap_or(usize::MAX)
 }
 
 /// Nodes that the lists of pools name and that are not in the snapshot: pool, tags, preference.

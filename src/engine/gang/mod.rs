@@ -10,6 +10,7 @@
 mod calendar;
 mod claim;
 mod decide;
+mod expected;
 mod fit;
 mod give;
 mod kinds;
@@ -45,7 +46,7 @@ pub(super) use wait::note_windows;
 
 use super::draft::Draft;
 use super::snapshot::Job;
-use crate::model::{Elasticity, GangRules, NodeIx, Order, Precedence, ProcessLimit, Shape};
+use crate::model::{Elasticity, GangRules, JobIx, NodeIx, Order, Precedence, ProcessLimit, Shape};
 
 /// A process of a gang and its node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,7 +63,7 @@ pub(super) struct Slot {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct GangPlan {
     /// Place of the job in the snapshot.
-    pub job: usize,
+    pub job: JobIx,
     /// Processes, by rank.
     pub slots: Vec<Slot>,
     /// True if the space was promised before.
@@ -80,18 +81,20 @@ pub(super) struct Taker {
 
 impl Taker {
     /// The rights of the gang at `job`.
-    pub(super) fn of(draft: &Draft<'_>, job: usize) -> Taker {
+    pub(super) fn of(draft: &Draft<'_>, job: JobIx) -> Taker {
         let class = draft.class_of(job);
         Taker { priority: draft.precedence(job), is_among_peers: class.policy.is_preemptable() }
     }
 
     /// True if the gang may take from `job`: from lower priorities, and in its turn from peers. A
     /// gang that paid for its own turn keeps its nodes.
-    pub(super) fn may_take_from(self, draft: &Draft<'_>, job: usize) -> bool {
+    pub(super) fn may_take_from(self, draft: &Draft<'_>, job: JobIx) -> bool {
         let (class, theirs) = (draft.class_of(job), draft.precedence(job));
         let is_peer = self.is_among_peers && self.priority == theirs;
-        let is_unpaid = || !is_paid(draft.snapshot, &draft.job(job).gang);
-        class.policy.is_preemptable() && (self.priority < theirs || (is_peer && is_unpaid()))
+        let is_unpaid =
+            || !draft.jobs[job].is_due && !is_paid(draft.snapshot, &draft.job(job).gang);
+        let may_go = class.policy.is_preemptable() && !draft.jobs[job].has_stepped;
+        may_go && (self.priority < theirs || (is_peer && is_unpaid()))
     }
 }
 
@@ -99,7 +102,7 @@ impl Taker {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Claim {
     /// Place of the gang in the snapshot.
-    pub job: usize,
+    pub job: JobIx,
     /// Node of the space.
     pub node: NodeIx,
     /// Amount of space, in qshares.

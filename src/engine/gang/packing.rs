@@ -39,7 +39,7 @@ impl Fitting<'_> {
         }
         // A chunk with few nodes to go to, or a large chunk: either may have to come first.
         let choices = |chunk: usize| {
-            let groups = self.groups.iter().filter(|group| group.suits[chunk]);
+            let groups = self.groups.iter().filter(|group| group.suits.contains(chunk));
             groups.map(|group| group.nodes).fold(0, u64::saturating_add)
         };
         let size = |chunk: usize| Reverse(self.pieces[chunk].size);
@@ -64,7 +64,7 @@ impl Fitting<'_> {
             let Piece { count, size } = self.pieces[chunk];
             let mut left = count;
             for Bin { group, free, processes } in &mut bins {
-                let fits = if self.groups[*group].suits[chunk] {
+                let fits = if self.groups[*group].suits.contains(chunk) {
                     free.checked_div(size).unwrap_or(0).min(left)
                 } else {
                     0
@@ -101,7 +101,7 @@ pub(super) struct PackingSearch<'f> {
 
 impl<'f> PackingSearch<'f> {
     pub(super) fn of(fitting: &'f Fitting<'f>) -> PackingSearch<'f> {
-        let suits_any = |&group: &usize| fitting.groups[group].suits.contains(&true);
+        let suits_any = |&group: &usize| !fitting.groups[group].suits.is_empty();
         let nodes = (0..fitting.groups.len()).filter(suits_any).flat_map(|group| {
             let nodes = usize::try_from(fitting.groups[group].nodes).unwrap_or(usize::MAX);
             std::iter::repeat_n(group, nodes.min(SEARCHED_NODES_MAX + 1))
@@ -164,7 +164,7 @@ impl<'f> PackingSearch<'f> {
             let mut longer = Vec::new();
             for (free, load) in loads {
                 let fits = free.checked_div(size).unwrap_or(0);
-                let most = if group.suits[chunk] { left[chunk].min(fits) } else { 0 };
+                let most = if group.suits.contains(chunk) { left[chunk].min(fits) } else { 0 };
                 for count in 0..=most {
                     let mut load = load.clone();
                     load.push(count);
@@ -178,7 +178,7 @@ impl<'f> PackingSearch<'f> {
         let is_full = |(free, load): &(u64, Vec<u64>)| {
             let mut chunks = sizes.iter().enumerate();
             chunks.all(|(chunk, size)| {
-                free < size || load[chunk] == left[chunk] || !group.suits[chunk]
+                free < size || load[chunk] == left[chunk] || !group.suits.contains(chunk)
             })
         };
         loads.retain(is_full);

@@ -13,7 +13,7 @@ use crate::engine::schedule::{Alternatives, VictimRule};
 use crate::engine::share_table::ShareIx;
 use crate::engine::snapshot::Promise;
 use crate::engine::wait_reason::{GangLack, GangNodes, WaitReason};
-use crate::model::{NodeIx, QShares, count};
+use crate::model::{JobIx, NodeIx, QShares, count};
 
 /// Space that is taken back for a gang.
 #[derive(Default)]
@@ -26,7 +26,7 @@ struct Clearance {
     /// Space of the victims, by node.
     freed: BTreeMap<NodeIx, QShares>,
     /// Promises to work of lower priority, each with its job.
-    withdrawn: Vec<(usize, Promise)>,
+    withdrawn: Vec<(JobIx, Promise)>,
 }
 
 /// Starts the gangs that were decided on, or promises them space.
@@ -102,7 +102,7 @@ fn promise_all(draft: &mut Draft<'_>, plan: GangPlan, clearance: Clearance) {
 /// take so much.
 fn clear(
     draft: &Draft<'_>,
-    gang: usize,
+    gang: JobIx,
     clearance: &mut Clearance,
     node: NodeIx,
     amount: QShares,

@@ -4,18 +4,18 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::calendar::{Calendar, length_of};
 use super::decide::amounts_by_node;
+use super::expected::ExpectedShare;
 use super::kinds::{Kinds, UNKNOWN_SIZE};
-use super::pool_supplies::{PoolSupplies, endless_space, is_endless, supplies};
+use super::pool_supplies::{PoolSupplies, endless_space, supplies};
 use super::request::GangRequest;
 use super::singles::EqualSingle;
 use super::supply::{Space, Supply};
 use super::{Claim, Slot, Taker, gang_shape};
 use crate::engine::capacity::{Cell, EmptyCluster};
-use crate::engine::draft::{CountRefusal, Draft, JobDraft};
+use crate::engine::draft::Draft;
 use crate::engine::snapshot::{Node, Promise};
 use crate::engine::target::NodeListCapacity;
-use crate::engine::wait_reason::WaitReason;
-use crate::model::{ClassPolicy, JobId, Millis, NodeIx, PoolIx, Precedence};
+use crate::model::{JobId, JobIx, Millis, NodeIx, PoolIx, Precedence};
 
 /// Decisions on the gangs of a cycle.
 #[derive(Debug)]
@@ -26,14 +26,14 @@ pub(in crate::engine) struct GangPlanner {
     pub(super) supply: BTreeMap<PoolIx, Supply>,
     /// The same, as if no gang had claimed anything.
     pub(super) unclaimed: BTreeMap<PoolIx, Supply>,
-    /// Space that single requests of this cycle will probably use, by node.
-    pub(super) expected: Vec<(PoolIx, NodeIx, u64)>,
+    /// Space that single requests of this cycle will probably use.
+    pub(super) expected: Vec<ExpectedShare>,
     /// Space that decisions of this cycle used, by node.
     pub(super) used: BTreeMap<NodeIx, u64>,
     /// Claims of this cycle, with the cells that they took from the ideal cluster.
     pub(super) claims: Vec<Claim>,
     /// Gangs that claim something, by pool.
-    pub(super) claimants: BTreeMap<PoolIx, BTreeSet<usize>>,
+    pub(super) claimants: BTreeMap<PoolIx, BTreeSet<JobIx>>,
     pub(super) claimed_cells: Vec<(PoolIx, Cell, u64)>,
     /// Space that the claims took from the nodes of lists.
     pub(super) claimed_on_lists: Vec<(NodeIx, u64)>,
@@ -61,7 +61,7 @@ impl GangPlanner {
         if gangs.is_empty() && !is_timed {
             return None;
         }
-        let timed = (0..draft.jobs.len()).filter(|_| is_timed);
+        let timed = draft.jobs.places().filter(|_| is_timed);
         let asking = gangs.iter().copied().chain(timed);
         let of_gangs: BTreeSet<PoolIx> = asking.map(|job| draft.class_of(job).pool).collect();
         Some(GangPlanner::of_pools(draft, &of_gangs))
@@ -147,30 +147,7 @@ impl GangPlanner {
             }
         }
         self.unclaimed = self.supply.clone();
-        self.take_expected(0);
-    }
-
-    /// Takes the expected space of single requests, from the entry `first` on.
-    pub(super) fn take_expected(&mut self, first: usize) {
-        for &(pool, node, amount) in &self.expected[first..] {
-            for supplies in [&mut self.supply, &mut self.unclaimed] {
-                if let Some(supply) = supplies.get_mut(&pool) {
-                    supply.take(&self.kinds, node, amount);
-                }
-            }
-        }
-    }
-
-    /// Returns all expected space of single requests, as if they could go elsewhere.
-    pub(super) fn give_back_expected(&mut self, draft: &Draft<'_>) {
-        for &(pool, node, amount) in &self.expected {
-            let usable = draft.spaces.usable(node).0.min(amount);
-            for supplies in [&mut self.supply, &mut self.unclaimed] {
-                if let Some(supply) = supplies.get_mut(&pool) {
-                    supply.give_back(&self.kinds, node, amount, usable);
-                }
-            }
-        }
+        self.take_expected();
     }
 
     /// Takes space of nodes for good.
@@ -207,58 +184,6 @@ impl GangPlanner {
             space.give_back(pool, cell, amount);
         }
         listed.give_back(self.claimed_on_lists.drain(..));
-    }
-
-    /// Notes where a job that stays will probably go, of which the target is set and the node is
-    /// not chosen yet. If the job gets nothing because of a claim, that
-    /// is its reason to wait.
-    pub(in crate::engine) fn note_target(&mut self, draft: &mut Draft<'_>, job: usize) {
-        let JobDraft { given, held, order, refusal, .. } = draft.jobs[job];
-        let class = draft.class_of(job);
-        let amount = match class.policy {
-            ClassPolicy::Reserve => draft.jobs[job].largest_node.max(order.qshares().0),
-            ClassPolicy::FixedShare | ClassPolicy::FairShare { .. } => order.qshares().0,
-        };
-        if given <= held && matches!(refusal, Some(CountRefusal::NothingLeft { .. })) {
-            if let Some(older) = self.claimant_before(draft, job, amount) {
-                draft.gang_reasons.insert(job, WaitReason::BehindOlderGang { job: older });
-            }
-            return;
-        }
-        if given <= held {
-            return;
-        }
-        let promised = draft.snapshot.promises.iter().filter(|it| it.job == draft.jobs[job].id);
-        let new = given.saturating_sub(held + crate::model::count(promised));
-        let service = draft.job(job).service;
-        for _ in 0..new {
-            let Some(supply) = self.supply.get(&class.pool) else { return };
-            // A service spreads over nodes before it stacks.
-            let is_apart = |node| {
-                let mut known =
-                    draft.services.get(&service).into_iter().chain(self.services.get(&service));
-                class.policy != ClassPolicy::FixedShare || known.all(|nodes| !nodes.contains(&node))
-            };
-            let may_use = |node| draft.may_use(job, node);
-            let node = supply
-                .best_fit(amount, |node| may_use(node) && is_apart(node))
-                .or_else(|| supply.best_fit(amount, may_use));
-            if let Some(node) = node {
-                self.expect(draft, job, node, amount);
-            }
-        }
-    }
-
-    /// Notes that a process of the job at `job` will probably go to `node`.
-    pub(super) fn expect(&mut self, draft: &Draft<'_>, job: usize, node: NodeIx, amount: u64) {
-        let pool = draft.class_of(job).pool;
-        self.expected.push((pool, node, amount));
-        self.take_expected(self.expected.len() - 1);
-        self.services.entry(draft.job(job).service).or_default().insert(node);
-        let pools = self.pools.get_mut(&pool).filter(|_| is_endless(draft, job));
-        if let Some(pools) = pools {
-            pools.ending.take(&self.kinds, node, amount);
-        }
     }
 
     /// Takes the space of a plan from everything that later jobs are counted on.
@@ -315,8 +240,8 @@ impl GangPlanner {
 
 /// True if work that stays has a length or times of its own.
 fn has_times(draft: &Draft<'_>) -> bool {
-    let stays = |job: &usize| !draft.class_of(*job).policy.is_preemptable();
-    (0..draft.jobs.len()).filter(stays).any(|job| {
+    let stays = |job: &JobIx| !draft.class_of(*job).policy.is_preemptable();
+    draft.jobs.places().filter(stays).any(|job| {
         let shape = draft.job(job).shape.as_deref();
         length_of(draft, job).is_some()
             || shape.is_some_and(|it| it.not_before.is_some() || it.deadline.is_some())

@@ -8,7 +8,7 @@ use super::supply::{Space, Supply};
 use crate::engine::draft::Draft;
 use crate::engine::share_table::ShareIx;
 use crate::engine::snapshot::Node;
-use crate::model::{JobKind, NodeIx, PoolIx, QShares};
+use crate::model::{JobIx, JobKind, NodeIx, PoolIx, QShares};
 
 /// Nodes of a pool under three conditions that do not depend on the gang.
 #[derive(Debug, Default)]
@@ -22,7 +22,7 @@ pub(super) struct PoolSupplies {
 }
 
 /// True if the processes of `job` stay for good.
-pub(super) fn is_endless(draft: &Draft<'_>, job: usize) -> bool {
+pub(super) fn is_endless(draft: &Draft<'_>, job: JobIx) -> bool {
     !draft.class_of(job).policy.is_preemptable() && draft.jobs[job].kind != JobKind::Job
 }
 
@@ -39,7 +39,7 @@ pub(super) fn endless_space(draft: &Draft<'_>) -> BTreeMap<NodeIx, u64> {
             *endless.entry(promise.node).or_default() += promise.order.qshares().0;
         }
     }
-    for job in (0..draft.jobs.len()).filter(|&job| is_endless(draft, job)) {
+    for job in draft.jobs.places().filter(|&job| is_endless(draft, job)) {
         for (_, share) in draft.shares.held_by(job) {
             *endless.entry(share.node()).or_default() += share.order.qshares().0;
         }
@@ -57,8 +57,8 @@ pub(super) fn supplies(
     keeps: impl Fn(ShareIx) -> bool,
 ) -> BTreeMap<PoolIx, Supply> {
     let mut staying = vec![0_u64; draft.snapshot.nodes.len()];
-    let gives = |job: usize| taker.may_take_from(draft, job);
-    for job in 0..draft.jobs.len() {
+    let gives = |job: JobIx| taker.may_take_from(draft, job);
+    for job in draft.jobs.places() {
         let is_given = gives(job);
         for (holding, share) in draft.shares.held_by(job) {
             if !is_given || keeps(holding) {

@@ -11,12 +11,12 @@ use super::timeline::NEVER;
 use super::windows::Rights;
 use super::{Slot, gang_shape};
 use crate::engine::draft::Draft;
-use crate::model::{Millis, NodeIx, Order, Place, PoolIx, Shape};
+use crate::model::{JobIx, Millis, NodeIx, Order, Place, PoolIx, Shape};
 
 /// A gang that asks for nodes.
 #[derive(Clone)]
 pub(super) struct GangRequest<'d> {
-    pub(super) job: usize,
+    pub(super) job: JobIx,
     pub(super) pool: PoolIx,
     pub(super) shape: &'d Shape,
     pub(super) pieces: Vec<Piece>,
@@ -72,7 +72,7 @@ impl GangRequest<'_> {
 }
 
 /// The chunks of a gang, in quanta of its class.
-fn pieces(draft: &Draft<'_>, job: usize, shape: &Shape) -> Vec<Piece> {
+fn pieces(draft: &Draft<'_>, job: JobIx, shape: &Shape) -> Vec<Piece> {
     let quantum = draft.snapshot.topology.pools[draft.class_of(job).pool.0].quantum;
     let largest = draft.jobs[job].order;
     let chunks = shape.chunks.iter().map(|chunk| Piece {
@@ -83,7 +83,7 @@ fn pieces(draft: &Draft<'_>, job: usize, shape: &Shape) -> Vec<Piece> {
 }
 
 /// Qshares that all processes of a gang need, the rest of exclusive nodes not counted.
-pub(in crate::engine) fn qshares_of_gang(draft: &Draft<'_>, job: usize) -> u64 {
+pub(in crate::engine) fn qshares_of_gang(draft: &Draft<'_>, job: JobIx) -> u64 {
     let shape = gang_shape(draft.job(job));
     shape.map_or(0, |shape| total(&pieces(draft, job, shape)))
 }
@@ -97,7 +97,7 @@ pub(super) fn total(pieces: &[Piece]) -> u64 {
 /// Request of a gang: `new` processes beside its present processes.
 pub(super) fn gang_request<'d>(
     draft: &Draft<'d>,
-    job: usize,
+    job: JobIx,
     shape: &'d Shape,
     new: u64,
 ) -> GangRequest<'d> {

@@ -274,8 +274,8 @@ impl GangPlanner {
     fn shared_stock(&self, request: &GangRequest<'_>, shelves: SharedShelves) -> SharedStock {
         let mut stock = SharedStock::default();
         for ((kind, _, _, free, empty), places) in shelves {
-            let suits = self.suits(request, kind);
-            if !suits.contains(&true) {
+            let suits = self.kinds.suiting(kind, request.shape);
+            if suits.is_empty() {
                 continue;
             }
             let (nodes, spots) = match empty {
@@ -290,12 +290,6 @@ impl GangPlanner {
 
     fn is_in_set(&self, kind: NodeKind, set: Option<&PlacementSet>) -> bool {
         set.is_none_or(|(key, value)| self.kinds.tags(kind).get(key) == Some(value))
-    }
-
-    /// For each chunk, true if nodes of `kind` have its tags.
-    fn suits(&self, request: &GangRequest<'_>, kind: NodeKind) -> Vec<bool> {
-        let tags = self.kinds.tags(kind);
-        request.shape.chunks.iter().map(|chunk| tags.satisfy(&chunk.tags)).collect()
     }
 
     /// Moments after now at which each chunk by itself has enough space for all of the stay.
@@ -359,7 +353,8 @@ impl GangPlanner {
         let chunks = request.pieces.iter().zip(&request.shape.chunks);
         match request.shape.place {
             Place::Pack => {
-                let suits = |kind| self.suits(request, kind).iter().all(|suits| *suits);
+                let all = request.pieces.len();
+                let suits = move |kind| self.kinds.suiting(kind, request.shape).has_all(all);
                 let amount = total(&request.pieces);
                 vec![ChunkNeed { amount, most_per_node: 1, units: 1, suits: Box::new(suits) }]
             }

@@ -17,28 +17,28 @@ use super::windows::{Rights, StartTimes};
 use crate::engine::draft::Draft;
 use crate::engine::target::orders_that_suit;
 use crate::engine::wait_reason::WaitReason;
-use crate::model::{ClassIx, ClassPolicy, JobKind, Millis, NodeIx, count};
+use crate::model::{ClassIx, ClassPolicy, JobIx, JobKind, Millis, NodeIx, count};
 
 /// Nodes that the calendar leaves for single requests.
 #[derive(Clone, Debug, Default)]
 pub(in crate::engine) struct CalendarLeaves {
     /// Nodes of each request of work that stays, by the place of its job.
-    nodes: BTreeMap<usize, BTreeSet<NodeIx>>,
+    nodes: BTreeMap<JobIx, BTreeSet<NodeIx>>,
     /// Places of jobs that the calendar does not concern: gangs, and work that can be preempted.
-    free: BTreeSet<usize>,
+    free: BTreeSet<JobIx>,
 }
 
 impl CalendarLeaves {
     /// Before any request is counted.
     pub(in crate::engine) fn new(draft: &Draft<'_>) -> CalendarLeaves {
         let is_free =
-            |job: &usize| draft.jobs[*job].is_gang || draft.class_of(*job).policy.is_preemptable();
-        let free = (0..draft.jobs.len()).filter(is_free).collect();
+            |job: &JobIx| draft.jobs[*job].is_gang || draft.class_of(*job).policy.is_preemptable();
+        let free = draft.jobs.places().filter(is_free).collect();
         CalendarLeaves { nodes: BTreeMap::new(), free }
     }
 
     /// True if the job may use the node.
-    pub(in crate::engine) fn leave(&self, job: usize, node: NodeIx) -> bool {
+    pub(in crate::engine) fn leave(&self, job: JobIx, node: NodeIx) -> bool {
         self.free.contains(&job) || self.nodes.get(&job).is_some_and(|nodes| nodes.contains(&node))
     }
 }
@@ -54,7 +54,7 @@ pub(super) struct EqualSingle {
 
 impl EqualSingle {
     /// The request of the job at `job`; `None` if it names nodes or a reservation.
-    fn of(draft: &Draft<'_>, job: usize, amount: u64) -> Option<EqualSingle> {
+    fn of(draft: &Draft<'_>, job: JobIx, amount: u64) -> Option<EqualSingle> {
         let is_plain =
             !draft.jobs[job].is_restricted && Rights::of(draft, job).reservation.is_none();
         is_plain.then(|| EqualSingle {
@@ -76,7 +76,7 @@ impl GangPlanner {
     pub(in crate::engine) fn promised_nodes(
         &self,
         draft: &mut Draft<'_>,
-        job: usize,
+        job: JobIx,
     ) -> Vec<NodeIx> {
         let Some(calendar) = &self.calendar else { return Vec::new() };
         let times = StartTimes::new(draft, &self.kinds.windows, job, calendar.now);
@@ -98,7 +98,7 @@ impl GangPlanner {
     pub(in crate::engine) fn node_for(
         &mut self,
         draft: &Draft<'_>,
-        job: usize,
+        job: JobIx,
         amount: u64,
     ) -> Option<NodeIx> {
         let alike = EqualSingle::of(draft, job, amount);
@@ -113,7 +113,7 @@ impl GangPlanner {
         node
     }
 
-    fn find_node(&mut self, draft: &Draft<'_>, job: usize, amount: u64) -> Option<NodeIx> {
+    fn find_node(&mut self, draft: &Draft<'_>, job: JobIx, amount: u64) -> Option<NodeIx> {
         let calendar = self.calendar.as_ref()?;
         let class = draft.class_of(job);
         let until = calendar.stay_of(draft, job);
@@ -144,7 +144,7 @@ impl GangPlanner {
 
     /// Of the nodes with space now, and else of all nodes, the node that is fullest during the stay,
     /// places of waiting requests included.
-    fn fullest_node(&self, draft: &Draft<'_>, job: usize, amount: u64) -> Option<NodeIx> {
+    fn fullest_node(&self, draft: &Draft<'_>, job: JobIx, amount: u64) -> Option<NodeIx> {
         let calendar = self.calendar.as_ref()?;
         let pool = draft.class_of(job).pool;
         let supply = self.supply.get(&pool)?;
@@ -172,7 +172,7 @@ impl GangPlanner {
     fn may_start<'p>(
         &'p self,
         draft: &'p Draft<'_>,
-        job: usize,
+        job: JobIx,
         amount: u64,
     ) -> impl Fn(NodeIx) -> bool + 'p {
         let class = draft.class_of(job);
@@ -203,7 +203,7 @@ impl GangPlanner {
     pub(in crate::engine) fn choose_node(
         &mut self,
         draft: &mut Draft<'_>,
-        job: usize,
+        job: JobIx,
         (node, amount): (NodeIx, u64),
     ) {
         if let Some(leaves) = &mut draft.leaves {
@@ -221,7 +221,7 @@ impl GangPlanner {
     pub(in crate::engine) fn wait_for_node(
         &mut self,
         draft: &mut Draft<'_>,
-        job: usize,
+        job: JobIx,
         amount: u64,
     ) {
         let Some(calendar) = &self.calendar else { return };
@@ -244,7 +244,7 @@ impl GangPlanner {
     }
 
     /// The reason why no node is left for the job at `job`, if time or older work is in its way.
-    fn obstacle(&self, draft: &Draft<'_>, job: usize, amount: u64) -> Option<WaitReason> {
+    fn obstacle(&self, draft: &Draft<'_>, job: JobIx, amount: u64) -> Option<WaitReason> {
         let calendar = self.calendar.as_ref()?;
         let class = draft.class_of(job);
         let until = calendar.stay_of(draft, job);
@@ -278,7 +278,7 @@ impl GangPlanner {
     fn keep_place(
         &mut self,
         draft: &mut Draft<'_>,
-        job: usize,
+        job: JobIx,
         amount: u64,
     ) -> Result<(), WaitReason> {
         let Some(calendar) = &self.calendar else { return Ok(()) };
@@ -311,7 +311,7 @@ impl GangPlanner {
     fn first_place(
         &self,
         draft: &Draft<'_>,
-        job: usize,
+        job: JobIx,
         amount: u64,
         times: &StartTimes<'_>,
     ) -> Option<(Millis, CalendarSpot)> {

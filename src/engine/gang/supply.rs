@@ -249,10 +249,6 @@ impl Supply {
         let is_in_set = |kind: NodeKind| {
             bounds.set.is_none_or(|(key, value)| kinds.tags(kind).get(key) == Some(value))
         };
-        let suits = |kind: NodeKind| -> Vec<bool> {
-            let tags = kinds.tags(kind);
-            shape.chunks.iter().map(|chunk| tags.satisfy(&chunk.tags)).collect()
-        };
         let mut limits: BTreeMap<(NodeKind, usize), GroupLimit> = BTreeMap::new();
         for (shelf, nodes) in &self.shelves {
             let free = match pool_supplies {
@@ -264,8 +260,8 @@ impl Supply {
             if free < least || !is_enough || !is_in_set(shelf.kind) {
                 continue;
             }
-            let suits = suits(shelf.kind);
-            if !suits.contains(&true) {
+            let suits = kinds.suiting(shelf.kind, shape);
+            if suits.is_empty() {
                 continue;
             }
             let count = match bounds.list {
@@ -283,7 +279,7 @@ impl Supply {
         }
         for (kind, nodes) in self.unheard.iter().filter(|_| bounds.list.is_none()) {
             if is_in_set(*kind) {
-                let suits = suits(*kind);
+                let suits = kinds.suiting(*kind, shape);
                 stock.groups.push(NodeBatch { nodes: *nodes, free: kind.order, suits });
                 stock.shelves.push(None);
             }

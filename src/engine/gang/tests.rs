@@ -5,7 +5,7 @@ use std::sync::Arc;
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
-use super::fit::{Fitting, NodeBatch, Piece};
+use super::fit::{ChunkSet, Fitting, NodeBatch, Piece};
 use super::kinds::Kinds;
 use super::supply::{Space, Supply};
 use crate::audit::tests::{ANN, BOB, FAIR, FIXED, Scene};
@@ -291,14 +291,14 @@ fn a_moldable_gang_relaxes_to_its_minimum() {
 fn fits_by_search(
     pieces: &mut [u64],
     sizes: &[u64],
-    nodes: &mut [(u64, Vec<bool>)],
+    nodes: &mut [(u64, ChunkSet)],
     place: Place,
 ) -> bool {
     let Some(chunk) = pieces.iter().position(|left| 0 < *left) else { return true };
     pieces[chunk] -= 1;
     for node in 0..nodes.len() {
         let before = nodes[node].0;
-        if sizes[chunk] <= before && nodes[node].1[chunk] {
+        if sizes[chunk] <= before && nodes[node].1.contains(chunk) {
             nodes[node].0 = if place == Place::Scatter { 0 } else { before - sizes[chunk] };
             let fits = fits_by_search(pieces, sizes, nodes, place);
             nodes[node].0 = before;
@@ -332,9 +332,9 @@ fn the_fit_is_what_a_search_finds() {
             })
             .collect();
         let fitting = Fitting { pieces: &pieces, groups: &groups, place };
-        let mut nodes: Vec<(u64, Vec<bool>)> = groups
+        let mut nodes: Vec<(u64, ChunkSet)> = groups
             .iter()
-            .flat_map(|group| (0..group.nodes).map(|_| (group.free, group.suits.clone())))
+            .flat_map(|group| (0..group.nodes).map(|_| (group.free, group.suits)))
             .collect();
         let mut left: Vec<u64> = pieces.iter().map(|piece| piece.count).collect();
         let sizes: Vec<u64> = pieces.iter().map(|piece| piece.size).collect();

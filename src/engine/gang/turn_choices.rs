@@ -14,7 +14,7 @@ use crate::engine::preempt::EvictionRank;
 use crate::engine::share_table::ShareIx;
 use crate::engine::snapshot::Promise;
 use crate::engine::wait_reason::WaitReason;
-use crate::model::{JobId, NodeIx, count};
+use crate::model::{JobId, JobIx, NodeIx, count};
 
 /// Counts after which a gang that needs other nodes again waits for the next cycle.
 const ROUNDS: usize = 4;
@@ -23,7 +23,7 @@ const ROUNDS: usize = 4;
 #[derive(Debug, Default)]
 pub(in crate::engine) struct TurnChoices {
     /// Slots of a gang, or the reason why it finds none, by the place of the job.
-    outcomes: BTreeMap<usize, Result<Vec<Slot>, WaitReason>>,
+    outcomes: BTreeMap<JobIx, Result<Vec<Slot>, WaitReason>>,
     rounds: usize,
 }
 
@@ -36,7 +36,7 @@ pub(in crate::engine) struct PlannerProgress {
 
 impl TurnChoices {
     /// The outcome that is set for `job`, like an outcome of the planner.
-    pub(super) fn of(&self, job: usize) -> Option<Result<(Vec<Slot>, bool), WaitReason>> {
+    pub(super) fn of(&self, job: JobIx) -> Option<Result<(Vec<Slot>, bool), WaitReason>> {
         let outcome = self.outcomes.get(&job)?;
         Some(outcome.clone().map(|slots| (slots, false)))
     }
@@ -134,7 +134,7 @@ pub(super) fn surplus(
     gone: &BTreeSet<ShareIx>,
 ) -> BTreeSet<ShareIx> {
     let mut gives = BTreeSet::new();
-    for job in (0..draft.jobs.len()).filter(|&job| taker.may_take_from(draft, job)) {
+    for job in draft.jobs.places().filter(|&job| taker.may_take_from(draft, job)) {
         let JobDraft { held, given, is_gang, is_adapting, .. } = draft.jobs[job];
         let is_peer = draft.precedence(job) == taker.priority && !is_gang;
         let most = match (is_peer, is_adapting) {

@@ -3,7 +3,8 @@
 //! A gang that needs no more than its fair share starts like a gang of fixed work. A larger gang
 //! has to wait until its user's account covers the rest: what the gang needs for its whole
 //! duration, less what it earns meanwhile. It pays at its start. Until its paid time is over, its peers do not preempt
-//! it. A gang that is not due may start in space that no other job can use; that is not paid for.
+//! it. A gang that is not due may start in space that no other job can use; that is not paid for, until
+//! the gang falls due while it runs.
 //!
 //! Without a clock, time is the number of the cycle times the publication period.
 //!
@@ -22,15 +23,21 @@ use super::turn_choices::TurnChoices;
 use super::{Slot, Taker, gang_shape};
 use crate::engine::capacity::EmptyCluster;
 use crate::engine::draft::Draft;
+use crate::engine::job_draft::JobDraft;
 use crate::engine::snapshot::{GangProgress, PaidTurn, Snapshot, TurnAccount};
 use crate::engine::target::NodeListCapacity;
 use crate::engine::wait_reason::{GangLack, GangNodes, WaitReason};
-use crate::model::{ClassIx, JobId, Millis, NodeIx, QShares, Shape, UserIx, ceil_div, count};
+use crate::model::{
+    ClassIx, JobId, JobIx, Millis, NodeIx, QShares, Shape, UserIx, ceil_div, count, floor_div,
+};
 
 /// Cost of a gang, and the savings of its user.
+#[derive(Clone, Copy)]
 struct Price {
     /// Qshares that the gang needs at once.
     asks: u64,
+    /// Qshares that the gang holds and has paid for, if it grows.
+    held: u64,
     /// Fair share of the gang, in qshares.
     deserves: u64,
     /// Duration of the gang, if it is known.
@@ -71,7 +78,7 @@ impl TurnAccount {
 }
 
 impl Price {
-    fn of(draft: &Draft<'_>, job: usize, asks: u64) -> Price {
+    fn of(draft: &Draft<'_>, job: JobIx, asks: u64) -> Price {
         let snapshot = draft.snapshot;
         let declared = gang_shape(draft.job(job)).and_then(|shape| shape.duration);
         let (class, user) = (draft.entities.class_of(job), draft.entities.user_of(job));
@@ -79,18 +86,32 @@ impl Price {
         let period = snapshot.topology.settings.publication_period;
         Price {
             asks,
+            held: 0,
             deserves: draft.jobs[job].pure_fair_share.min(asks),
             duration: draft.class_of(job).gangs.duration(declared),
             balance: account.map_or(0, |account| account.balance(snapshot.cycle, period)),
         }
     }
 
+    /// The price of `asks` more qshares, for a gang in its turn: until the end of that.
+    fn of_growth(draft: &Draft<'_>, job: JobIx, asks: u64) -> Price {
+        let duration = draft.job(job).gang.turn.map(|turn| time_left(draft.snapshot, turn));
+        let (held, deserves) = (held_by(draft, job), draft.jobs[job].pure_fair_share);
+        Price { held, deserves, duration, ..Price::of(draft, job, asks) }
+    }
+
+    /// True if the gang needs no more than its fair share.
+    fn is_within_share(&self) -> bool {
+        self.held + self.asks <= self.deserves
+    }
+
     /// Qshare-milliseconds that are missing until the gang is due; `None` if it never is.
     fn missing(&self) -> Option<i64> {
-        if self.asks <= self.deserves {
+        if self.is_within_share() {
             return Some(0);
         }
-        let rest = signed(self.asks - self.deserves).saturating_mul(signed(self.duration?));
+        let beyond = signed(self.asks).saturating_sub(signed(self.deserves));
+        let rest = beyond.saturating_mul(signed(self.duration?));
         Some(rest.saturating_sub(self.balance).max(0))
     }
 
@@ -113,35 +134,42 @@ struct TurnsBegun {
 
 impl TurnsBegun {
     /// Turns that were promised, of which the gang has not started yet.
-    fn of_promises(draft: &Draft<'_>, gangs: &[usize]) -> TurnsBegun {
+    fn of_promises(draft: &Draft<'_>, gangs: &[JobIx]) -> TurnsBegun {
         let promises = &draft.snapshot.promises;
-        let asks = |job: usize| -> u64 {
+        let asks = |job: JobIx| -> u64 {
             let own = promises.iter().filter(|promise| promise.job == draft.jobs[job].id);
             own.map(|promise| promise.order.qshares().0).sum()
         };
-        let is_beyond = |&&job: &&usize| draft.jobs[job].pure_fair_share < asks(job);
+        let is_beyond = |&&job: &&JobIx| {
+            let promised = asks(job);
+            0 < promised && draft.jobs[job].pure_fair_share < promised + held_by(draft, job)
+        };
         let promised = gangs.iter().filter(is_beyond);
         let classes = promised.map(|&job| draft.entities.class_of(job)).collect();
-        let mut incomes: BTreeMap<(ClassIx, UserIx), u64> = BTreeMap::new();
-        for &job in gangs {
-            *incomes.entry(account_of(draft, job)).or_default() += draft.jobs[job].pure_fair_share;
-        }
+        let incomes = rates(draft, gangs.iter().copied());
         TurnsBegun { classes, saving: BTreeSet::new(), incomes }
     }
 
-    fn may_begin(&self, draft: &Draft<'_>, job: usize) -> bool {
+    fn may_begin(&self, draft: &Draft<'_>, job: JobIx) -> bool {
         let account = account_of(draft, job);
         !self.classes.contains(&account.0) && !self.saving.contains(&account)
     }
 
     /// Notes that a gang saves up, and when it will be due. A gang that is never due keeps no
     /// savings from younger ones.
-    fn save(&mut self, draft: &mut Draft<'_>, job: usize, price: &Price) {
-        let (deserves, asks) = (QShares(price.deserves), QShares(price.asks));
+    fn save(&mut self, draft: &mut Draft<'_>, job: JobIx, price: &Price) {
+        let (deserves, asks) = (QShares(price.deserves), QShares(price.held + price.asks));
         draft.gang_reasons.insert(job, WaitReason::Earning { deserves, asks });
+        if price.missing().is_some() {
+            self.saving.insert(account_of(draft, job));
+        }
+        self.expect(draft, job, price);
+    }
+
+    /// Notes when a gang will be due, if ever.
+    fn expect(&self, draft: &mut Draft<'_>, job: JobIx, price: &Price) {
         let Some(missing) = price.missing() else { return };
         let account = account_of(draft, job);
-        self.saving.insert(account);
         let period = draft.snapshot.topology.settings.publication_period;
         let income = self.incomes.get(&account).copied().unwrap_or(0).saturating_mul(period);
         if let Some((missing, income)) = u64::try_from(missing).ok().zip(NonZeroU64::new(income)) {
@@ -153,41 +181,34 @@ impl TurnsBegun {
 
 impl GangPlanner {
     /// Decides on the fair-share gangs of a priority, before its other jobs are counted. Paid gangs
-    /// keep what they have; gangs that are due are counted whole.
+    /// keep what they have; gangs that are due are counted whole, running gangs first.
     pub(in crate::engine) fn decide_turns(
         &mut self,
         draft: &mut Draft<'_>,
         space: &mut EmptyCluster,
         listed: &mut NodeListCapacity,
-        gangs: &[usize],
+        gangs: &[JobIx],
         choices: &TurnChoices,
     ) {
         let Some(&first) = gangs.first() else { return };
-        self.find_supply(draft, Taker::of(draft, first));
-        let entities = Arc::clone(&draft.entities);
         for &job in gangs {
-            if 0 < draft.jobs[job].held && is_paid(draft.snapshot, &draft.job(job).gang) {
-                let mut amounts: BTreeMap<NodeIx, u64> = BTreeMap::new();
-                for (_, share) in draft.shares.held_by(job) {
-                    *amounts.entry(share.node()).or_default() += share.order.qshares().0;
-                }
-                // Work of higher priority may have been counted on its nodes.
-                if !has_cells_for(draft, space, listed, &amounts) {
-                    continue;
-                }
-                draft.jobs[job].given = draft.jobs[job].held;
-                entities.add(&mut draft.given, job, amounts.values().sum());
-                for (node, amount) in amounts {
-                    space.take_like(draft.spaces.pool(node), listed.cell(node), amount);
-                    listed.take(node, amount);
-                }
+            if let Some(turn) = draft.job(job).gang.turn.filter(|_| 0 < draft.jobs[job].held)
+                && is_paid(draft.snapshot, &draft.job(job).gang)
+            {
+                count_held(draft, space, listed, job);
+                draft.change_expected_in(turn.until);
             }
         }
         let mut begun = TurnsBegun::of_promises(draft, gangs);
+        decide_unpaid(draft, (space, listed), gangs, &mut begun);
+        self.find_supply(draft, Taker::of(draft, first));
         for &job in gangs {
             draft.effort.step();
-            let is_over = draft.jobs[job].demand.cap.nshares.0 <= draft.jobs[job].held;
-            if 0 < draft.jobs[job].held || is_over {
+            let JobDraft { held, given, demand, .. } = draft.jobs[job];
+            let is_over = demand.cap.nshares.0 <= held;
+            // A gang that grows has to be in its turn already.
+            let may_grow = given == held && is_paid(draft.snapshot, &draft.job(job).gang);
+            if is_over || 0 < held && !may_grow {
                 continue;
             }
             if let Some(shape) = gang_shape(draft.job(job)) {
@@ -202,12 +223,12 @@ impl GangPlanner {
         draft: &mut Draft<'_>,
         space: &mut EmptyCluster,
         listed: &mut NodeListCapacity,
-        (job, shape): (usize, &Shape),
+        (job, shape): (JobIx, &Shape),
         (choices, begun): (&TurnChoices, &mut TurnsBegun),
     ) {
-        let id = draft.jobs[job].id;
+        let JobDraft { id, held, demand, .. } = draft.jobs[job];
         let promised = self.promises.remove(&id).unwrap_or_default();
-        let mut request = gang_request(draft, job, shape, draft.jobs[job].demand.cap.nshares.0);
+        let mut request = gang_request(draft, job, shape, demand.cap.nshares.0 - held);
         for promise in &promised {
             self.release(draft, &request, promise);
         }
@@ -218,9 +239,13 @@ impl GangPlanner {
         };
         let amount = |slots: &[Slot]| slots.iter().map(|slot| slot.order.qshares().0).sum();
         let asks = outcome.as_ref().map_or(least, |(slots, _)| amount(slots));
-        let price = Price::of(draft, job, asks);
+        let price = if held == 0 {
+            Price::of(draft, job, asks)
+        } else {
+            Price::of_growth(draft, job, asks)
+        };
         let class = draft.entities.class_of(job);
-        let is_within_share = asks <= price.deserves;
+        let is_within_share = price.is_within_share();
         let (slots, is_promised) = match outcome {
             Ok((slots, _)) if !has_cells(draft, space, listed, &slots) => {
                 let (found, needed) = (0, count(&slots));
@@ -244,7 +269,8 @@ impl GangPlanner {
             begun.classes.insert(class);
         }
         let entities = Arc::clone(&draft.entities);
-        draft.jobs[job].given = count(&slots);
+        draft.jobs[job].given = held + count(&slots);
+        draft.jobs[job].has_stepped = 0 < held;
         entities.add(&mut draft.given, job, asks);
         self.use_slots(draft, space, listed, request.pool, &slots);
         draft.gang_plans.push(GangPlan { job, slots, is_promised });
@@ -260,13 +286,13 @@ impl GangPlanner {
                     | WaitReason::GangLacks(GangLack { of: GangNodes::Available, .. })
             )
         };
-        let is_waiting = |job: &usize| {
+        let is_waiting = |job: &JobIx| {
             draft.jobs[*job].held == 0
                 && draft.jobs[*job].promised == 0
                 && draft.class_of(*job).policy.is_preemptable()
                 && draft.gang_reasons.get(job).is_some_and(is_in_time)
         };
-        let waiting: Vec<usize> = draft.gangs.iter().copied().filter(is_waiting).collect();
+        let waiting: Vec<JobIx> = draft.gangs.iter().copied().filter(is_waiting).collect();
         if waiting.is_empty() {
             return;
         }
@@ -287,7 +313,75 @@ impl GangPlanner {
     }
 }
 
-/// Bills of the gangs that started in this cycle, and incomes of all users with gangs.
+/// Counts the nodes of a gang, if work of higher priority left them to it. True if it did.
+fn count_held(
+    draft: &mut Draft<'_>,
+    space: &mut EmptyCluster,
+    listed: &mut NodeListCapacity,
+    job: JobIx,
+) -> bool {
+    let mut amounts: BTreeMap<NodeIx, u64> = BTreeMap::new();
+    for (_, share) in draft.shares.held_by(job) {
+        *amounts.entry(share.node()).or_default() += share.order.qshares().0;
+    }
+    if !has_cells_for(draft, space, listed, &amounts) {
+        return false;
+    }
+    draft.jobs[job].given = draft.jobs[job].held;
+    let entities = Arc::clone(&draft.entities);
+    entities.add(&mut draft.given, job, amounts.values().sum());
+    for (node, amount) in amounts {
+        space.take_like(draft.spaces.pool(node), listed.cell(node), amount);
+        listed.take(node, amount);
+    }
+    true
+}
+
+/// Decides on gangs that run unpaid. Once its user has saved enough, such a gang pays, as if it started
+/// now, and keeps its nodes. An older gang of the user that waits spends first.
+fn decide_unpaid(
+    draft: &mut Draft<'_>,
+    (space, listed): (&mut EmptyCluster, &mut NodeListCapacity),
+    gangs: &[JobIx],
+    begun: &mut TurnsBegun,
+) {
+    let mut waiting: BTreeSet<(ClassIx, UserIx)> = BTreeSet::new();
+    for &job in gangs {
+        if draft.jobs[job].held == 0 {
+            waiting.insert(account_of(draft, job));
+            continue;
+        }
+        if draft.job(job).gang.turn.is_some() {
+            continue;
+        }
+        let price = Price::of(draft, job, held_by(draft, job));
+        let is_within_share = price.is_within_share();
+        let is_first = begun.may_begin(draft, job) && !waiting.contains(&account_of(draft, job));
+        let is_due = is_within_share || is_first && price.missing() == Some(0);
+        if !is_due {
+            begun.expect(draft, job, &price);
+        } else if count_held(draft, space, listed, job) {
+            draft.jobs[job].is_due = true;
+            draft.change_expected_in(draft.snapshot.cycle + 1);
+            if !is_within_share {
+                begun.classes.insert(draft.entities.class_of(job));
+            }
+        }
+    }
+}
+
+/// Time for which a turn is paid, from this cycle on, in milliseconds.
+fn time_left(snapshot: &Snapshot, turn: PaidTurn) -> Millis {
+    let cycles = turn.until.saturating_sub(snapshot.cycle);
+    cycles.saturating_mul(snapshot.topology.settings.publication_period)
+}
+
+/// Qshares that the job holds.
+fn held_by(draft: &Draft<'_>, job: JobIx) -> u64 {
+    draft.shares.held_by(job).map(|(_, share)| share.order.qshares().0).sum()
+}
+
+/// Bills of the gangs that started in this cycle or fell due while they ran, and incomes of all users with gangs.
 pub(in crate::engine) fn accounts(draft: &Draft<'_>) -> (Vec<TurnBill>, Vec<TurnIncome>) {
     let mut bills = Vec::new();
     let mut incomes: BTreeMap<(ClassIx, UserIx), TurnIncome> = BTreeMap::new();
@@ -297,20 +391,26 @@ pub(in crate::engine) fn accounts(draft: &Draft<'_>) -> (Vec<TurnBill>, Vec<Turn
     for new in draft.expansions.iter().filter(|new| new.rank.is_some()) {
         *started.entry(new.job).or_default() += new.order.qshares().0;
     }
-    for &job in &draft.gangs {
-        if !draft.class_of(job).policy.is_preemptable() {
-            continue;
-        }
-        let asks = started.get(&draft.jobs[job].id).copied();
-        let held: u64 = draft.shares.held_by(job).map(|(_, share)| share.order.qshares().0).sum();
-        let price =
+    let is_fair = |job: &JobIx| draft.class_of(*job).policy.is_preemptable();
+    let gangs: Vec<JobIx> = draft.gangs.iter().copied().filter(is_fair).collect();
+    let (rates, longest) = (rates(draft, gangs.iter().copied()), longest(draft, &gangs));
+    for &job in &gangs {
+        let held = held_by(draft, job);
+        let late = (draft.jobs[job].is_due && 0 < held).then_some(held);
+        let asks = started.get(&draft.jobs[job].id).map(|more| more + held).or(late);
+        let paid = draft.job(job).gang.turn.filter(|_| 0 < held && late.is_none());
+        let mut price =
             Price::of(draft, job, asks.unwrap_or_else(|| qshares_of_gang(draft, job).max(held)));
-        let (class, user) = (draft.entities.class_of(job), draft.entities.user_of(job));
-        let income = TurnIncome { class, user, rate: 0, most: 0 };
-        let income = incomes.entry((class, user)).or_insert(income);
-        income.rate = income.rate.saturating_add(signed(draft.jobs[job].pure_fair_share));
-        income.most = income.most.max(price.total());
+        let (class, user) = account_of(draft, job);
+        let rate = signed(rates.get(&(class, user)).copied().unwrap_or(0));
+        let income =
+            incomes.entry((class, user)).or_insert(TurnIncome { class, user, rate, most: 0 });
+        let duration = draft.class_of(job).gangs.max_duration.or(longest);
+        income.most = income.most.max(Price { duration, ..price }.total());
         if asks.is_some() && 0 < draft.jobs[job].given {
+            if let Some(turn) = paid {
+                price.duration = Some(time_left(snapshot, turn));
+            }
             let cycles = price
                 .duration
                 .zip(NonZeroU64::new(period))
@@ -324,13 +424,39 @@ pub(in crate::engine) fn accounts(draft: &Draft<'_>) -> (Vec<TurnBill>, Vec<Turn
     (bills, incomes.into_values().collect())
 }
 
+/// Qshares that each user earns in a millisecond: the part of the user's fair share for the gangs. The
+/// fair shares of many jobs, each rounded down, may add up to nothing.
+fn rates(
+    draft: &Draft<'_>,
+    gangs: impl Iterator<Item = JobIx>,
+) -> BTreeMap<(ClassIx, UserIx), u64> {
+    let mut all: BTreeMap<(ClassIx, UserIx), (u64, (u64, u64))> = BTreeMap::new();
+    for job in gangs {
+        let (gangs, share) = all.entry(account_of(draft, job)).or_default();
+        (*gangs, *share) = (*gangs + 1, draft.jobs[job].users_fair_share);
+    }
+    let rate = |(gangs, (share, jobs)): (u64, (u64, u64))| {
+        NonZeroU64::new(jobs).map_or(0, |jobs| floor_div(share.saturating_mul(gangs), jobs))
+    };
+    all.into_iter().map(|(account, gangs)| (account, rate(gangs))).collect()
+}
+
+/// The longest that any gang runs, as far as it is known. So long a user may have to save.
+fn longest(draft: &Draft<'_>, gangs: &[JobIx]) -> Option<Millis> {
+    let duration = |&job: &JobIx| {
+        let declared = gang_shape(draft.job(job)).and_then(|shape| shape.duration);
+        draft.class_of(job).gangs.duration(declared)
+    };
+    gangs.iter().filter_map(duration).max()
+}
+
 /// True if the gang has paid for this cycle: its peers do not preempt it.
 pub(in crate::engine) fn is_paid(snapshot: &Snapshot, gang: &GangProgress) -> bool {
     gang.turn.is_some_and(|turn| snapshot.cycle < turn.until)
 }
 
 /// The class and the user whose account pays for the gang at `job`.
-fn account_of(draft: &Draft<'_>, job: usize) -> (ClassIx, UserIx) {
+fn account_of(draft: &Draft<'_>, job: JobIx) -> (ClassIx, UserIx) {
     (draft.entities.class_of(job), draft.entities.user_of(job))
 }
 

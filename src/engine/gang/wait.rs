@@ -22,7 +22,7 @@ use crate::engine::draft::Draft;
 use crate::engine::report::{CapBound, EstimateBasis, StartEstimate};
 use crate::engine::target::NodeListCapacity;
 use crate::engine::wait_reason::WaitReason;
-use crate::model::{Elasticity, JobId, Millis, Place, Window};
+use crate::model::{Elasticity, JobId, JobIx, Millis, Place, Window};
 
 /// A place in the calendar.
 struct Opening {
@@ -81,7 +81,7 @@ impl GangPlanner {
     pub(super) fn in_time(
         &self,
         draft: &Draft<'_>,
-        job: usize,
+        job: JobIx,
         until: Millis,
     ) -> Result<(), WaitReason> {
         let Some(calendar) = &self.calendar else { return Ok(()) };
@@ -262,9 +262,8 @@ impl GangPlanner {
         for (&(kind, list), limit) in limits {
             let tags = self.kinds.tags(kind);
             let is_in_set = set.is_none_or(|(key, value)| tags.get(key) == Some(value));
-            let chunks = request.shape.chunks.iter();
-            let suits: Vec<bool> = chunks.map(|chunk| tags.satisfy(&chunk.tags)).collect();
-            if 0 < limit.free && least <= kind.order && is_in_set && suits.contains(&true) {
+            let suits = self.kinds.suiting(kind, request.shape);
+            if 0 < limit.free && least <= kind.order && is_in_set && !suits.is_empty() {
                 groups.push(NodeBatch { nodes: limit.free, free: kind.order, suits });
                 kinds.push((kind, list));
             }
@@ -298,7 +297,7 @@ impl GangPlanner {
 
 impl Draft<'_> {
     /// Notes the expected start of a job that waits. At one of `edges`, a window or class opens.
-    pub(super) fn tell_start(&mut self, job: usize, at: Millis, edges: &[Millis]) {
+    pub(super) fn tell_start(&mut self, job: JobIx, at: Millis, edges: &[Millis]) {
         self.change_expected_at(at);
         let is_edge = edges.binary_search(&at).is_ok();
         let basis = if is_edge { EstimateBasis::Window } else { EstimateBasis::DeclaredEnds };
@@ -307,7 +306,7 @@ impl Draft<'_> {
 
     /// Notes the expected starts of work for which room is made before its reservation opens.
     pub(in crate::engine) fn tell_openings(&mut self) {
-        let reserved: Vec<usize> = self.reserved.keys().copied().collect();
+        let reserved: Vec<JobIx> = self.reserved.keys().copied().collect();
         for job in reserved {
             let is_counted = self.jobs[job].held < self.jobs[job].given;
             if let Some(opens) = self.opening_of(job).filter(|_| is_counted) {
@@ -317,13 +316,13 @@ impl Draft<'_> {
     }
 
     /// True if the job at `job` runs or ran longer than it declared, and is over.
-    pub(in crate::engine) fn is_overrun(&self, job: usize) -> bool {
+    pub(in crate::engine) fn is_overrun(&self, job: JobIx) -> bool {
         self.jobs[job].demand.cap.bound == CapBound::Overrun
     }
 
     /// Notes the moments at which a job that waits, and would end at `until`, may start by what its
     /// owner says, and no longer may.
-    pub(super) fn note_times(&mut self, job: usize, until: Millis) {
+    pub(super) fn note_times(&mut self, job: JobIx, until: Millis) {
         let Some(now) = self.snapshot.now else { return };
         let shape = self.job(job).shape.as_deref();
         let opens = shape.and_then(|shape| shape.not_before).filter(|opens| now < *opens);

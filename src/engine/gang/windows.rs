@@ -7,7 +7,7 @@ use super::calendar::length_of;
 use super::timeline::NEVER;
 use crate::engine::draft::Draft;
 use crate::engine::snapshot::Snapshot;
-use crate::model::{Millis, Name, Window};
+use crate::model::{JobIx, Millis, Name, Window};
 
 /// Windows of nodes. Nodes with the same windows share a list.
 #[derive(Debug, Default)]
@@ -42,7 +42,7 @@ pub(super) struct Rights<'r> {
 
 impl<'r> Rights<'r> {
     /// The rights of the job at `job`.
-    pub(super) fn of(draft: &Draft<'r>, job: usize) -> Rights<'r> {
+    pub(super) fn of(draft: &Draft<'r>, job: JobIx) -> Rights<'r> {
         let gang = draft.job(job);
         Rights {
             user: &draft.snapshot.users[gang.user.0],
@@ -74,7 +74,7 @@ impl<'r> StartTimes<'r> {
     pub(super) fn new(
         draft: &Draft<'r>,
         windows: &'r WindowLists,
-        job: usize,
+        job: JobIx,
         now: Millis,
     ) -> StartTimes<'r> {
         let request = draft.job(job);

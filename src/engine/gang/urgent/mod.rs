@@ -25,7 +25,9 @@ use crate::engine::schedule::{Alternatives, CycleSchedule, Preemption, VictimRul
 use crate::engine::share_table::ShareIx;
 use crate::engine::snapshot::{Promise, Snapshot};
 use crate::engine::wait_reason::{GangLack, GangNodes, WaitReason};
-use crate::model::{Chunk, Elasticity, JobId, Mebibytes, Order, Shape, SharePhase, Tags, count};
+use crate::model::{
+    Chunk, Elasticity, JobId, JobIx, Mebibytes, Order, Shape, SharePhase, Tags, count,
+};
 use search::RemedySearch;
 
 /// Reason for which urgent work is refused.
@@ -147,7 +149,7 @@ fn find_plan(draft: &Draft<'_>, id: JobId) -> Result<UrgentPlan, UrgentRefusal> 
 }
 
 /// Shape of single processes: a chunk that may go anywhere.
-fn single_shape(draft: &Draft<'_>, job: usize, new: u64) -> Shape {
+fn single_shape(draft: &Draft<'_>, job: JobIx, new: u64) -> Shape {
     let quantum = draft.snapshot.topology.pools[draft.class_of(job).pool.0].quantum;
     let memory: Mebibytes = quantum.memory_of(draft.jobs[job].order.qshares());
     let chunk = Chunk { count: new, memory, tags: Tags::default() };

@@ -7,7 +7,7 @@ use crate::engine::draft::Draft;
 use crate::engine::preempt::EvictionRank;
 use crate::engine::share_table::ShareIx;
 use crate::engine::sizes::{legal_at_least, legal_at_most, sizes_of};
-use crate::model::{Millis, NodeIx, count};
+use crate::model::{JobIx, Millis, NodeIx, count};
 
 /// Ways to find space, in the order in which they are tried.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,7 +42,7 @@ impl Remedy {
 #[derive(Clone, Debug)]
 pub(super) struct ElasticJob {
     /// Place of the job in the snapshot.
-    pub job: usize,
+    pub job: JobIx,
     /// Number of processes of the job.
     pub held: u64,
     /// Processes beyond its minimum.
@@ -77,8 +77,8 @@ impl Remedies {
     /// Work that can be preempted on nodes for which `is_useful` is true.
     pub(super) fn new(draft: &Draft<'_>, is_useful: impl Fn(NodeIx) -> bool) -> Remedies {
         let mut remedies = Remedies::default();
-        let mut gangs: Vec<(Millis, usize)> = Vec::new();
-        for job in 0..draft.jobs.len() {
+        let mut gangs: Vec<(Millis, JobIx)> = Vec::new();
+        for job in draft.jobs.places() {
             if !draft.class_of(job).policy.is_preemptable() {
                 continue;
             }
@@ -107,7 +107,7 @@ impl Remedies {
         remedies.shares.sort_by_key(|share| price(draft, *share));
         gangs.sort_unstable();
         let whole =
-            |(_, job): (Millis, usize)| draft.shares.held_by(job).map(|(it, _)| it).collect();
+            |(_, job): (Millis, JobIx)| draft.shares.held_by(job).map(|(it, _)| it).collect();
         remedies.gangs = gangs.into_iter().map(whole).collect();
         remedies
     }
@@ -168,7 +168,7 @@ impl Remedies {
 }
 
 /// Work lost with all processes of a job.
-fn loss_of(draft: &Draft<'_>, job: usize) -> Millis {
+fn loss_of(draft: &Draft<'_>, job: JobIx) -> Millis {
     draft.shares.held_by(job).map(|(_, share)| share.loss).fold(0, Millis::saturating_add)
 }
 

@@ -15,7 +15,7 @@ use crate::engine::gang::request::GangRequest;
 use crate::engine::gang::supply::{Space, SpacePart};
 use crate::engine::share_table::ShareIx;
 use crate::engine::wait_reason::WaitReason;
-use crate::model::{NodeIx, count};
+use crate::model::{JobIx, NodeIx, count};
 
 /// Most steps to find work that may stay: shares moved, and processes placed for a test. Within
 /// them no work is lost that could stay; beyond, all that is chosen so far goes.
@@ -57,7 +57,7 @@ impl<'s, 'a> RemedySearch<'s, 'a> {
             in_use[ix.0] = node.limbo.0 + draft.spaces.closed(ix).0;
         }
         let mut takable = vec![0_u64; nodes];
-        for job in 0..draft.jobs.len() {
+        for job in draft.jobs.places() {
             let is_takable = draft.class_of(job).policy.is_preemptable();
             // Other work is not counted on space that work that stays has yet to leave.
             let there = draft.shares.of_job(job).iter().filter(|it| it.is_held || !is_takable);
@@ -190,7 +190,7 @@ impl<'s, 'a> RemedySearch<'s, 'a> {
     }
 
     /// Number of taken shares of a job.
-    fn taken_of(&self, job: usize) -> u64 {
+    fn taken_of(&self, job: JobIx) -> u64 {
         let (from, to) = (ShareIx { job, share: 0 }, ShareIx { job, share: usize::MAX });
         count(self.taken.range(from..=to))
     }

@@ -8,7 +8,7 @@ use crate::engine::gang::planner::GangPlanner;
 use crate::engine::gang::request::GangRequest;
 use crate::engine::gang::supply::Space;
 use crate::engine::wait_reason::WaitReason;
-use crate::model::{NodeIx, PoolIx};
+use crate::model::{JobIx, NodeIx, PoolIx};
 
 impl GangPlanner {
     /// Finds the space and the calendar of a job before any decision of the cycle.
@@ -58,7 +58,7 @@ impl GangPlanner {
     }
 
     /// The pools of which the space matters if only the job at `job` asks.
-    pub(super) fn for_request(draft: &Draft<'_>, job: usize) -> GangPlanner {
+    pub(super) fn for_request(draft: &Draft<'_>, job: JobIx) -> GangPlanner {
         GangPlanner::of_pools(draft, &BTreeSet::from([draft.class_of(job).pool]))
     }
 }

@@ -1,0 +1,176 @@
+//! Nodes that single requests will probably use. Without a calendar they have none yet when gangs
+//! are decided on: they are counted, and choose their nodes later in the cycle.
+//!
+//! Design: requests and time, section 3.4.
+
+use std::collections::BTreeMap;
+
+use super::Slot;
+use super::decide::amounts_by_node;
+use super::planner::GangPlanner;
+use super::pool_supplies::is_endless;
+use crate::engine::draft::{CountRefusal, Draft, JobDraft};
+use crate::engine::wait_reason::WaitReason;
+use crate::model::{ClassPolicy, JobIx, NodeIx, PoolIx};
+
+/// Most single requests whose nodes are left open for a gang.
+const EXPECTED_MAX: usize = 1000;
+
+/// A process of a single request, and the node that it will probably use.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct ExpectedShare {
+    pub job: JobIx,
+    pub pool: PoolIx,
+    pub node: NodeIx,
+    /// Size, in qshares.
+    pub amount: u64,
+}
+
+impl GangPlanner {
+    /// Notes where a job that stays will probably go, of which the target is set and the node is
+    /// not chosen yet. If the job gets nothing because of a claim, that is its reason to wait.
+    pub(in crate::engine) fn note_target(&mut self, draft: &mut Draft<'_>, job: JobIx) {
+        let JobDraft { given, held, order, refusal, .. } = draft.jobs[job];
+        let class = draft.class_of(job);
+        let amount = match class.policy {
+            ClassPolicy::Reserve => draft.jobs[job].largest_node.max(order.qshares().0),
+            ClassPolicy::FixedShare | ClassPolicy::FairShare { .. } => order.qshares().0,
+        };
+        if given <= held && matches!(refusal, Some(CountRefusal::NothingLeft { .. })) {
+            if let Some(older) = self.claimant_before(draft, job, amount) {
+                draft.gang_reasons.insert(job, WaitReason::BehindOlderGang { job: older });
+            }
+            return;
+        }
+        if given <= held {
+            return;
+        }
+        let promised = draft.snapshot.promises.iter().filter(|it| it.job == draft.jobs[job].id);
+        let new = given.saturating_sub(held + crate::model::count(promised));
+        let service = draft.job(job).service;
+        for _ in 0..new {
+            let Some(supply) = self.supply.get(&class.pool) else { return };
+            // A service spreads over nodes before it stacks.
+            let is_apart = |node| {
+                let mut known =
+                    draft.services.get(&service).into_iter().chain(self.services.get(&service));
+                class.policy != ClassPolicy::FixedShare || known.all(|nodes| !nodes.contains(&node))
+            };
+            let may_use = |node| draft.may_use(job, node);
+            let node = supply
+                .best_fit(amount, |node| may_use(node) && is_apart(node))
+                .or_else(|| supply.best_fit(amount, may_use));
+            if let Some(node) = node {
+                self.expect(draft, job, node, amount);
+            }
+        }
+    }
+
+    /// Notes that a process of the job at `job` will probably go to `node`.
+    pub(super) fn expect(&mut self, draft: &Draft<'_>, job: JobIx, node: NodeIx, amount: u64) {
+        let pool = draft.class_of(job).pool;
+        let share = ExpectedShare { job, pool, node, amount };
+        self.expected.push(share);
+        self.enter(draft, share);
+    }
+
+    /// Takes the space of an expected share from everything that later gangs are tried on.
+    fn enter(&mut self, draft: &Draft<'_>, share: ExpectedShare) {
+        let ExpectedShare { job, pool, node, amount } = share;
+        self.take_share(share);
+        self.services.entry(draft.job(job).service).or_default().insert(node);
+        let pools = self.pools.get_mut(&pool).filter(|_| is_endless(draft, job));
+        if let Some(pools) = pools {
+            pools.ending.take(&self.kinds, node, amount);
+        }
+    }
+
+    /// Returns the space of an expected share that is moved.
+    fn leave(&mut self, draft: &Draft<'_>, share: ExpectedShare) {
+        let ExpectedShare { job, pool, node, amount } = share;
+        self.give_back_share(draft, share);
+        let pools = self.pools.get_mut(&pool).filter(|_| is_endless(draft, job));
+        if let Some(pools) = pools {
+            pools.ending.give_back(&self.kinds, node, amount, amount);
+        }
+    }
+
+    /// True if the nodes of single requests are open, and few enough to leave them so for a gang.
+    pub(super) fn may_give_back_expected(&self) -> bool {
+        (1..=EXPECTED_MAX).contains(&self.expected.len())
+    }
+
+    /// Takes the expected space of all single requests.
+    pub(super) fn take_expected(&mut self) {
+        for share in self.expected.clone() {
+            self.take_share(share);
+        }
+    }
+
+    /// Returns all expected space of single requests, as if they could go elsewhere.
+    pub(super) fn give_back_expected(&mut self, draft: &Draft<'_>) {
+        for share in self.expected.clone() {
+            self.give_back_share(draft, share);
+        }
+    }
+
+    fn take_share(&mut self, share: ExpectedShare) {
+        let ExpectedShare { pool, node, amount, .. } = share;
+        for supplies in [&mut self.supply, &mut self.unclaimed] {
+            if let Some(supply) = supplies.get_mut(&pool) {
+                supply.take(&self.kinds, node, amount);
+            }
+        }
+    }
+
+    fn give_back_share(&mut self, draft: &Draft<'_>, share: ExpectedShare) {
+        let ExpectedShare { pool, node, amount, .. } = share;
+        let usable = draft.spaces.usable(node).0.min(amount);
+        for supplies in [&mut self.supply, &mut self.unclaimed] {
+            if let Some(supply) = supplies.get_mut(&pool) {
+                supply.give_back(&self.kinds, node, amount, usable);
+            }
+        }
+    }
+
+    /// Finds other nodes for the single requests that are in the way of a gang on `slots`, the
+    /// youngest first. Returns false, and moves none, if one of them finds no node: an older request
+    /// would wait because of the gang.
+    pub(super) fn move_expected(
+        &mut self,
+        draft: &Draft<'_>,
+        pool: PoolIx,
+        slots: &[Slot],
+    ) -> bool {
+        let Some(supply) = self.supply.get(&pool) else { return true };
+        let of_gang = amounts_by_node(slots);
+        let lack = |(&node, &amount): (&NodeIx, &u64)| {
+            (node, amount.saturating_sub(supply.space(node).available))
+        };
+        let mut lacking: BTreeMap<NodeIx, u64> = of_gang.iter().map(lack).collect();
+        let mut taken: BTreeMap<NodeIx, u64> = BTreeMap::new();
+        let mut moves: Vec<(usize, NodeIx)> = Vec::new();
+        for (place, expected) in self.expected.iter().enumerate().rev() {
+            let ExpectedShare { job, node, amount, .. } = *expected;
+            let Some(lack) = lacking.get_mut(&node).filter(|lack| 0 < **lack) else { continue };
+            *lack = lack.saturating_sub(amount);
+            let has_room = |node: NodeIx| {
+                let taken = taken.get(&node).copied().unwrap_or(0);
+                !of_gang.contains_key(&node)
+                    && draft.may_use(job, node)
+                    && amount + taken <= supply.space(node).available
+            };
+            let Some(other) = supply.best_fit(amount, has_room) else { return false };
+            *taken.entry(other).or_default() += amount;
+            moves.push((place, other));
+        }
+        for (place, other) in moves {
+            let share = self.expected[place];
+            let moved = ExpectedShare { node: other, ..share };
+            self.leave(draft, share);
+            self.expected[place] = moved;
+            self.enter(draft, moved);
+        }
+        true
+    }
+}
