@@ -6,9 +6,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::journal::{Digest, Digests, seal_books};
+use crate::journal::{Digest, Digests, seal_checkpoint};
 use crate::scheduler::{Planned, Scheduler};
-use crate::store::BooksRow;
+use crate::store::CheckpointRow;
 
 /// Maximum planning time since a checkpoint, which bounds the time of a replay.
 const MAX_REPLAY_TIME: Duration = Duration::from_secs(1);
@@ -28,14 +28,18 @@ pub struct CheckpointPolicy {
     /// Time planning took since the last ones, lasting or not.
     work: Duration,
     /// Checkpoint to store with the next cycle.
-    due: Option<BooksRow>,
+    due: Option<CheckpointRow>,
     digests: Digests,
 }
 
 impl CheckpointPolicy {
     /// Begins with a lasting checkpoint after each `every` planned cycles. Stores `due` with the
     /// next cycle; `replayed` is the work since the last checkpoint.
-    pub fn new(every: u64, due: Option<BooksRow>, replayed: (u64, Duration)) -> CheckpointPolicy {
+    pub fn new(
+        every: u64,
+        due: Option<CheckpointRow>,
+        replayed: (u64, Duration),
+    ) -> CheckpointPolicy {
         let (cycles, work) = replayed;
         CheckpointPolicy { every, cycles, planned: cycles, work, due, digests: Digests::default() }
     }
@@ -48,7 +52,7 @@ impl CheckpointPolicy {
     }
 
     /// Takes out the checkpoint to store with this cycle, if any is due.
-    pub fn take(&mut self) -> Option<BooksRow> {
+    pub fn take(&mut self) -> Option<CheckpointRow> {
         self.due.take()
     }
 
@@ -66,11 +70,11 @@ impl CheckpointPolicy {
             (self.cycles, self.planned) = (0, 0);
         }
         self.work = Duration::ZERO;
-        self.due = Some(BooksRow {
+        self.due = Some(CheckpointRow {
             cycle: scheduler.cycle(),
             is_beginning: false,
             is_lasting,
-            sealed: seal_books(&scheduler.books()),
+            sealed: seal_checkpoint(&scheduler.state()),
         });
     }
 }

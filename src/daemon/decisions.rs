@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::converter::explain;
+use crate::converter::{explain, explain_job};
 use crate::model::JobId;
 use crate::scheduler::{JobView, Planned, View};
 
@@ -58,7 +58,7 @@ fn each(before: &View, now: &View, planned: &Planned) {
             tracing::debug!(cycle, job = id, class, user, processes, held, "processes assigned");
         }
         let known = before.get(&job.id).copied().flatten();
-        let reason = job.reason.as_ref().map(|reason| explain(reason, job.quantum));
+        let reason = explain_job(job);
         if let Some(reason) = reason.filter(|reason| known != Some(reason.code)) {
             let (reason, why) = (reason.code, reason.sentence);
             tracing::debug!(

@@ -179,7 +179,8 @@ impl LiveConfig {
 fn is_live(path: &str) -> bool {
     let is_of_a_start = ["daemon.", "orchestrator.", "grid.", "cluster."]
         .iter()
-        .any(|start| path.starts_with(start));
+        .any(|start| path.starts_with(start))
+        || path.starts_with("user.") && path.ends_with(".grid_weight");
     !is_of_a_start || LIVE.contains(&path)
 }
 

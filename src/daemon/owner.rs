@@ -460,7 +460,7 @@ impl SchedulerTask {
         if !self.has_recovered {
             record.shares.clone_from(&self.shares_from_last_run);
         }
-        record.books = self.checkpoints.take();
+        record.checkpoint = self.checkpoints.take();
         let planned = view.planned.as_ref().filter(|_| is_planned);
         record.digest = planned.map(|planned| self.checkpoints.digest(planned).0.to_vec());
         record

@@ -222,9 +222,9 @@ impl LatestReplay {
             Some(archive) => archive,
             None => ReadOnlyStore::open(&shared.path).await?,
         };
-        let checkpoint = archive.books_before(cycle).await?.ok_or(Stuck::NotOnRecord)?;
+        let checkpoint = archive.checkpoint_before(cycle).await?.ok_or(Stuck::NotOnRecord)?;
         let is_on_the_way = |(replay, _): &(Replay, i64)| {
-            // Books alone are not what a cycle decided.
+            // Checkpoints alone are not what a cycle decided.
             (checkpoint.cycle + 1..=cycle).contains(&replay.scheduler().cycle())
         };
         let (mut replay, mut at_ms) = match at.filter(is_on_the_way) {
@@ -288,7 +288,7 @@ impl Trend {
         let mut archive = ReadOnlyStore::open(&self.path).await?;
         let Some((_, newest)) = archive.range().await? else { return Ok(()) };
         let mut until = newest;
-        for start in archive.books_at().await? {
+        for start in archive.checkpoint_cycles().await? {
             if start < until && !self.segment(&mut archive, start, until).await? {
                 return Ok(());
             }
@@ -305,7 +305,9 @@ impl Trend {
         start: u64,
         until: u64,
     ) -> Result<bool, Stuck> {
-        let Some(checkpoint) = archive.books_before(start + 1).await? else { return Ok(false) };
+        let Some(checkpoint) = archive.checkpoint_before(start + 1).await? else {
+            return Ok(false);
+        };
         let until = if COURSE_WORK < self.worked { start + 1 } else { until };
         let mut replay = Replay::from(checkpoint.cycle, &checkpoint.sealed)?;
         let mut at = checkpoint.cycle;

@@ -7,10 +7,10 @@ use std::time::{Duration, Instant};
 
 use crate::config::Config;
 use crate::converter::CheckedPublication;
-use crate::journal::{Digest, JournalingScheduler, Replay, ReplayError, seal_books};
+use crate::journal::{Digest, JournalingScheduler, Replay, ReplayError, seal_checkpoint};
 use crate::model::{ShareId, SharePhase, Steps};
 use crate::scheduler::{AdminCommand, Scheduler};
-use crate::store::{BooksRow, Past, Recovered, ShareRow};
+use crate::store::{CheckpointRow, Past, Recovered, ShareRow};
 
 /// Restored state to continue with.
 #[derive(Debug)]
@@ -25,7 +25,7 @@ pub struct Resumed {
     /// Shares that an earlier run left, if the scheduler does not know them.
     pub shares_from_last_run: Vec<ShareRow>,
     /// First checkpoint, if no stored input leads to it.
-    pub beginning: Option<BooksRow>,
+    pub beginning: Option<CheckpointRow>,
     /// Number of cycles computed again, and the time that it took.
     pub replayed: (u64, Duration),
 }
@@ -56,7 +56,8 @@ pub fn resume(config: &Config, recovered: Recovered, steps: &Steps) -> Resumed {
 fn replayed(past: &Past, steps: &Steps) -> Result<Scheduler, String> {
     // Input from another version may cause a panic, which an error message cannot express.
     let outcome = catch_unwind(AssertUnwindSafe(|| {
-        let mut replay = Replay::from(past.books.cycle, &past.books.sealed)?.telling(steps);
+        let mut replay =
+            Replay::from(past.checkpoint.cycle, &past.checkpoint.sealed)?.telling(steps);
         for cycle in &past.cycles {
             let recorded = digest_of(cycle.digest.as_deref());
             replay.cycle(cycle.cycle, &cycle.batches, &recorded)?;
@@ -81,7 +82,7 @@ pub fn digest_of(recorded: Option<&[u8]>) -> Digest {
 /// Continues with the restored state. Heartbeats count from zero, and a configuration that was
 /// written meanwhile takes effect.
 fn go_on(config: &Config, mut scheduler: Scheduler, replayed: (u64, Duration)) -> Resumed {
-    let taken_over = Arc::new(CheckedPublication::of_books(&scheduler.books()));
+    let taken_over = Arc::new(CheckedPublication::of_state(&scheduler.state()));
     let mut recorder = JournalingScheduler::default();
     recorder.restart(&mut scheduler);
     if **scheduler.topology() != config.topology {
@@ -109,11 +110,11 @@ fn begin(config: &Config, recovered: Recovered) -> Resumed {
     scheduler.restore_varied_off(recovered.varied_off);
     let leaving = recovered.shares.iter().filter(|share| share.state == SharePhase::Leaving);
     scheduler.restore_leaving(leaving.map(|share| ShareId(share.id)));
-    let beginning = BooksRow {
+    let beginning = CheckpointRow {
         cycle: recovered.cycle,
         is_beginning: true,
         is_lasting: true,
-        sealed: seal_books(&scheduler.books()),
+        sealed: seal_checkpoint(&scheduler.state()),
     };
     Resumed {
         scheduler,

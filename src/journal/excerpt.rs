@@ -21,7 +21,8 @@ pub struct Excerpt {
 #[serde(deny_unknown_fields)]
 struct Part {
     form: u32,
-    books: text::BooksText,
+    #[serde(rename = "books")]
+    checkpoint: text::CheckpointText,
     cycles: Vec<Cycle>,
 }
 
@@ -33,9 +34,9 @@ struct Cycle {
 }
 
 impl Excerpt {
-    /// An excerpt that begins with the checkpoint `books`.
-    pub fn new(name: String, books: &SchedulerState) -> Excerpt {
-        let part = Part { form: VERSION, books: books.into(), cycles: Vec::new() };
+    /// An excerpt that begins with a checkpoint.
+    pub fn new(name: String, checkpoint: &SchedulerState) -> Excerpt {
+        let part = Part { form: VERSION, checkpoint: checkpoint.into(), cycles: Vec::new() };
         Excerpt { name, journal: part }
     }
 
@@ -55,6 +56,6 @@ impl Excerpt {
         let entries = |lines: Vec<Line>| lines.into_iter().map(Into::into).collect();
         let cycles = self.journal.cycles.into_iter();
         let cycles = cycles.map(|cycle| (cycle.cycle, entries(cycle.entries)));
-        (self.journal.books.into(), cycles.collect())
+        (self.journal.checkpoint.into(), cycles.collect())
     }
 }

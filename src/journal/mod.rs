@@ -7,7 +7,7 @@
 //!   it, a line each. Heartbeats that say nothing leave no line; who was heard when an interval
 //!   ends is told by its exceptions ([`JournalEntry::IntervalPassed`]).
 //! - **Digests**: what each cycle saw and decided, in 32 bytes ([`digest()`]).
-//! - **Books**: all that the scheduler knows, every so many cycles. From there the batches lead on.
+//! - **Checkpoints**: all that the scheduler knows, every so many cycles. From there the batches lead on.
 //!
 //! Each written text carries the version of its format and a checksum
 //! ([`Sealed`](crate::model::Sealed)). The text has types of its own, so that a rename in the
@@ -28,7 +28,7 @@ pub use entry::JournalEntry;
 pub use excerpt::Excerpt;
 pub use journaling_scheduler::JournalingScheduler;
 pub use replay::{Replay, ReplayError};
-pub use seal::{Batch, Unreadable, open, open_books, seal, seal_books};
+pub use seal::{Batch, Unreadable, open, open_checkpoint, seal, seal_checkpoint};
 
 #[cfg(test)]
 mod tests;

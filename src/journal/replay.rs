@@ -2,7 +2,7 @@
 
 use super::digest::{Digest, Digests};
 use super::entry::JournalEntry;
-use super::seal::{Batch, Unreadable, open_books};
+use super::seal::{Batch, Unreadable, open_checkpoint};
 use crate::engine::Effort;
 use crate::model::{Sealed, Steps};
 use crate::scheduler::{CommandError, Scheduler, View};
@@ -40,9 +40,10 @@ impl Replay {
     /// # Errors
     ///
     /// If they cannot be read.
-    pub fn from(cycle: u64, books: &Sealed) -> Result<Replay, ReplayError> {
-        let books = open_books(books).map_err(|why| ReplayError::SchedulerState { cycle, why })?;
-        let (scheduler, digests) = (Scheduler::from_books(books), Digests::default());
+    pub fn from(cycle: u64, checkpoint: &Sealed) -> Result<Replay, ReplayError> {
+        let checkpoint = open_checkpoint(checkpoint)
+            .map_err(|why| ReplayError::SchedulerState { cycle, why })?;
+        let (scheduler, digests) = (Scheduler::from_state(checkpoint), Digests::default());
         Ok(Replay { scheduler, digests, steps: Steps::default() })
     }
 

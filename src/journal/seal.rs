@@ -48,7 +48,7 @@ pub enum Unreadable {
     #[error("entry {entry} of {of} cannot be parsed: {problem}")]
     Nonsense { entry: usize, of: usize, problem: String },
     #[error("the checkpoint cannot be parsed: {problem}")]
-    BooksNonsense { problem: String },
+    CheckpointNonsense { problem: String },
 }
 
 impl Batch {
@@ -116,8 +116,11 @@ const LINE_SHOWN: usize = 200;
 /// # Panics
 ///
 /// If a plain struct does not become JSON.
-pub fn seal_books(books: &SchedulerState) -> Sealed {
-    seal(&serde_json::to_vec(&text::BooksText::from(books)).expect("plain structs are JSON"))
+pub fn seal_checkpoint(checkpoint: &SchedulerState) -> Sealed {
+    seal(
+        &serde_json::to_vec(&text::CheckpointText::from(checkpoint))
+            .expect("plain structs are JSON"),
+    )
 }
 
 /// Decodes a checkpoint.
@@ -125,9 +128,9 @@ pub fn seal_books(books: &SchedulerState) -> Sealed {
 /// # Errors
 ///
 /// If they are not what was written, or in a form that is not known.
-pub fn open_books(sealed: &Sealed) -> Result<SchedulerState, Unreadable> {
-    let text: text::BooksText = serde_json::from_slice(&open(sealed)?)
-        .map_err(|problem| Unreadable::BooksNonsense { problem: problem.to_string() })?;
+pub fn open_checkpoint(sealed: &Sealed) -> Result<SchedulerState, Unreadable> {
+    let text: text::CheckpointText = serde_json::from_slice(&open(sealed)?)
+        .map_err(|problem| Unreadable::CheckpointNonsense { problem: problem.to_string() })?;
     Ok(text.into())
 }
 

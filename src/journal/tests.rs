@@ -16,7 +16,7 @@ use crate::model::{
     TagRule, Tags, Topology, UserAllotment, Window, WindowKind,
 };
 use crate::scheduler::checkpoint::{
-    CalmRecord, Hearing, JobRecord, Limbo, NodeRecord, PromiseRecord, SchedulerState, ShareRecord,
+    Hearing, Limbo, SavedJob, SavedNode, SavedPromise, SavedQuiescence, SavedShare, SchedulerState,
 };
 use crate::scheduler::{
     AdminCommand, Removal, SchedulerEvent, TurnSavings, UrgentGrant, UrgentVictim,
@@ -254,8 +254,8 @@ fn grant() -> UrgentGrant {
     UrgentGrant { cycle: 30, promised: vec![(node(), 0)], preempted: vec![victim] }
 }
 
-fn calm() -> CalmRecord {
-    CalmRecord {
+fn calm() -> SavedQuiescence {
+    SavedQuiescence {
         have_claims_changed: false,
         has_news: true,
         quiet_cycles: 9,
@@ -265,8 +265,8 @@ fn calm() -> CalmRecord {
     }
 }
 
-fn books() -> SchedulerState {
-    let node = |name: &str| NodeRecord {
+fn checkpoint() -> SchedulerState {
+    let node = |name: &str| SavedNode {
         report: NodeReport { name: name.into(), ..report() },
         missed: 2,
         is_heard: true,
@@ -279,7 +279,7 @@ fn books() -> SchedulerState {
         heard_intervals: 1,
         vary_off_reason: Some("fan".to_owned()),
     };
-    let share = |id, state, removal| ShareRecord {
+    let share = |id, state, removal| SavedShare {
         rank: None,
         id: ShareId(id),
         node: "main01".into(),
@@ -290,8 +290,8 @@ fn books() -> SchedulerState {
         facts: process(),
     };
     let leaving = |id, removal| share(id, SharePhase::Leaving, Some(removal));
-    let ranked = |id, rank, removal| ShareRecord { rank: Some(rank), ..leaving(id, removal) };
-    let waiting = JobRecord {
+    let ranked = |id, rank, removal| SavedShare { rank: Some(rank), ..leaving(id, removal) };
+    let waiting = SavedJob {
         gang: GangProgress { waits_since: Some(29), ..GangProgress::default() },
         spec: gang(11),
         shares: Vec::new(),
@@ -300,7 +300,7 @@ fn books() -> SchedulerState {
         is_spent: false,
         urgent: None,
     };
-    let broken = JobRecord {
+    let broken = SavedJob {
         gang: GangProgress {
             size: Some(3),
             waits_since: None,
@@ -319,9 +319,9 @@ fn books() -> SchedulerState {
         cycle: 31,
         interval: 41,
         next_share: ShareId(99),
-        nodes: vec![node("main01"), NodeRecord { is_awaited: true, ..node("gpu01") }],
+        nodes: vec![node("main01"), SavedNode { is_awaited: true, ..node("gpu01") }],
         jobs: vec![
-            JobRecord {
+            SavedJob {
                 gang: GangProgress::default(),
                 spec: spec(7, JobKind::Job),
                 shares: vec![
@@ -351,7 +351,7 @@ fn books() -> SchedulerState {
         )],
         put_off: vec![JobId(7)],
         promises: [(7, None), (11, Some(1))]
-            .map(|(job, rank)| PromiseRecord {
+            .map(|(job, rank)| SavedPromise {
                 rank,
                 job: JobId(job),
                 node: "gpu01".into(),
@@ -375,9 +375,11 @@ fn everything_that_happens_is_read_as_it_was_written() {
 }
 
 #[test]
-fn books_are_read_as_they_were_written() {
-    assert_eq!(open_books(&seal_books(&books())).unwrap(), books());
-    assert_snapshot!(serde_json::to_string_pretty(&text::BooksText::from(&books())).unwrap());
+fn a_checkpoint_is_read_as_it_was_written() {
+    assert_eq!(open_checkpoint(&seal_checkpoint(&checkpoint())).unwrap(), checkpoint());
+    assert_snapshot!(
+        serde_json::to_string_pretty(&text::CheckpointText::from(&checkpoint())).unwrap()
+    );
 }
 
 #[test]
@@ -427,11 +429,16 @@ fn without_gangs_the_text_says_nothing_of_them() {
         ..without.settings
     };
     let topology = Arc::new(without);
-    let mut books =
-        SchedulerState { topology, now: None, windows: Vec::new(), hours: Vec::new(), ..books() };
-    books.jobs.truncate(1);
-    books.promises.truncate(1);
-    let text = serde_json::to_string(&text::BooksText::from(&books)).unwrap();
+    let mut checkpoint = SchedulerState {
+        topology,
+        now: None,
+        windows: Vec::new(),
+        hours: Vec::new(),
+        ..checkpoint()
+    };
+    checkpoint.jobs.truncate(1);
+    checkpoint.promises.truncate(1);
+    let text = serde_json::to_string(&text::CheckpointText::from(&checkpoint)).unwrap();
     let words = [
         "gang",
         "shape",
@@ -455,7 +462,7 @@ fn without_gangs_the_text_says_nothing_of_them() {
     for word in words {
         assert!(!text.contains(&format!("\"{word}")), "{word}: {text}");
     }
-    assert_eq!(open_books(&seal_books(&books)).unwrap(), books);
+    assert_eq!(open_checkpoint(&seal_checkpoint(&checkpoint)).unwrap(), checkpoint);
 }
 
 #[test]

@@ -13,11 +13,11 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::Scheduler;
-use super::freeze::BookedPromise;
+use super::freeze::PromiseRecord;
 use super::gangs::TurnSavings;
-use super::jobs::JobBook;
-use super::nodes::{NodeBook, NodeKey, NodeTable};
-use super::shares::{ShareBook, ShareList};
+use super::jobs::JobRecord;
+use super::nodes::{NodeKey, NodeRecord, NodeTable};
+use super::shares::{ShareList, ShareRecord};
 use super::tracked_job::TrackedJob;
 use super::urgent::UrgentGrant;
 use super::view::Removal;
@@ -40,9 +40,9 @@ pub struct SchedulerState {
     /// Heartbeat intervals that ended, except intervals in which all nodes reported.
     pub interval: u64,
     /// Every node that is not forgotten, in the order in which that was.
-    pub nodes: Vec<NodeRecord>,
+    pub nodes: Vec<SavedNode>,
     /// All work, by number.
-    pub jobs: Vec<JobRecord>,
+    pub jobs: Vec<SavedJob>,
     /// Shares of work that could not be understood, by number.
     pub limbo: Vec<Limbo>,
     /// Shares from before a restart that were told to leave.
@@ -50,13 +50,13 @@ pub struct SchedulerState {
     /// Nodes with a process published there by surprise, and with more booked than fits.
     pub crowded: Vec<Name>,
     /// Room already made and not yet taken, in the order in which it was promised.
-    pub promises: Vec<PromiseRecord>,
+    pub promises: Vec<SavedPromise>,
     /// Savings of users for their gangs: class, user, and the account.
     pub turns: Vec<(Name, Name, TurnSavings)>,
     /// The jobs for which the last cycle did not come to search for room.
     pub put_off: Vec<JobId>,
     /// For how long nothing has changed.
-    pub calm: CalmRecord,
+    pub calm: SavedQuiescence,
     /// Time as it was told last.
     pub now: Option<Millis>,
     /// Windows that are not over, by name.
@@ -68,7 +68,7 @@ pub struct SchedulerState {
 /// A node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[expect(clippy::struct_excessive_bools, reason = "facts that hold independently")]
-pub struct NodeRecord {
+pub struct SavedNode {
     /// Last report of the node's agent.
     pub report: NodeReport,
     /// Heartbeats missed in a row.
@@ -95,13 +95,13 @@ pub struct NodeRecord {
 
 /// A job and what it has.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct JobRecord {
+pub struct SavedJob {
     /// Request as submitted, with the job's current facts.
     pub spec: JobSpec,
     /// Shares of the job, by number.
-    pub shares: Vec<ShareRecord>,
+    pub shares: Vec<SavedShare>,
     /// Shares that died with their node and whose end is not confirmed.
-    pub purged: Vec<ShareRecord>,
+    pub purged: Vec<SavedShare>,
     /// Since which cycle it has been below its count and has got nothing.
     pub behind_since: Option<u64>,
     /// True if the job's single process has ended.
@@ -114,7 +114,7 @@ pub struct JobRecord {
 
 /// A share.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ShareRecord {
+pub struct SavedShare {
     /// Number of the share.
     pub id: ShareId,
     /// Node of the share.
@@ -146,7 +146,7 @@ pub struct Limbo {
 
 /// Room that was made for a job.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct PromiseRecord {
+pub struct SavedPromise {
     /// Beneficiary.
     pub job: JobId,
     /// Node with the promised space.
@@ -159,7 +159,7 @@ pub struct PromiseRecord {
 
 /// For how long nothing has changed.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct CalmRecord {
+pub struct SavedQuiescence {
     /// True if demand or supply changed since the last cycle.
     pub have_claims_changed: bool,
     /// True if any fact of any job changed since the last cycle.
@@ -186,15 +186,15 @@ pub struct Hearing {
 
 impl Scheduler {
     /// Returns the full state as plain values.
-    pub fn books(&self) -> SchedulerState {
+    pub fn state(&self) -> SchedulerState {
         let name = |node: NodeKey| self.nodes[node].report.name.clone();
         SchedulerState {
             topology: Arc::clone(&self.topology),
             cycle: self.cycle,
             next_share: ShareId(self.next_share),
             interval: self.nodes.interval,
-            nodes: self.nodes.to_books(),
-            jobs: self.jobs.by_number().map(|job| job.to_book(name)).collect(),
+            nodes: self.nodes.to_saved(),
+            jobs: self.jobs.by_number().map(|job| job.to_saved(name)).collect(),
             limbo: self
                 .limbo
                 .iter()
@@ -211,7 +211,7 @@ impl Scheduler {
             promises: self
                 .promises
                 .iter()
-                .map(|promise| PromiseRecord {
+                .map(|promise| SavedPromise {
                     rank: promise.rank,
                     job: promise.job,
                     node: name(promise.node),
@@ -224,56 +224,56 @@ impl Scheduler {
                 .map(|((class, user), savings)| (class.clone(), user.clone(), *savings))
                 .collect(),
             put_off: self.put_off.clone(),
-            calm: self.calm.to_book(),
+            calm: self.calm.to_saved(),
             now: self.clock.now,
             hours: self.clock.hours.iter().map(|(name, of)| (name.clone(), of.clone())).collect(),
             windows: self.clock.windows.values().map(|it| Window::clone(it)).collect(),
         }
     }
 
-    /// Restores a scheduler from `books`.
-    pub fn from_books(books: SchedulerState) -> Scheduler {
+    /// Restores a scheduler from `state`.
+    pub fn from_state(state: SchedulerState) -> Scheduler {
         let SchedulerState { topology, cycle, next_share, interval, nodes, jobs, limbo, .. } =
-            books;
+            state;
         let mut scheduler = Scheduler::new(Topology::clone(&topology), next_share);
         scheduler.cycle = cycle;
         scheduler.nodes.interval = interval;
         for node in nodes {
-            scheduler.nodes.enter_book(&topology, node);
+            scheduler.nodes.enter_saved(&topology, node);
         }
         for job in jobs {
             let user = scheduler.users.enter(&job.spec.user);
-            let mut book = JobBook::new(job.spec, user, &topology);
-            book.shares = shares(&mut scheduler.nodes, &topology, job.shares);
-            book.purged = shares(&mut scheduler.nodes, &topology, job.purged);
-            for share in book.shares.iter().filter(|share| share.is_seen) {
+            let mut record = JobRecord::new(job.spec, user, &topology);
+            record.shares = shares(&mut scheduler.nodes, &topology, job.shares);
+            record.purged = shares(&mut scheduler.nodes, &topology, job.purged);
+            for share in record.shares.iter().filter(|share| share.is_seen) {
                 scheduler.nodes.note_work(share.node);
             }
-            book.is_spent = job.is_spent;
-            book.gang = job.gang;
-            book.restore_urgent(job.urgent, &topology);
-            scheduler.jobs.enter(book, job.behind_since);
+            record.is_spent = job.is_spent;
+            record.gang = job.gang;
+            record.restore_urgent(job.urgent, &topology);
+            scheduler.jobs.enter(record, job.behind_since);
         }
         for Limbo { id, node, memory } in limbo {
             let node = scheduler.nodes.expect(&topology, &node);
             scheduler.limbo.insert(id, UnattributedShare { node, memory });
         }
-        scheduler.told_to_leave.extend(books.told_to_leave);
-        for node in books.crowded {
+        scheduler.told_to_leave.extend(state.told_to_leave);
+        for node in state.crowded {
             let node = scheduler.nodes.expect(&topology, &node);
             scheduler.crowded.insert(node);
         }
-        for PromiseRecord { job, node, order, rank } in books.promises {
+        for SavedPromise { job, node, order, rank } in state.promises {
             let node = scheduler.nodes.expect(&topology, &node);
-            scheduler.promises.push(BookedPromise { job, node, order, rank });
+            scheduler.promises.push(PromiseRecord { job, node, order, rank });
         }
-        let turns = books.turns.into_iter();
+        let turns = state.turns.into_iter();
         scheduler.turns = turns.map(|(class, user, savings)| ((class, user), savings)).collect();
-        scheduler.put_off = books.put_off;
-        scheduler.calm = QuiescenceTracker::from_book(books.calm);
-        scheduler.clock.now = books.now;
-        scheduler.clock.hours = Arc::new(books.hours.into_iter().collect());
-        let windows = books.windows.into_iter();
+        scheduler.put_off = state.put_off;
+        scheduler.calm = QuiescenceTracker::from_saved(state.calm);
+        scheduler.clock.now = state.now;
+        scheduler.clock.hours = Arc::new(state.hours.into_iter().collect());
+        let windows = state.windows.into_iter();
         scheduler.clock.windows =
             windows.map(|window| (window.name.clone(), Arc::new(window))).collect();
         scheduler
@@ -310,36 +310,36 @@ impl Scheduler {
     }
 }
 
-fn shares(nodes: &mut NodeTable, topology: &Topology, from: Vec<ShareRecord>) -> ShareList {
+fn shares(nodes: &mut NodeTable, topology: &Topology, from: Vec<SavedShare>) -> ShareList {
     let mut shares = ShareList::default();
     for share in from {
-        let ShareRecord { id, node, order, rank, state, removal, is_seen, facts } = share;
+        let SavedShare { id, node, order, rank, state, removal, is_seen, facts } = share;
         let node = nodes.expect(topology, &node);
-        shares.insert(ShareBook { id, node, order, rank, state, removal, is_seen, facts });
+        shares.insert(ShareRecord { id, node, order, rank, state, removal, is_seen, facts });
     }
     shares
 }
 
 impl NodeTable {
-    fn to_books(&self) -> Vec<NodeRecord> {
-        let nodes = self.books().map(|(node, book)| NodeRecord {
-            report: book.report.clone(),
-            missed: book.missed,
-            is_heard: book.is_heard,
-            is_awaited: book.is_awaited,
-            is_dead: book.is_dead,
+    fn to_saved(&self) -> Vec<SavedNode> {
+        let nodes = self.records().map(|(node, record)| SavedNode {
+            report: record.report.clone(),
+            missed: record.missed,
+            is_heard: record.is_heard,
+            is_awaited: record.is_awaited,
+            is_dead: record.is_dead,
             is_dying: self.dying.contains(&node),
-            died_at: book.died_at,
-            is_given_up: book.is_given_up,
-            has_had_work: book.has_had_work,
-            heard_intervals: book.heard_intervals,
-            vary_off_reason: book.vary_off_reason.clone(),
+            died_at: record.died_at,
+            is_given_up: record.is_given_up,
+            has_had_work: record.has_had_work,
+            heard_intervals: record.heard_intervals,
+            vary_off_reason: record.vary_off_reason.clone(),
         });
         nodes.collect()
     }
 
-    fn enter_book(&mut self, topology: &Topology, node: NodeRecord) {
-        let book = NodeBook {
+    fn enter_saved(&mut self, topology: &Topology, node: SavedNode) {
+        let record = NodeRecord {
             missed: node.missed,
             is_heard: node.is_heard,
             is_awaited: node.is_awaited,
@@ -349,9 +349,9 @@ impl NodeTable {
             has_had_work: node.has_had_work,
             heard_intervals: node.heard_intervals,
             vary_off_reason: node.vary_off_reason,
-            ..NodeBook::new(node.report)
+            ..NodeRecord::new(node.report)
         };
-        let place = self.enter(topology, book);
+        let place = self.enter(topology, record);
         if node.is_dying {
             self.dying.insert(place);
         }
@@ -359,9 +359,9 @@ impl NodeTable {
 }
 
 impl TrackedJob {
-    fn to_book(&self, name: impl Fn(NodeKey) -> Name) -> JobRecord {
-        let to_books = |shares: &ShareList| {
-            let shares = shares.iter().map(|share| ShareRecord {
+    fn to_saved(&self, name: impl Fn(NodeKey) -> Name) -> SavedJob {
+        let to_saved = |shares: &ShareList| {
+            let shares = shares.iter().map(|share| SavedShare {
                 rank: share.rank,
                 id: share.id,
                 node: name(share.node),
@@ -373,12 +373,12 @@ impl TrackedJob {
             });
             shares.collect()
         };
-        JobRecord {
+        SavedJob {
             gang: self.gang,
             urgent: self.urgent.as_deref().cloned(),
             spec: self.spec.clone(),
-            shares: to_books(&self.shares),
-            purged: to_books(&self.purged),
+            shares: to_saved(&self.shares),
+            purged: to_saved(&self.purged),
             behind_since: self.behind_since(),
             is_spent: self.is_spent,
         }
@@ -386,8 +386,8 @@ impl TrackedJob {
 }
 
 impl QuiescenceTracker {
-    fn to_book(&self) -> CalmRecord {
-        CalmRecord {
+    fn to_saved(&self) -> SavedQuiescence {
+        SavedQuiescence {
             have_claims_changed: self.have_claims_changed,
             has_news: self.has_news,
             quiet_cycles: self.quiet_cycles,
@@ -397,7 +397,7 @@ impl QuiescenceTracker {
         }
     }
 
-    fn from_book(calm: CalmRecord) -> QuiescenceTracker {
+    fn from_saved(calm: SavedQuiescence) -> QuiescenceTracker {
         let takings = calm.takings.into_iter().map(|(from, by)| Taking { from, by });
         QuiescenceTracker {
             have_claims_changed: calm.have_claims_changed,

@@ -18,9 +18,9 @@ use std::sync::Arc;
 
 use super::Scheduler;
 use super::command::{CommandError, CommandOutcome};
-use super::jobs::JobBook;
+use super::jobs::JobRecord;
 use super::nodes::{NodeKey, NodeTable};
-use super::shares::ShareBook;
+use super::shares::ShareRecord;
 use super::sizes::jobs_order;
 use super::view::Removal;
 use crate::model::{
@@ -40,7 +40,7 @@ impl Scheduler {
             return;
         }
         self.calm.stir();
-        let is_lost = |share: &ShareBook| dead.contains(&share.node);
+        let is_lost = |share: &ShareRecord| dead.contains(&share.node);
         let mut refunds = Vec::new();
         for job in self.jobs.values_mut().filter(|job| job.spec.kind != JobKind::Reservation) {
             if job.shares.iter().any(is_lost) {
@@ -132,10 +132,10 @@ impl Scheduler {
         }
         let mut over: BTreeMap<NodeKey, QShares> = BTreeMap::new();
         for (node, used) in used {
-            let book = &self.nodes[node];
+            let record = &self.nodes[node];
             // Of a node that has yet to report nothing is known.
-            if book.order < used && !book.is_awaited {
-                over.insert(node, used - book.order);
+            if record.order < used && !record.is_awaited {
+                over.insert(node, used - record.order);
             }
         }
         self.crowded = over.keys().copied().collect();
@@ -206,7 +206,7 @@ impl Scheduler {
     }
 
     /// The shares that configuration does not allow where they are, each with its job.
-    pub(super) fn misplaced(&self) -> impl Iterator<Item = (JobId, &ShareBook)> {
+    pub(super) fn misplaced(&self) -> impl Iterator<Item = (JobId, &ShareRecord)> {
         // Most work may be anywhere, and there may be much of it.
         let is_everywhere: Vec<bool> = self
             .topology
@@ -214,10 +214,10 @@ impl Scheduler {
             .iter()
             .map(|class| may_be_anywhere(&self.topology, class))
             .collect();
-        let is_bound = move |job: &JobBook| {
+        let is_bound = move |job: &JobRecord| {
             job.admission.as_ref().map_or(true, |admission| !is_everywhere[admission.class.0])
         };
-        let is_misplaced = |job: &JobBook, share: &ShareBook| {
+        let is_misplaced = |job: &JobRecord, share: &ShareRecord| {
             !is_allowed_on(&self.topology, &self.nodes, job, share.node)
         };
         let strays = self.jobs.values().filter(move |job| {
@@ -259,17 +259,17 @@ fn may_be_anywhere(topology: &Topology, class: &ResourceClass) -> bool {
 
 /// True if `job` may run on `node`: a fair-share job in its class's pool or a pool inside it, other
 /// jobs in their class's pool only.
-fn is_allowed_on(topology: &Topology, nodes: &NodeTable, job: &JobBook, node: NodeKey) -> bool {
+fn is_allowed_on(topology: &Topology, nodes: &NodeTable, job: &JobRecord, node: NodeKey) -> bool {
     let Ok(admission) = &job.admission else { return false };
-    let book = &nodes[node];
+    let record = &nodes[node];
     let class = &topology.classes[admission.class.0];
     match class.policy {
-        ClassPolicy::FairShare { .. } => topology.is_within(book.pool, class.pool),
-        ClassPolicy::FixedShare | ClassPolicy::Reserve => book.pool == class.pool,
+        ClassPolicy::FairShare { .. } => topology.is_within(record.pool, class.pool),
+        ClassPolicy::FixedShare | ClassPolicy::Reserve => record.pool == class.pool,
     }
 }
 
-impl JobBook {
+impl JobRecord {
     /// Marks a share as leaving.
     pub(super) fn evict_share(&mut self, id: ShareId, removal: Removal) {
         let share = self.shares.get_mut(id).expect("a share that is told to leave exists");
@@ -279,9 +279,9 @@ impl JobBook {
     }
 
     /// Keeps a removed share for the report that it died with its node.
-    fn purge(&mut self, share: ShareBook) {
+    fn purge(&mut self, share: ShareRecord) {
         let share =
-            ShareBook { state: SharePhase::Leaving, removal: Some(Removal::NodeDied), ..share };
+            ShareRecord { state: SharePhase::Leaving, removal: Some(Removal::NodeDied), ..share };
         self.purged.insert(share);
         self.is_spent |= self.spec.kind != JobKind::Job;
         self.last.has_shrunk = true;

@@ -8,18 +8,18 @@ use std::sync::Arc;
 use super::Scheduler;
 use super::jobs::Admission;
 use super::nodes::{NodeKey, NodeTable};
-use super::shares::ShareBook;
+use super::shares::ShareRecord;
 use super::tracked_job::TrackedJob;
 use super::users::UserPlaces;
 use crate::engine::{Job, Node, Promise, Share, Snapshot};
-use crate::model::{JobId, JobSpec, NodeIx, Order, QShares, Tags};
+use crate::model::{IxVec, JobId, JobSpec, NodeIx, Order, QShares, Tags};
 
 /// Most lists of nodes by tags that are kept when their last job is gone.
 const TAG_LISTS_MAX: usize = 1000;
 
 /// Room promised to a job, by a place that lasts longer than a snapshot's.
 #[derive(Clone, Debug)]
-pub(super) struct BookedPromise {
+pub(super) struct PromiseRecord {
     pub job: JobId,
     pub node: NodeKey,
     pub order: Order,
@@ -62,7 +62,7 @@ impl Scheduler {
             users: self.users.places(),
             tag_lists: &self.tag_lists,
         };
-        let mut jobs = Vec::with_capacity(self.jobs.len());
+        let mut jobs = IxVec::with_capacity(self.jobs.len());
         for job in self.jobs.values() {
             if job.is_unchanged() || job.admission.is_ok() {
                 jobs.push(job.frozen(|job| places.job(job)));
@@ -133,13 +133,13 @@ impl Scheduler {
         if let Some(last) = self.frozen_nodes.as_ref().filter(is_as_before) {
             return Arc::clone(&last.nodes);
         }
-        let nodes = self.nodes.by_name().map(|(node, book)| Node {
-            tags: Arc::clone(&book.tags),
-            preference: book.preference,
-            name: book.report.name.clone(),
-            order: book.order,
-            pool: book.pool,
-            state: book.state(blacklisted.contains(&node), in_maintenance.contains(&node)),
+        let nodes = self.nodes.by_name().map(|(node, record)| Node {
+            tags: Arc::clone(&record.tags),
+            preference: record.preference,
+            name: record.report.name.clone(),
+            order: record.order,
+            pool: record.pool,
+            state: record.state(blacklisted.contains(&node), in_maintenance.contains(&node)),
             limbo: limbo.get(&node).copied().unwrap_or_default(),
         });
         let nodes = Arc::new(nodes.collect());
@@ -222,7 +222,7 @@ impl SnapshotRows<'_> {
         Some(listed.into())
     }
 
-    fn share(&self, share: &ShareBook) -> Share {
+    fn share(&self, share: &ShareRecord) -> Share {
         Share {
             rank: share.rank,
             id: share.id,

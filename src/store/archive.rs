@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use sqlx::sqlite::{SqliteConnectOptions, SqliteConnection};
 use sqlx::{ConnectOptions, Row, query, query_scalar};
 
-use super::journal::{self, FeedRow, PastBooks, PastCycle};
+use super::journal::{self, FeedRow, PastCheckpoint, PastCycle};
 use super::{StoreError, from_sql, open};
 
 /// The record, for reading.
@@ -64,18 +64,21 @@ impl ReadOnlyStore {
     /// # Errors
     ///
     /// If the file cannot be read.
-    pub async fn books_before(&mut self, cycle: u64) -> Result<Option<PastBooks>, StoreError> {
-        let books = journal::books_before(&mut self.connection, cycle).await;
-        books.map_err(|source| StoreError::of("read", &self.path, source))
+    pub async fn checkpoint_before(
+        &mut self,
+        cycle: u64,
+    ) -> Result<Option<PastCheckpoint>, StoreError> {
+        let checkpoint = journal::checkpoint_before(&mut self.connection, cycle).await;
+        checkpoint.map_err(|source| StoreError::of("read", &self.path, source))
     }
 
-    /// The cycles after which there are books on record, the newest first.
+    /// The cycles after which there are checkpoint on record, the newest first.
     ///
     /// # Errors
     ///
     /// If the file cannot be read.
-    pub async fn books_at(&mut self) -> Result<Vec<u64>, StoreError> {
-        let cycles = journal::books_at(&mut self.connection).await;
+    pub async fn checkpoint_cycles(&mut self) -> Result<Vec<u64>, StoreError> {
+        let cycles = journal::checkpoint_cycles(&mut self.connection).await;
         cycles.map_err(|source| StoreError::of("read", &self.path, source))
     }
 

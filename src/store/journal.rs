@@ -34,7 +34,7 @@ impl Default for Retention {
 
 /// A checkpoint to store.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct BooksRow {
+pub struct CheckpointRow {
     /// The cycle after which they are as they are.
     pub cycle: u64,
     /// True if no stored input leads to this checkpoint.
@@ -86,7 +86,7 @@ pub struct PastCycle {
 
 /// A stored checkpoint.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct PastBooks {
+pub struct PastCheckpoint {
     /// The cycle after which they were so.
     pub cycle: u64,
     /// Checkpoint, encoded.
@@ -98,8 +98,8 @@ pub(super) async fn put(
     connection: &mut SqliteConnection,
     record: CycleRecord,
 ) -> Result<(), sqlx::Error> {
-    if let Some(books) = record.books {
-        put_books(connection, books).await?;
+    if let Some(checkpoint) = record.checkpoint {
+        put_checkpoint(connection, checkpoint).await?;
     }
     if let Some(BatchRow { cycle, sealed }) = record.batch {
         let sql = "insert into batches (cycle, form, body, sum) values (?1, ?2, ?3, ?4)";
@@ -151,9 +151,12 @@ fn sum_of(event: &FeedRow) -> Vec<u8> {
     sum.text(kind).text(body).end()
 }
 
-async fn put_books(connection: &mut SqliteConnection, books: BooksRow) -> Result<(), sqlx::Error> {
-    let cycle = to_sql(books.cycle);
-    if books.is_beginning {
+async fn put_checkpoint(
+    connection: &mut SqliteConnection,
+    checkpoint: CheckpointRow,
+) -> Result<(), sqlx::Error> {
+    let cycle = to_sql(checkpoint.cycle);
+    if checkpoint.is_beginning {
         // Later inputs continue another checkpoint.
         query("delete from batches where cycle > ?1").bind(cycle).execute(&mut *connection).await?;
     }
@@ -161,11 +164,11 @@ async fn put_books(connection: &mut SqliteConnection, books: BooksRow) -> Result
                values (?1, ?2, ?3, ?4, ?5, ?6)";
     query(sql)
         .bind(cycle)
-        .bind(books.is_beginning)
-        .bind(books.is_lasting)
-        .bind(books.sealed.version)
-        .bind(books.sealed.body)
-        .bind(books.sealed.sum)
+        .bind(checkpoint.is_beginning)
+        .bind(checkpoint.is_lasting)
+        .bind(checkpoint.sealed.version)
+        .bind(checkpoint.sealed.body)
+        .bind(checkpoint.sealed.sum)
         .execute(&mut *connection)
         .await?;
     let sql = "delete from books where cycle < ?1 and not is_lasting";
@@ -203,21 +206,23 @@ pub(super) async fn trim(
 }
 
 /// Returns the newest checkpoint taken after a cycle before `before`; `None` if there is none.
-pub(super) async fn books_before(
+pub(super) async fn checkpoint_before(
     connection: &mut SqliteConnection,
     before: u64,
-) -> Result<Option<PastBooks>, sqlx::Error> {
+) -> Result<Option<PastCheckpoint>, sqlx::Error> {
     let sql = "select cycle, form, body, sum from books where cycle < ?1
                order by cycle desc limit 1";
     let row = query(sql).bind(to_sql(before)).fetch_optional(connection).await?;
-    let books = |row: SqliteRow| {
-        Ok(PastBooks { cycle: from_sql(row.try_get("cycle")?), sealed: sealed_from(&row)? })
+    let checkpoint = |row: SqliteRow| {
+        Ok(PastCheckpoint { cycle: from_sql(row.try_get("cycle")?), sealed: sealed_from(&row)? })
     };
-    row.map(books).transpose()
+    row.map(checkpoint).transpose()
 }
 
 /// Returns the cycles that have a checkpoint, newest first.
-pub(super) async fn books_at(connection: &mut SqliteConnection) -> Result<Vec<u64>, sqlx::Error> {
+pub(super) async fn checkpoint_cycles(
+    connection: &mut SqliteConnection,
+) -> Result<Vec<u64>, sqlx::Error> {
     let sql = "select cycle from books order by cycle desc";
     let cycles: Vec<i64> = query_scalar(sql).fetch_all(connection).await?;
     Ok(cycles.into_iter().map(from_sql).collect())

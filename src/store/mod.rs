@@ -41,7 +41,7 @@ pub use archive::ReadOnlyStore;
 pub use audit::{AuditCheck, AuditEntry, AuditFault, AuditHead, AuditRow};
 pub use configurations::CONFIGURATIONS_KEPT;
 pub use error::StoreError;
-pub use journal::{BatchRow, BooksRow, FeedRow, PastBooks, PastCycle, Retention};
+pub use journal::{BatchRow, CheckpointRow, FeedRow, PastCheckpoint, PastCycle, Retention};
 pub use open::migrations;
 pub use owner::PublisherRow;
 pub use rows::{
@@ -376,13 +376,14 @@ impl Session {
     async fn past(&mut self) -> Result<(Option<(u64, Sealed)>, Option<Past>), sqlx::Error> {
         let schedule = self.schedule(self.known.last.schedule).await?;
         let Session { connection, known: Known { last, .. }, .. } = self;
-        let Some(books) = journal::books_before(connection, last.cycle.saturating_add(1)).await?
+        let Some(checkpoint) =
+            journal::checkpoint_before(connection, last.cycle.saturating_add(1)).await?
         else {
             return Ok((schedule, None));
         };
-        let cycles = journal::cycles_after(connection, books.cycle, u32::MAX).await?;
+        let cycles = journal::cycles_after(connection, checkpoint.cycle, u32::MAX).await?;
         let rest = journal::batches_before(connection, last.cycle.saturating_add(1)).await?;
-        Ok((schedule, Some(Past { books, cycles, rest })))
+        Ok((schedule, Some(Past { checkpoint, cycles, rest })))
     }
 }
 

@@ -6,7 +6,7 @@
 use std::mem::take;
 
 use super::audit::AuditRow;
-use super::journal::{BatchRow, BooksRow, FeedRow, PastBooks, PastCycle};
+use super::journal::{BatchRow, CheckpointRow, FeedRow, PastCheckpoint, PastCycle};
 use crate::model::{Name, Sealed, SharePhase};
 
 /// Rows of a cycle, written in one transaction.
@@ -41,7 +41,7 @@ pub struct CycleRecord {
     /// Inputs since the cycle before; `None` if there were none.
     pub batch: Option<BatchRow>,
     /// Checkpoint to store, if it is due.
-    pub books: Option<BooksRow>,
+    pub checkpoint: Option<CheckpointRow>,
     /// Events for clients that follow the feed.
     pub feed: Vec<FeedRow>,
     /// Number of the feed's last event, from this cycle or an earlier cycle.
@@ -199,7 +199,7 @@ pub struct Recovered {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Past {
     /// Newest checkpoint.
-    pub books: PastBooks,
+    pub checkpoint: PastCheckpoint,
     /// Every cycle since.
     pub cycles: Vec<PastCycle>,
     /// Inputs after the last of these cycles.

@@ -84,8 +84,8 @@ fn sealed(text: &str) -> Sealed {
     Sealed { version: 1, body: text.as_bytes().to_vec(), sum: b"sum".to_vec() }
 }
 
-fn books(cycle: u64, is_lasting: bool) -> BooksRow {
-    BooksRow { cycle, is_beginning: cycle == 0, is_lasting, sealed: sealed("all there is") }
+fn checkpoint(cycle: u64, is_lasting: bool) -> CheckpointRow {
+    CheckpointRow { cycle, is_beginning: cycle == 0, is_lasting, sealed: sealed("all there is") }
 }
 
 fn event(seq: u64, cycle: u64) -> FeedRow {
@@ -115,7 +115,7 @@ fn busy() -> CycleRecord {
         schedule: Some(sealed("{}")),
         digest: Some(vec![0xd1, 0x9e]),
         batch: Some(BatchRow { cycle: 1, sealed: sealed("what happened") }),
-        books: Some(books(0, true)),
+        checkpoint: Some(checkpoint(0, true)),
         feed: vec![event(1, 1), event(2, 1)],
         last_event: 2,
         ..quiet(1)
@@ -209,7 +209,7 @@ async fn a_restart_resumes_where_the_last_cycle_ended() {
         schedule: Some((1, sealed("{}"))),
         last_event: 2,
         journal: Some(Past {
-            books: PastBooks { cycle: 0, sealed: sealed("all there is") },
+            checkpoint: PastCheckpoint { cycle: 0, sealed: sealed("all there is") },
             cycles: vec![PastCycle {
                 cycle: 1,
                 at_ms: 1000,
@@ -261,7 +261,7 @@ async fn only_what_changed_is_written() {
     let place = Place::new();
     let mut store = place.open().await;
     let (preemptions, admin, feed) = (Vec::new(), Vec::new(), Vec::new());
-    let steady = CycleRecord { preemptions, admin, feed, batch: None, books: None, ..busy() };
+    let steady = CycleRecord { preemptions, admin, feed, batch: None, checkpoint: None, ..busy() };
     store.commit(busy()).await.unwrap();
     let second = CycleRecord { cycle: 2, ..steady.clone() };
     assert_eq!(rows_written(&mut store, &second).await, 1);
@@ -324,13 +324,14 @@ async fn what_leads_to_the_oldest_cycle_stays_with_it() {
     for cycle in 1..=40 {
         // Checkpoints after each fourth cycle stay; checkpoints between them go when the next
         // comes.
-        let books = (cycle > 1 && cycle % 2 == 1).then(|| books(cycle - 1, cycle % 4 == 1));
+        let checkpoint =
+            (cycle > 1 && cycle % 2 == 1).then(|| checkpoint(cycle - 1, cycle % 4 == 1));
         let record = CycleRecord {
             schedule_cycle: Some(cycle - cycle % 3),
             schedule: (cycle % 3 == 0).then(|| sealed("{}")),
             digest: Some(vec![1]),
             batch: Some(BatchRow { cycle, sealed: sealed(&cycle.to_string()) }),
-            books: if cycle == 1 { Some(self::books(0, true)) } else { books },
+            checkpoint: if cycle == 1 { Some(self::checkpoint(0, true)) } else { checkpoint },
             feed: vec![event(cycle, cycle)],
             last_event: cycle,
             ..quiet(cycle)
@@ -341,8 +342,8 @@ async fn what_leads_to_the_oldest_cycle_stays_with_it() {
         assert_eq!(newest, cycle);
         assert!(oldest <= cycle.saturating_sub(9).max(1), "{oldest}..={newest} are kept");
         assert!(cycle.saturating_sub(10 + 4) < oldest, "{oldest}..={newest} are kept");
-        let books = archive.books_before(oldest).await.unwrap().unwrap();
-        let led_to = archive.cycles_after(books.cycle, 100).await.unwrap();
+        let checkpoint = archive.checkpoint_before(oldest).await.unwrap().unwrap();
+        let led_to = archive.cycles_after(checkpoint.cycle, 100).await.unwrap();
         assert_eq!(led_to.first().unwrap().cycle, oldest);
         assert!(led_to.iter().all(|cycle| cycle.batches == [sealed(&cycle.cycle.to_string())]));
         let events = archive.feed_since(0, 100).await.unwrap();

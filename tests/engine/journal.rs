@@ -30,7 +30,7 @@ proptest! {
     /// For any events, restarts included: from the state after any cycle, the journal leads to the
     /// same decisions and to the same state.
     #[test]
-    fn from_any_books_the_journal_leads_to_the_same_future((world, steps) in history(), at: prop::sample::Index) {
+    fn from_any_checkpoint_the_journal_leads_to_the_same_future((world, steps) in history(), at: prop::sample::Index) {
         let mut history = History::with_diary(world);
         for step in &steps {
             history.apply(step);
@@ -41,16 +41,16 @@ proptest! {
         for skipped in [0, at.index(diary.cycles.len()), diary.cycles.len() - 1] {
             let replay = diary.replay(skipped).unwrap_or_else(|trouble| panic!("from {skipped}: {trouble}"));
             assert_same(&replay.scheduler().view(), &cluster.view);
-            assert_eq!(books(replay.scheduler()), books(&cluster.scheduler));
+            assert_eq!(state(replay.scheduler()), state(&cluster.scheduler));
         }
     }
 }
 
 /// The whole state, except heartbeats of an interval that is not over yet.
-fn books(scheduler: &Scheduler) -> SchedulerState {
-    let mut books = scheduler.books();
-    books.nodes.iter_mut().for_each(|node| node.is_heard = false);
-    books
+fn state(scheduler: &Scheduler) -> SchedulerState {
+    let mut state = scheduler.state();
+    state.nodes.iter_mut().for_each(|node| node.is_heard = false);
+    state
 }
 
 /// Two nodes, two users who take turns.

@@ -298,7 +298,7 @@ fn taking_nodes_out_is_tried_out_without_a_trace() {
     let mut cluster = busy_cluster();
     cluster.invest(4, 1_000);
     cluster.arrive(job(5, "ann", "normal", 1)).cycles(4);
-    let books = cluster.scheduler.books();
+    let state = cluster.scheduler.state();
     let before = cluster.scheduler.view();
     let held = |id: u64| cluster.held(id);
     let (four, five) = (held(4), held(5));
@@ -306,7 +306,7 @@ fn taking_nodes_out_is_tried_out_without_a_trace() {
     let node = holders.first().expect("ann has a process").to_string();
     let command = vary_off(&[&node]);
     let impact = cluster.scheduler.try_out(command.clone()).unwrap();
-    assert_eq!(cluster.scheduler.books(), books, "the state is as before");
+    assert_eq!(cluster.scheduler.state(), state, "the state is as before");
     assert_eq!(impact.changed, [node]);
     assert!(0 < impact.evicted_for(Removal::VariedOff) && 0 < impact.work_lost, "{impact:?}");
     assert!(!impact.below.is_empty(), "{impact:?}");

@@ -92,8 +92,8 @@ fn happen(history: &mut History, aside: &Aside) {
         }
         Aside::ComesAgain { job, submitted } => {
             let Some(job) = job_at(job) else { return };
-            let books = scheduler.books();
-            let known = books.jobs.iter().find(|known| known.spec.id == job.id).unwrap();
+            let state = scheduler.state();
+            let known = state.jobs.iter().find(|known| known.spec.id == job.id).unwrap();
             let submitted = submitted.unwrap_or(known.spec.submitted);
             let spec = JobSpec { submitted, ..known.spec.clone() };
             history.cluster.record(SchedulerEvent::JobCompleted { job: job.id });
@@ -108,7 +108,7 @@ fn happen(history: &mut History, aside: &Aside) {
             history.cluster.record(SchedulerEvent::JobCompleted { job: JobId(id) });
         }
         Aside::Resume => {
-            let resumed = Scheduler::from_books(scheduler.books());
+            let resumed = Scheduler::from_state(scheduler.state());
             assert_same(&resumed.clone().schedule(), &scheduler.clone().schedule());
             history.cluster.scheduler = resumed;
         }

@@ -140,10 +140,10 @@ fn equal_times_and_unknown_work_change_nothing() {
     let mut cluster = cluster();
     gang(&mut cluster, 1, 2, 10);
     cycle_at(&mut cluster, 1);
-    let before = cluster.scheduler.books();
+    let before = cluster.scheduler.state();
     retime(&mut cluster, 1, [Some(10), None, None]);
     retime(&mut cluster, 9, [Some(10), None, None]);
-    assert_eq!(cluster.scheduler.books(), before);
+    assert_eq!(cluster.scheduler.state(), before);
 }
 
 /// A class of fair-share work beside the class of gangs.

@@ -5,13 +5,13 @@
 //! renamed or removed. An incompatible form gets another number (`VERSION` in `seal.rs`). The
 //! snapshots beside this file show all of it.
 
-mod books;
 mod calendar;
+mod checkpoint;
 mod line;
 mod shape;
 mod topology;
 mod urgent;
 mod work;
 
-pub use books::BooksText;
+pub use checkpoint::CheckpointText;
 pub use line::Line;

@@ -19,8 +19,8 @@ pub(super) fn play(excerpt: Excerpt) -> Result<PlayedDocument, Flaw> {
         return Err(Flaw::new("journal.form", format!("form {form} is not known here"), remedy));
     }
     let name = excerpt.name.clone();
-    let (books, cycles) = excerpt.into_parts();
-    let mut scheduler = Scheduler::from_books(books);
+    let (state, cycles) = excerpt.into_parts();
+    let mut scheduler = Scheduler::from_state(state);
     let mut known = shares(&scheduler.view());
     let mut document = PlayedDocument { name, cycles: Vec::with_capacity(cycles.len()) };
     for (ix, (cycle, entries)) in cycles.into_iter().enumerate() {

@@ -15,7 +15,7 @@ use crate::scheduler::{Removal, TurnSavings, checkpoint};
 
 /// All that the next cycles follow from.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct BooksText {
+pub struct CheckpointText {
     topology: TopologyText,
     cycle: u64,
     next_share: u64,
@@ -45,7 +45,7 @@ pub struct BooksText {
 }
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
-#[expect(clippy::struct_excessive_bools, reason = "as the books have it")]
+#[expect(clippy::struct_excessive_bools, reason = "as the state has it")]
 struct NodeText {
     report: ReportText,
     #[serde(default, skip_serializing_if = "is_default")]
@@ -176,9 +176,9 @@ fn order(number: NonZeroU32) -> Order {
     Order::new(number.get()).expect("it is not zero")
 }
 
-impl From<&checkpoint::SchedulerState> for BooksText {
-    fn from(books: &checkpoint::SchedulerState) -> BooksText {
-        let promise = |promise: &checkpoint::PromiseRecord| PromiseText {
+impl From<&checkpoint::SchedulerState> for CheckpointText {
+    fn from(state: &checkpoint::SchedulerState) -> CheckpointText {
+        let promise = |promise: &checkpoint::SavedPromise| PromiseText {
             job: promise.job.0,
             node: promise.node.clone(),
             order: number(promise.order),
@@ -193,38 +193,38 @@ impl From<&checkpoint::SchedulerState> for BooksText {
             let TurnSavings { base, since, rate, most } = *savings;
             TurnText { class: class.clone(), user: user.clone(), base, since, rate, most }
         };
-        let checkpoint::CalmRecord { takings, .. } = &books.calm;
-        BooksText {
-            topology: (&*books.topology).into(),
-            cycle: books.cycle,
-            interval: books.interval,
-            next_share: books.next_share.0,
-            nodes: books.nodes.iter().map(Into::into).collect(),
-            jobs: books.jobs.iter().map(Into::into).collect(),
-            limbo: books.limbo.iter().map(limbo).collect(),
-            told_to_leave: books.told_to_leave.iter().map(|share| share.0).collect(),
-            crowded: books.crowded.clone(),
-            promises: books.promises.iter().map(promise).collect(),
-            turns: books.turns.iter().map(turn).collect(),
-            put_off: books.put_off.iter().map(|job| job.0).collect(),
+        let checkpoint::SavedQuiescence { takings, .. } = &state.calm;
+        CheckpointText {
+            topology: (&*state.topology).into(),
+            cycle: state.cycle,
+            interval: state.interval,
+            next_share: state.next_share.0,
+            nodes: state.nodes.iter().map(Into::into).collect(),
+            jobs: state.jobs.iter().map(Into::into).collect(),
+            limbo: state.limbo.iter().map(limbo).collect(),
+            told_to_leave: state.told_to_leave.iter().map(|share| share.0).collect(),
+            crowded: state.crowded.clone(),
+            promises: state.promises.iter().map(promise).collect(),
+            turns: state.turns.iter().map(turn).collect(),
+            put_off: state.put_off.iter().map(|job| job.0).collect(),
             calm: CalmText {
-                claims_changed: books.calm.have_claims_changed,
-                news: books.calm.has_news,
-                quiet_cycles: books.calm.quiet_cycles,
-                rest_cycles: books.calm.rest_cycles,
+                claims_changed: state.calm.have_claims_changed,
+                news: state.calm.has_news,
+                quiet_cycles: state.calm.quiet_cycles,
+                rest_cycles: state.calm.rest_cycles,
                 takings: takings.iter().map(|(from, by)| (from.0, by.0)).collect(),
-                unfinished: books.calm.is_unfinished,
+                unfinished: state.calm.is_unfinished,
             },
-            now: books.now,
-            hours: books.hours.clone(),
-            windows: books.windows.iter().map(Into::into).collect(),
+            now: state.now,
+            hours: state.hours.clone(),
+            windows: state.windows.iter().map(Into::into).collect(),
         }
     }
 }
 
-impl From<BooksText> for checkpoint::SchedulerState {
-    fn from(text: BooksText) -> checkpoint::SchedulerState {
-        let promise = |promise: PromiseText| checkpoint::PromiseRecord {
+impl From<CheckpointText> for checkpoint::SchedulerState {
+    fn from(text: CheckpointText) -> checkpoint::SchedulerState {
+        let promise = |promise: PromiseText| checkpoint::SavedPromise {
             rank: promise.rank,
             job: JobId(promise.job),
             node: promise.node,
@@ -253,7 +253,7 @@ impl From<BooksText> for checkpoint::SchedulerState {
             promises: text.promises.into_iter().map(promise).collect(),
             turns: text.turns.into_iter().map(turn).collect(),
             put_off: text.put_off.into_iter().map(JobId).collect(),
-            calm: checkpoint::CalmRecord {
+            calm: checkpoint::SavedQuiescence {
                 have_claims_changed: text.calm.claims_changed,
                 has_news: text.calm.news,
                 quiet_cycles: text.calm.quiet_cycles,
@@ -268,8 +268,8 @@ impl From<BooksText> for checkpoint::SchedulerState {
     }
 }
 
-impl From<&checkpoint::NodeRecord> for NodeText {
-    fn from(node: &checkpoint::NodeRecord) -> NodeText {
+impl From<&checkpoint::SavedNode> for NodeText {
+    fn from(node: &checkpoint::SavedNode) -> NodeText {
         NodeText {
             report: (&node.report).into(),
             missed: node.missed,
@@ -286,9 +286,9 @@ impl From<&checkpoint::NodeRecord> for NodeText {
     }
 }
 
-impl From<NodeText> for checkpoint::NodeRecord {
-    fn from(node: NodeText) -> checkpoint::NodeRecord {
-        checkpoint::NodeRecord {
+impl From<NodeText> for checkpoint::SavedNode {
+    fn from(node: NodeText) -> checkpoint::SavedNode {
+        checkpoint::SavedNode {
             report: node.report.into(),
             missed: node.missed,
             is_heard: node.heard,
@@ -304,8 +304,8 @@ impl From<NodeText> for checkpoint::NodeRecord {
     }
 }
 
-impl From<&checkpoint::JobRecord> for JobText {
-    fn from(job: &checkpoint::JobRecord) -> JobText {
+impl From<&checkpoint::SavedJob> for JobText {
+    fn from(job: &checkpoint::SavedJob) -> JobText {
         JobText {
             spec: (&job.spec).into(),
             shares: job.shares.iter().map(Into::into).collect(),
@@ -318,9 +318,9 @@ impl From<&checkpoint::JobRecord> for JobText {
     }
 }
 
-impl From<JobText> for checkpoint::JobRecord {
-    fn from(job: JobText) -> checkpoint::JobRecord {
-        checkpoint::JobRecord {
+impl From<JobText> for checkpoint::SavedJob {
+    fn from(job: JobText) -> checkpoint::SavedJob {
+        checkpoint::SavedJob {
             gang: job.gang.into(),
             urgent: job.urgent.map(Into::into),
             spec: job.spec.into(),
@@ -332,8 +332,8 @@ impl From<JobText> for checkpoint::JobRecord {
     }
 }
 
-impl From<&checkpoint::ShareRecord> for ShareText {
-    fn from(share: &checkpoint::ShareRecord) -> ShareText {
+impl From<&checkpoint::SavedShare> for ShareText {
+    fn from(share: &checkpoint::SavedShare) -> ShareText {
         ShareText {
             id: share.id.0,
             node: share.node.clone(),
@@ -357,9 +357,9 @@ impl From<&checkpoint::ShareRecord> for ShareText {
     }
 }
 
-impl From<ShareText> for checkpoint::ShareRecord {
-    fn from(share: ShareText) -> checkpoint::ShareRecord {
-        checkpoint::ShareRecord {
+impl From<ShareText> for checkpoint::SavedShare {
+    fn from(share: ShareText) -> checkpoint::SavedShare {
+        checkpoint::SavedShare {
             rank: share.rank,
             id: ShareId(share.id),
             node: share.node,
