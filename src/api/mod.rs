@@ -204,7 +204,7 @@ async fn resumed_in_time(
 ) -> Response {
     let resumed = async {
         if state.latest().is_resuming && !is_resumed(&state).await {
-            return ApiError::new(Code::Stopping, "the daemon stops before its books are there")
+            return ApiError::new(Code::Stopping, "the daemon stops before its state is restored")
                 .into_response();
         }
         next.run(request).await

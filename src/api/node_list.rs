@@ -146,8 +146,8 @@ mod tests {
 
     fn view(cycle: u64, nodes: &[Arc<NodeView>]) -> View {
         let topology = cluster::topology(Quantum::new(Mebibytes(1024)).unwrap());
-        let books = Scheduler::new(topology, ShareId(1));
-        View { cycle, nodes: Arc::new(nodes.iter().cloned().collect()), ..books.view() }
+        let scheduler = Scheduler::new(topology, ShareId(1));
+        View { cycle, nodes: Arc::new(nodes.iter().cloned().collect()), ..scheduler.view() }
     }
 
     fn node(name: &str, missed: u32) -> Arc<NodeView> {

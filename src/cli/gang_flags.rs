@@ -23,13 +23,13 @@ pub struct GangFlags {
     /// Start the program on every node, not only on the first
     #[arg(help_heading = HEADING, long, requires = "nodes")]
     pub every_node: bool,
-    /// Have nothing else on these nodes
+    /// Have nothing else on these nodes, if their number is fixed
     #[arg(help_heading = HEADING, long, requires = "nodes")]
     pub exclusive: bool,
     /// Tags that each node must have
     #[arg(help_heading = HEADING, long, value_name = "KEY=VALUE", value_delimiter = ',', requires = "nodes")]
     pub tags: Vec<String>,
-    /// Only nodes with the same value of this tag, such as rack
+    /// Only nodes with the same value of this tag, such as rack, if their number is fixed
     #[arg(help_heading = HEADING, long, value_name = "TAG", requires = "nodes")]
     pub group_by: Option<String>,
 }

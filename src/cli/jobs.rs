@@ -84,6 +84,9 @@ impl ShownAnswer for JobInfo {
             sums.given,
             sums.promised
         ));
+        if self.ready.is_some() {
+            lines.push(format!("starts:   {}", queue::ready(self)));
+        }
         if let Some(reason) = &self.reason {
             let id = self.id;
             lines.push(format!("reason:   {}; see `apportion why {id}`", plain(&reason.sentence)));

@@ -195,6 +195,12 @@ fn in_memory(node: &NodeInfo, quanta: u64) -> String {
     memory(quanta.saturating_mul(node.quantum_mb))
 }
 
+/// Tags of a node, as a request writes them.
+fn tags(node: &NodeInfo) -> String {
+    let tags = node.tags.iter().map(|(key, value)| format!("{key}={value}"));
+    tags.collect::<Vec<_>>().join(",")
+}
+
 fn card(node: &NodeInfo, look: TextStyle) -> String {
     let mut lines = vec![
         format!("{} in pool {}: {}", plain(&node.name), plain(&node.pool), states(node)),
@@ -208,9 +214,7 @@ fn card(node: &NodeInfo, look: TextStyle) -> String {
         format!("free:     {}", in_memory(node, node.free)),
     ];
     if !node.tags.is_empty() {
-        let tags: Vec<String> =
-            node.tags.iter().map(|(key, value)| format!("{key}={value}")).collect();
-        lines.push(format!("tags:     {}", plain(&tags.join(", "))));
+        lines.push(format!("tags:     {}", plain(&tags(node))));
     }
     if node.preference != 0 {
         lines.push(format!("gangs:    preference {}", node.preference));
@@ -294,6 +298,7 @@ fn render_wide(
     limits: &BTreeMap<String, &'static str>,
     look: TextStyle,
 ) -> String {
+    let has_tags = list.nodes.iter().any(|node| !node.tags.is_empty());
     let columns = [
         Left("NODE"),
         Left("POOL"),
@@ -306,6 +311,7 @@ fn render_wide(
         Right("SHARES"),
         Left("WORK"),
         Left("NOTE"),
+        Left(if has_tags { "TAGS" } else { "" }),
         Left(if limits.is_empty() { "" } else { "LIMITS" }),
     ];
     let rows = list.nodes.iter().map(|node| {
@@ -326,6 +332,7 @@ fn render_wide(
             node.shares.len().to_string(),
             jobs.collect::<Vec<_>>().join(" "),
             notes(node),
+            tags(node),
             limits.get(&node.name).copied().unwrap_or_default().to_owned(),
         ]
     });

@@ -134,7 +134,7 @@ fn render_narrow(page: &JobPage, now_ms: u64, look: TextStyle) -> String {
     ];
     let rows = page.jobs.iter().map(|job| {
         let [id, user, class, _, memory, wants, holds, state, age, _] = row(job, now_ms);
-        let code = job.reason.as_ref().map(|reason| reason.code.clone()).unwrap_or_default();
+        let code = job.reason.as_ref().map_or_else(|| ready(job), |reason| reason.code.clone());
         [id, user, class, memory, wants, holds, state, age, code]
     });
     if !has_starts(page) {
@@ -226,8 +226,14 @@ fn row(job: &JobInfo, now_ms: u64) -> [String; 10] {
         job.sums.held.to_string(),
         job.state().to_owned(),
         span(now_ms.saturating_sub(job.submitted_ms)),
-        job.reason.as_ref().map(|reason| reason.sentence.clone()).unwrap_or_default(),
+        job.reason.as_ref().map_or_else(|| ready(job), |reason| reason.sentence.clone()),
     ]
+}
+
+/// The processes of a gang that have begun, while the rest has not: "3 of 4 ready".
+pub(super) fn ready(job: &JobInfo) -> String {
+    let held = job.sums.held;
+    job.ready.map(|ready| format!("{ready} of {held} ready")).unwrap_or_default()
 }
 
 #[cfg(test)]
@@ -250,6 +256,7 @@ mod tests {
             behind_cycles: 0,
         };
         JobInfo {
+            ready: None,
             chunks: Vec::new(),
             place: None,
             exclusive: false,

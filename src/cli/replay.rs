@@ -113,13 +113,13 @@ impl ReplayRun {
         is_exported: bool,
         store: &Path,
     ) -> Result<ReplayRun, Failure> {
-        let books = archive.books_before(from).await?;
-        let books = books.context("no books are on record that lead there")?;
-        let replay = Replay::from(books.cycle, &books.sealed)?;
+        let checkpoint = archive.checkpoint_before(from).await?;
+        let checkpoint = checkpoint.context("no checkpoint is on record that leads there")?;
+        let replay = Replay::from(checkpoint.cycle, &checkpoint.sealed)?;
         let name = store.file_name().unwrap_or_default().display().to_string();
         Ok(ReplayRun {
             replay,
-            at: books.cycle,
+            at: checkpoint.cycle,
             from,
             ran: None,
             view: None,
@@ -132,10 +132,10 @@ impl ReplayRun {
 
     fn step(&mut self, past: PastCycle) -> Result<(), ReplayError> {
         let PastCycle { cycle, at_ms, beginning, batches, digest } = past;
-        if let Some(books) = beginning {
+        if let Some(checkpoint) = beginning {
             // The daemon took over from a publication, so the replayed state does not lead to this
             // cycle.
-            self.replay = Replay::from(cycle - 1, &books)?;
+            self.replay = Replay::from(cycle - 1, &checkpoint)?;
             self.excerpt = None;
         }
         if self.from <= cycle {
@@ -144,9 +144,9 @@ impl ReplayRun {
             self.happened = entries.iter().map(ToString::to_string).collect();
             if self.is_exported {
                 let name = format!("{} from cycle {cycle}", self.name);
-                let books = || self.replay.scheduler().books();
+                let state = || self.replay.scheduler().state();
                 self.excerpt
-                    .get_or_insert_with(|| Excerpt::new(name, &books()))
+                    .get_or_insert_with(|| Excerpt::new(name, &state()))
                     .push(cycle, &entries);
             }
         }

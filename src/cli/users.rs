@@ -165,6 +165,14 @@ impl ShownAnswer for UserCard {
                 memory(user.fixed_memory_mb)
             ),
         ];
+        lines.extend(user.classes.iter().filter_map(|class| {
+            let savings = class.savings.as_ref()?;
+            Some(format!(
+                "saved:     {}; for gangs in class {}",
+                savings.words(),
+                plain(&class.class)
+            ))
+        }));
         if !user.classes.is_empty() {
             let [demand, fair_share, target, held] = HEADINGS;
             let columns = [Left("IN CLASS"), demand, fair_share, target, held];

@@ -113,6 +113,7 @@ fn starts(why: &Why, now: &Zoned) -> Option<String> {
 /// The explanation, for people.
 pub(super) fn render(why: &Why, look: TextStyle) -> String {
     let mut parts = vec![headline(&why.sentence, why.reason.as_ref().map(|r| &*r.code))];
+    parts.extend(why.asks.as_deref().map(|asks| format!("asks:    {}", plain(asks))));
     parts.extend(why.unblock.as_ref().map(helps).unwrap_or_default());
     parts.extend(starts(why, &Zoned::now()));
     let (job, bound) = (&why.sums.job, &why.sums.bound);
@@ -403,6 +404,7 @@ mod tests {
             cycle: 31,
             sentence: "work 1007 waits: 22 qshares are free, but no node has 2 together".to_owned(),
             reason: Some(reason("fragmented", "22 qshares are free, but no node has 2 together")),
+            asks: None,
             start_estimate_ms: None,
             estimate_basis: None,
             unblock: Some(Unblock {
@@ -432,6 +434,7 @@ mod tests {
                 user: "carol".to_owned(),
                 user_account: account(16, 0),
                 job_account: Some(Account { wanted: 8, deserved: 8, given: 8, held: 0 }),
+                savings: None,
                 job,
                 bound: Bound {
                     by: BoundBy::Room,

@@ -34,13 +34,15 @@ pub(super) fn extend(listing: &mut Listing, file: &File, pools: &[Nodepool], cla
         listing.push(key("preference"), preference, None, i32::to_string);
     }
     file.admission.iter().for_each(|entry| entry.list(listing));
-    for UserEntry { name, allotment, urgent_allotment } in &file.users {
+    for UserEntry { name, allotment, urgent_allotment, grid_weight } in &file.users {
         let path = format!("user.{}.allotment", name.value);
         let usual = file.settings.allotment.map(toml_size);
         listing.push(path, allotment, usual, |size| toml_size(*size));
         let path = format!("user.{}.urgent_allotment", name.value);
         let usual = Some(toml_size(Mebibytes(0)));
         listing.push(path, urgent_allotment, usual, |size| toml_size(*size));
+        let path = format!("user.{}.grid_weight", name.value);
+        listing.push(path, grid_weight, Some("1".to_owned()), u64::to_string);
     }
 }
 

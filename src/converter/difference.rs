@@ -387,12 +387,12 @@ mod tests {
         for event in events_between(None, &publication(text)) {
             scheduler.record(event);
         }
-        CheckedPublication::of_books(&scheduler.books())
+        CheckedPublication::of_state(&scheduler.state())
     }
 
-    /// After a restart the first publication is compared with the books.
+    /// After a restart the first publication is compared with the state.
     #[test]
-    fn what_the_books_know_differs_in_nothing_that_matters() {
+    fn what_is_on_record_differs_in_nothing_that_matters() {
         for (text, events) in [
             ("1:10,11i 2 5r 6c", ""),
             ("5~:20 7!:70 8?:80", ""),

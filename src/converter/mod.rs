@@ -5,12 +5,14 @@
 //! state.
 
 mod difference;
+mod gang_words;
 mod publication;
 mod update;
 
 pub use difference::events_between;
+pub use gang_words::lack_words;
 pub use publication::{CheckedPublication, JobState, LimboProcess, PublishedJob, PublishedProcess};
 pub use update::{
     AssignedShare, Explanation, JobUpdate, ShareRemoval, Update, code_of, explain,
-    explain_held_back, update_from, update_of,
+    explain_held_back, explain_job, update_from, update_of,
 };

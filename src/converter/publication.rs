@@ -19,11 +19,11 @@ pub struct CheckedPublication {
 }
 
 impl CheckedPublication {
-    /// Rebuilds the publication that led to `books`, for comparison with the next. Jobs that the
+    /// Rebuilds the publication that led to `state`, for comparison with the next. Jobs that the
     /// scheduler never took in are missing, and so are ended processes. Neither leads to an event.
-    pub fn of_books(books: &SchedulerState) -> CheckedPublication {
-        let work = books.jobs.iter().map(|job| (job.spec.id, PublishedJob::of_book(job)));
-        let limbo = books.limbo.iter().map(|share| {
+    pub fn of_state(state: &SchedulerState) -> CheckedPublication {
+        let work = state.jobs.iter().map(|job| (job.spec.id, PublishedJob::of_saved(job)));
+        let limbo = state.limbo.iter().map(|share| {
             let (node, memory) = (share.node.clone(), share.memory);
             (share.id, LimboProcess { node, memory })
         });
@@ -52,7 +52,7 @@ pub struct PublishedJob {
 }
 
 impl PublishedJob {
-    fn of_book(job: &checkpoint::JobRecord) -> PublishedJob {
+    fn of_saved(job: &checkpoint::SavedJob) -> PublishedJob {
         let shown = job.shares.iter().chain(&job.purged).filter(|share| share.is_seen);
         let processes = shown.map(|share| {
             let (node, facts) = (share.node.clone(), share.facts);

@@ -4,6 +4,7 @@
 //! share is repeated until the orchestrator publishes it. A removed share is repeated until the
 //! orchestrator confirms its end.
 
+use super::gang_words::explain_gang;
 use crate::engine::{StartEstimate, WaitReason};
 use crate::model::{
     JobId, JobKind, Mebibytes, NShares, Name, Order, QShares, Quantum, Shape, ShareId, SharePhase,
@@ -105,7 +106,7 @@ pub fn update_of(job: &JobView) -> JobUpdate {
         removed: job.shares.iter().chain(&job.purged).filter_map(removed).collect(),
         resize: job.resize(),
         start_estimate: job.start_estimate,
-        reason: job.reason.as_ref().map(|reason| explain(reason, job.quantum)),
+        reason: explain_job(job),
     }
 }
 
@@ -150,6 +151,12 @@ pub fn explain(waiting: &Waiting, quantum: Option<Quantum>) -> Explanation {
             Explanation { code: reason.code(), sentence: reason.sentence(quantum) }
         }
     }
+}
+
+/// Explains why `job` has less than it wants; `None` if it has all of it.
+pub fn explain_job(job: &JobView) -> Option<Explanation> {
+    let reason = job.reason.as_ref()?;
+    Some(explain_gang(job).unwrap_or_else(|| explain(reason, job.quantum)))
 }
 
 /// Explains why a job preempts nothing, though a rule allows it.

@@ -286,7 +286,7 @@ impl IntoResponse for PageError {
         let (status, title, sentence) = match self {
             PageError::Missing { title, sentence } => (StatusCode::NOT_FOUND, title, sentence),
             PageError::NotYet => {
-                let sentence = "The daemon has only just started and computes its books again from the record. \
+                let sentence = "The daemon has only just started and computes its state again from the record. \
                                 This takes some seconds; then this page comes by itself.";
                 let title = "In a moment".to_owned();
                 (StatusCode::SERVICE_UNAVAILABLE, title, sentence.to_owned())

@@ -139,7 +139,7 @@ fn live(
         id: job.id.0,
         colour,
         cure: cure(&why),
-        facts: facts(&info),
+        facts: facts(&info, why.sums.savings.as_ref()),
         accounts: accounts(&why, job),
         tally: tally(&why.nodes),
         held_back: why.held_back.as_ref().map(|held_back| held_back.sentence.clone()),
@@ -184,7 +184,7 @@ fn cure(why: &Why) -> Vec<(&'static str, String)> {
     cure
 }
 
-fn facts(info: &JobInfo) -> Vec<(&'static str, String)> {
+fn facts(info: &JobInfo, savings: Option<&wire::GangSavings>) -> Vec<(&'static str, String)> {
     let cap = match (info.sums.cap, &info.sums.cap_bound) {
         (Some(cap), Some(bound)) => format!("{}: {}", number(cap), bound.sentence),
         (Some(cap), None) => number(cap),
@@ -205,12 +205,16 @@ fn facts(info: &JobInfo) -> Vec<(&'static str, String)> {
         ("Behind what was counted", words::counted(info.sums.behind_cycles, "cycle")),
     ];
     let time = |ms: Option<u64>| ms.and_then(|ms| i64::try_from(ms).ok()).map(words::time);
+    let ready =
+        info.ready.map(|ready| format!("{} of {} processes", number(ready), info.sums.held));
     let asked = [
         ("Asks for", shape),
+        ("Ready", ready),
         ("Starts not before", time(info.not_before_ms)),
         ("Deadline", time(info.deadline_ms)),
         ("Expected start", time(info.start_estimate_ms)),
         ("In the reservation", info.reservation.clone()),
+        ("Saved for gangs", savings.map(wire::GangSavings::words)),
     ];
     let asked = asked.into_iter().filter_map(|(name, value)| Some((name, value?)));
     asked.chain(facts).collect()

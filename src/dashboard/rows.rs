@@ -148,7 +148,8 @@ pub(super) struct JobRow {
     pub state: &'static str,
     pub submitted_ms: u64,
     pub submitted: String,
-    /// Reason why the job has no more; empty if it has all it wants.
+    /// Reason why the job has no more, or its processes that are ready; empty if it has all it wants
+    /// and they run.
     pub reason: String,
 }
 
@@ -181,7 +182,11 @@ impl JobRow {
             state: info.state(),
             submitted_ms: info.submitted_ms,
             submitted: words::time(i64::try_from(info.submitted_ms).unwrap_or(i64::MAX)),
-            reason: info.reason.map(|reason| reason.sentence).unwrap_or_default(),
+            reason: match (info.reason, info.ready) {
+                (Some(reason), _) => reason.sentence,
+                (None, Some(ready)) => format!("starts: {ready} of {held} ready"),
+                (None, None) => String::new(),
+            },
             user: info.user,
             class: info.class,
         }

@@ -207,12 +207,17 @@ fn gone(dashboard: &Dashboard, name: &str, cycle: u64, ask: &Ask) -> Result<Resp
 }
 
 fn facts(user: &wire::UserInfo) -> Vec<(&'static str, String)> {
-    vec![
+    let facts = vec![
         ("Jobs", number(user.jobs)),
         ("of which hold nothing", number(user.jobs_without_shares)),
         ("Processes", number(user.shares)),
         ("Memory held", memory(user.memory_mb)),
         ("of which cannot be preempted", memory(user.fixed_memory_mb)),
         ("Allotment for that", user.allotment_mb.map_or_else(|| "no limit".to_owned(), memory)),
-    ]
+    ];
+    let saved = user.classes.iter().filter_map(|class| {
+        let savings = class.savings.as_ref()?;
+        Some(("Saved for gangs", format!("{}; in class {}", savings.words(), class.class)))
+    });
+    facts.into_iter().chain(saved).collect()
 }

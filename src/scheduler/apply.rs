@@ -5,11 +5,12 @@
 use std::sync::Arc;
 
 use super::Scheduler;
-use super::freeze::BookedPromise;
-use super::jobs::JobBook;
-use super::nodes::NodeBook;
+use super::freeze::PromiseRecord;
+use super::gangs::TurnSavings;
+use super::jobs::JobRecord;
+use super::nodes::NodeRecord;
 use super::shared_list::SharedList;
-use super::shares::{ShareBook, ShareList};
+use super::shares::{ShareList, ShareRecord};
 use super::tracked_job::{Age, TrackedJob};
 use super::view::{
     ClassView, JobView, Planned, Refusal, Removal, ShareView, ShareViews, View, Waiting,
@@ -49,7 +50,7 @@ impl Scheduler {
         let has_changed = self.start_shares(schedule);
         self.calm.remember(schedule, &self.put_off);
         let places = self.nodes.places();
-        let promises = schedule.promises.iter().map(|promise| BookedPromise {
+        let promises = schedule.promises.iter().map(|promise| PromiseRecord {
             rank: promise.rank,
             job: promise.job,
             node: places.node(promise.node),
@@ -78,9 +79,9 @@ impl Scheduler {
             let Some(report) = reports.next_if(|report| report.job == age.1) else { continue };
             let new = expansions.of(report.job);
             if !new.is_empty() {
-                let job: &mut JobBook = job;
+                let job: &mut JobRecord = job;
                 job.last.has_grown = true;
-                let stays = |job: &JobBook| {
+                let stays = |job: &JobRecord| {
                     job.policy(&self.topology).is_some_and(|policy| !policy.is_preemptable())
                 };
                 if job.gang.started.is_none() && stays(job) {
@@ -89,7 +90,7 @@ impl Scheduler {
                 job.shares.make_room(new.len());
                 for &(_, (id, place)) in new {
                     let Expansion { node, order, rank, .. } = schedule.expansions[place];
-                    job.shares.insert(ShareBook {
+                    job.shares.insert(ShareRecord {
                         rank,
                         id,
                         node: places.node(node),
@@ -152,19 +153,19 @@ impl Scheduler {
     /// Every node that is varied off, with the reason.
     fn varied_off(&self) -> Vec<(Name, String)> {
         let nodes = self.nodes.varied_off().iter().map(|&node| &self.nodes[node]);
-        let reason = |book: &NodeBook| book.vary_off_reason.clone();
-        nodes.filter_map(|book| Some((book.report.name.clone(), reason(book)?))).collect()
+        let reason = |record: &NodeRecord| record.vary_off_reason.clone();
+        nodes.filter_map(|record| Some((record.report.name.clone(), reason(record)?))).collect()
     }
 
     /// Builds the view of `job` from its state and the last cycle's `report`.
     fn job_view(&self, job: &TrackedJob, report: Option<&JobReport>) -> JobView {
         let spec = &job.spec;
         let admission = job.admission.as_ref().ok();
-        let shares = |book: &ShareList| -> ShareViews {
-            if book.is_empty() {
+        let shares = |record: &ShareList| -> ShareViews {
+            if record.is_empty() {
                 return ShareViews::default();
             }
-            let views = book.iter().map(|share| {
+            let views = record.iter().map(|share| {
                 let node = &self.nodes[share.node];
                 let quantum = self.topology.pools[node.pool.0].quantum;
                 let quantum = admission.map_or(quantum, |admission| admission.quantum);
@@ -207,6 +208,12 @@ impl Scheduler {
         }
     }
 
+    /// Savings of users for gangs in the class of that name.
+    fn turns_of(&self, class: &Name) -> Vec<(Name, TurnSavings)> {
+        let own = self.turns.iter().filter(|((of, _), _)| of == class);
+        own.map(|((_, user), savings)| (user.clone(), *savings)).collect()
+    }
+
     /// Every class.
     fn class_views(&self) -> Vec<ClassView> {
         let classes = self.topology.classes.iter().enumerate().map(|(ix, class)| ClassView {
@@ -214,6 +221,7 @@ impl Scheduler {
             jobs: self.jobs.of_class(ClassIx(ix)),
             account: JobAccount::default(),
             users: Vec::new(),
+            turns: self.turns_of(&class.name),
         });
         let mut views: Vec<ClassView> = classes.collect();
         if let Some(Planned { snapshot, schedule }) = self.planned.as_deref() {
@@ -231,7 +239,7 @@ impl Scheduler {
     }
 }
 
-fn share_view(share: &ShareBook, node: Name, quantum: Quantum) -> ShareView {
+fn share_view(share: &ShareRecord, node: Name, quantum: Quantum) -> ShareView {
     ShareView {
         rank: share.rank,
         id: share.id,
@@ -284,8 +292,8 @@ struct Reports<'a> {
 impl<'a> Reports<'a> {
     fn of(planned: Option<&'a Planned>) -> Reports<'a> {
         planned.map_or(Reports { jobs: &[], said: &[], next: 0 }, |planned| Reports {
-            jobs: &planned.snapshot.jobs,
-            said: &planned.schedule.report.jobs,
+            jobs: planned.snapshot.jobs.as_slice(),
+            said: planned.schedule.report.jobs.as_slice(),
             next: 0,
         })
     }

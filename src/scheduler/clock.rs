@@ -260,7 +260,7 @@ impl Scheduler {
     }
 
     /// Expected end of work that runs; `None` if it is not known.
-    fn end_of(&self, job: &super::jobs::JobBook) -> Option<Millis> {
+    fn end_of(&self, job: &super::jobs::JobRecord) -> Option<Millis> {
         let class = job.class.map(|class| &self.topology.classes[class.0])?;
         let declared = job.spec.shape.as_deref().and_then(|shape| shape.duration);
         Some(job.gang.started?.saturating_add(class.gangs.duration(declared)?))

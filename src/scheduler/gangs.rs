@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::Scheduler;
-use super::jobs::JobBook;
+use super::jobs::JobRecord;
 use super::nodes::{NodeKey, NodeTable};
 use super::sizes::whole;
 use super::tracked_job::TrackedJob;
@@ -74,7 +74,7 @@ impl TrackedJob {
     }
 }
 
-impl JobBook {
+impl JobRecord {
     /// The shape of the job, if it is a gang.
     pub(super) fn gang(&self) -> Option<&Shape> {
         self.spec.shape.as_deref().filter(|shape| shape.is_gang())
@@ -130,7 +130,7 @@ pub(super) struct Refund {
 }
 
 /// Accounts by class and user.
-pub(super) type TurnBook = BTreeMap<(Name, Name), TurnSavings>;
+pub(super) type TurnRecord = BTreeMap<(Name, Name), TurnSavings>;
 
 impl Scheduler {
     /// The accounts of users with gangs, as the engine sees them.
@@ -169,13 +169,15 @@ impl Scheduler {
         }
         for bill in &schedule.bills {
             if let Some(job) = self.jobs.get_mut(bill.job) {
+                // A gang that grows pays for all of its processes from now on.
+                let left = job.end_turn(self.cycle, false);
                 job.gang.turn = Some(bill.turn);
                 let refund = Refund {
                     class: job.spec.class.clone(),
                     user: job.spec.user.clone(),
                     amount: bill.turn.price.saturating_neg(),
                 };
-                self.pay_back(&refund);
+                left.iter().chain([&refund]).for_each(|refund| self.pay_back(refund));
             }
         }
     }
@@ -192,14 +194,15 @@ impl Scheduler {
 }
 
 impl TurnSavings {
-    fn balance(&self, cycle: u64, period: Millis) -> i64 {
+    /// Qshare-milliseconds on the account in `cycle`, if a cycle takes `period`.
+    pub fn balance(&self, cycle: u64, period: Millis) -> i64 {
         let TurnSavings { base, since, rate, most } = *self;
         let (class, user) = (ClassIx(0), UserIx(0));
         TurnAccount { class, user, base, since, rate, most }.balance(cycle, period)
     }
 }
 
-impl JobBook {
+impl JobRecord {
     /// Ends the paid turn of a gang. What it paid for the cycles from `cycle` on goes back; all of
     /// it if the gang was taken.
     pub(super) fn end_turn(&mut self, cycle: u64, is_taken: bool) -> Option<Refund> {
@@ -215,14 +218,14 @@ impl JobBook {
 
 /// Rank of each share. Shares without a rank are from before ranks were kept: their numbers ascend
 /// with their ranks.
-fn ranks(job: &JobBook) -> Vec<u32> {
+fn ranks(job: &JobRecord) -> Vec<u32> {
     let known: Option<Vec<u32>> = job.shares.iter().map(|share| share.rank).collect();
     known.unwrap_or_else(|| (0..).take(job.shares.iter().len()).collect())
 }
 
 /// Size of each share.
 fn orders(
-    job: &JobBook,
+    job: &JobRecord,
     shape: &Shape,
     ranks: &[u32],
     topology: &Topology,

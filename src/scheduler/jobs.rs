@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::shares::{ShareBook, ShareList};
+use super::shares::{ShareList, ShareRecord};
 use super::tracked_job::Age;
 use super::urgent::{JobChannel, UrgentGrant};
 use super::users::UserNumber;
@@ -15,7 +15,7 @@ use crate::model::{
 
 /// A request and what it has.
 #[derive(Clone, Debug)]
-pub(super) struct JobBook {
+pub(super) struct JobRecord {
     pub spec: JobSpec,
     pub user: UserNumber,
     /// The class of the name it was submitted to, whether it is admitted to it or not.
@@ -121,9 +121,9 @@ fn needs_stability(kind: JobKind) -> Option<&'static str> {
     }
 }
 
-impl JobBook {
-    pub(super) fn new(spec: JobSpec, user: UserNumber, topology: &Topology) -> JobBook {
-        let mut book = JobBook {
+impl JobRecord {
+    pub(super) fn new(spec: JobSpec, user: UserNumber, topology: &Topology) -> JobRecord {
+        let mut record = JobRecord {
             gang: GangProgress::default(),
             urgent: None,
             class: None,
@@ -135,8 +135,8 @@ impl JobBook {
             is_spent: false,
             last: LastCycle::default(),
         };
-        book.note_class(topology);
-        book
+        record.note_class(topology);
+        record
     }
 
     /// Admits it anew, after the configuration was replaced.
@@ -189,7 +189,7 @@ impl JobBook {
         }
     }
 
-    pub(super) fn evict(&mut self, removal: Removal, must_go: impl Fn(&ShareBook) -> bool) {
+    pub(super) fn evict(&mut self, removal: Removal, must_go: impl Fn(&ShareRecord) -> bool) {
         for share in self.shares.iter_mut().filter(|share| must_go(share)) {
             share.state = SharePhase::Leaving;
             share.removal = Some(removal);

@@ -12,7 +12,7 @@
 use std::collections::BTreeSet;
 
 use super::command::{CommandError, CommandOutcome};
-use super::nodes::{NodeBook, NodeKey, NodeTable};
+use super::nodes::{NodeKey, NodeRecord, NodeTable};
 use crate::model::Name;
 
 /// Factor on `node_stability`: intervals of silence after which a name heard once is forgotten.
@@ -45,8 +45,8 @@ impl NodeTable {
     /// A node will report no more; takes effect in the next cycle.
     pub(super) fn note_dying(&mut self, node: NodeKey) {
         let interval = self.interval;
-        let book = self.edit(node);
-        book.died_at = Some(book.died_at.unwrap_or(interval));
+        let record = self.edit(node);
+        record.died_at = Some(record.died_at.unwrap_or(interval));
         self.dying.insert(node);
     }
 
@@ -85,26 +85,26 @@ impl NodeTable {
     /// True if the node's death may be held back: the node counts, and no operator took it out or
     /// declared it dead.
     fn is_guarded(&self, node: NodeKey) -> bool {
-        let book = &self[node];
-        self.counts(book) && book.vary_off_reason.is_none() && !book.is_given_up
+        let record = &self[node];
+        self.counts(record) && record.vary_off_reason.is_none() && !record.is_given_up
     }
 
     /// True if the node is more than a name that an agent sent.
-    fn counts(&self, book: &NodeBook) -> bool {
-        book.has_had_work || self.is_listed(&book.report.name)
+    fn counts(&self, record: &NodeRecord) -> bool {
+        record.has_had_work || self.is_listed(&record.report.name)
     }
 
     /// Collects the intervals in which counted nodes were lost, and the number of counted nodes
     /// alive.
     fn losses(&self, percent: u32, window: u32) -> Losses {
         let mut losses = Losses { at: Vec::new(), alive: 0, percent, window: window.into() };
-        for (node, book) in self.by_name() {
-            if !self.counts(book) {
+        for (node, record) in self.by_name() {
+            if !self.counts(record) {
                 continue;
             }
-            match book.died_at.filter(|_| book.is_dead) {
+            match record.died_at.filter(|_| record.is_dead) {
                 Some(at) if self.is_guarded(node) => losses.at.push(at),
-                None if !book.is_dead => losses.alive += 1,
+                None if !record.is_dead => losses.alive += 1,
                 Some(_) | None => {}
             }
         }
@@ -140,8 +140,8 @@ impl NodeTable {
     /// The nodes that do.
     pub(super) fn check_silent(&self, nodes: &[String]) -> Result<(), CommandError> {
         let reports = |name: &&String| {
-            let book = self.find(name).map(|node| &self[node]);
-            book.is_some_and(|it| !it.is_dead && !it.is_awaited && it.missed == 0)
+            let record = self.find(name).map(|node| &self[node]);
+            record.is_some_and(|it| !it.is_dead && !it.is_awaited && it.missed == 0)
         };
         let reporting: Vec<String> = nodes.iter().filter(reports).cloned().collect();
         if reporting.is_empty() { Ok(()) } else { Err(CommandError::StillReporting(reporting)) }
@@ -151,14 +151,14 @@ impl NodeTable {
     /// not listed in the configuration, and without a process ever.
     pub(super) fn passing_names(&self, node_stability: u32) -> Vec<NodeKey> {
         let patience = node_stability.saturating_mul(PASSING_AFTER);
-        let is_passing = |book: &NodeBook| {
-            book.is_dead
-                && patience <= book.missed
-                && book.heard_intervals <= 1
-                && book.vary_off_reason.is_none()
-                && !self.counts(book)
+        let is_passing = |record: &NodeRecord| {
+            record.is_dead
+                && patience <= record.missed
+                && record.heard_intervals <= 1
+                && record.vary_off_reason.is_none()
+                && !self.counts(record)
         };
-        let all = self.by_name().filter(|(_, book)| is_passing(book));
+        let all = self.by_name().filter(|(_, record)| is_passing(record));
         all.map(|(node, _)| node).collect()
     }
 
@@ -174,28 +174,28 @@ impl NodeTable {
 /// State of heartbeats, as checkpoints keep it.
 impl NodeTable {
     /// All nodes, in the order of first appearance.
-    pub(super) fn books(&self) -> impl Iterator<Item = (NodeKey, &NodeBook)> {
+    pub(super) fn records(&self) -> impl Iterator<Item = (NodeKey, &NodeRecord)> {
         self.all().into_iter().map(|node| (node, &self[node]))
     }
 
     /// Restores for each node if it reported in this interval.
-    pub(super) fn enter_heard(&mut self, is_heard: impl Fn(&NodeBook) -> bool) {
+    pub(super) fn enter_heard(&mut self, is_heard: impl Fn(&NodeRecord) -> bool) {
         for node in self.all() {
-            let book = &mut self.books[node.0];
-            book.is_heard = is_heard(book);
+            let record = &mut self.records[node.0];
+            record.is_heard = is_heard(record);
         }
     }
 
     /// Counts missed heartbeats from zero, except for dead nodes.
     pub(super) fn restart_hearing(&mut self) {
         for node in self.all() {
-            let book = self.edit_liveness(node);
-            book.is_heard = false;
-            if !book.is_dead {
-                book.missed = 0;
+            let record = self.edit_liveness(node);
+            record.is_heard = false;
+            if !record.is_dead {
+                record.missed = 0;
             }
         }
-        let books = &self.books;
-        self.dying.retain(|node| books[node.0].is_dead);
+        let records = &self.records;
+        self.dying.retain(|node| records[node.0].is_dead);
     }
 }

@@ -53,13 +53,13 @@ use crate::model::{
     Topology,
 };
 use clock::SchedulerClock;
-use freeze::{BookedPromise, CachedNodes};
-use gangs::TurnBook;
+use freeze::{CachedNodes, PromiseRecord};
+use gangs::TurnRecord;
 pub use gangs::TurnSavings;
-use jobs::JobBook;
+use jobs::JobRecord;
 use nodes::{NodeKey, NodeTable};
 use quiescence::QuiescenceTracker;
-use shares::ShareBook;
+use shares::ShareRecord;
 use sizes::jobs_order;
 use tracked_job::{Jobs, TrackedJob};
 use users::Users;
@@ -87,9 +87,9 @@ pub struct Scheduler {
     limbo: BTreeMap<ShareId, UnattributedShare>,
     /// Shares from before a restart that were told to leave.
     told_to_leave: BTreeSet<ShareId>,
-    promises: Vec<BookedPromise>,
+    promises: Vec<PromiseRecord>,
     /// Savings of users for their gangs.
-    turns: TurnBook,
+    turns: TurnRecord,
     /// The jobs for which the last cycle did not come to search for room.
     put_off: Vec<JobId>,
     calm: QuiescenceTracker,
@@ -128,7 +128,7 @@ impl Scheduler {
             limbo: BTreeMap::new(),
             told_to_leave: BTreeSet::new(),
             promises: Vec::new(),
-            turns: TurnBook::new(),
+            turns: TurnRecord::new(),
             put_off: Vec::new(),
             calm: QuiescenceTracker::default(),
             clock: SchedulerClock::default(),
@@ -230,7 +230,7 @@ impl Scheduler {
             SchedulerEvent::JobArrived(spec) => {
                 if !self.jobs.contains(spec.id) {
                     let user = self.users.enter(&spec.user);
-                    self.jobs.enter(JobBook::new(spec, user, &self.topology), None);
+                    self.jobs.enter(JobRecord::new(spec, user, &self.topology), None);
                 }
             }
             SchedulerEvent::JobChanged { job, facts } => {
@@ -261,7 +261,7 @@ impl Scheduler {
             SchedulerEvent::LimboShareSeen { share, node, memory } => {
                 let node = self.nodes.expect(&self.topology, &node);
                 // A process on another node than its share takes space on both nodes.
-                let is_there = |share: &ShareBook| share.node == node;
+                let is_there = |share: &ShareRecord| share.node == node;
                 let is_known = |job: &TrackedJob| job.shares.get(share).is_some_and(is_there);
                 self.crowded.insert(node);
                 self.nodes.note_work(node);
@@ -433,7 +433,7 @@ impl Scheduler {
         let order = jobs_order(job, &self.topology, &self.nodes[node]);
         let job = self.jobs.get_mut(id).expect("looked up above");
         let was_told_to_leave = self.told_to_leave.remove(&share);
-        let known = ShareBook {
+        let known = ShareRecord {
             rank: None,
             id: share,
             node,

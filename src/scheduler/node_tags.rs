@@ -8,16 +8,16 @@ use crate::model::{NodeIx, Tags, Topology};
 impl NodeTable {
     /// Merges the tags of a node: reported keys that are allowed, and over them configured ones.
     pub(super) fn find_tags(&mut self, topology: &Topology, node: NodeKey) {
-        let book = &mut self.books[node.0];
+        let record = &mut self.records[node.0];
         let allowed = &topology.tagging.reported;
-        let reported = book.report.tags.iter().filter(|(key, _)| allowed.contains(key));
+        let reported = record.report.tags.iter().filter(|(key, _)| allowed.contains(key));
         let mut tags = Tags::of(reported.map(|(key, value)| (key.clone(), value.clone())));
-        if let Some(configured) = self.tags.get(&book.report.name) {
+        if let Some(configured) = self.tags.get(&record.report.name) {
             tags.merge(configured);
         }
-        book.preference = self.preferences.get(&book.report.name).copied().unwrap_or(0);
-        if *book.tags != tags {
-            self.books[node.0].tags = self.shared(tags);
+        record.preference = self.preferences.get(&record.report.name).copied().unwrap_or(0);
+        if *record.tags != tags {
+            self.records[node.0].tags = self.shared(tags);
             self.have_tags_changed = true;
         }
     }
@@ -27,7 +27,7 @@ impl NodeTable {
         if let Some(shared) = self.shared_tags.get(&tags) {
             return Arc::clone(shared);
         }
-        if 2 * self.books.len() < self.shared_tags.len() {
+        if 2 * self.records.len() < self.shared_tags.len() {
             self.shared_tags.retain(|tags| 1 < Arc::strong_count(tags));
         }
         let tags = Arc::new(tags);
@@ -43,7 +43,7 @@ impl NodeTable {
     /// Rows of the nodes that have all of these tags, ascending.
     pub(super) fn rows_with(&self, asked: &Tags) -> Arc<[NodeIx]> {
         let all = self.by_name().enumerate();
-        let suitable = all.filter(|(_, (_, book))| book.tags.satisfy(asked));
+        let suitable = all.filter(|(_, (_, record))| record.tags.satisfy(asked));
         suitable.map(|(row, _)| NodeIx(row)).collect()
     }
 }

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use super::Scheduler;
-use super::nodes::{NodeBook, NodeKey, NodeTable};
+use super::nodes::{NodeKey, NodeRecord, NodeTable};
 use super::shared_list::SharedList;
 use super::tracked_job::TrackedJob;
 use super::view::{JobView, NodeView, ShareOnNode, ShareView};
@@ -47,8 +47,8 @@ impl Scheduler {
         // Equal lengths imply equal nodes: a forgotten node drops the last view.
         let are_same = last.is_some_and(|last| last.len() == self.nodes.len());
         let mut last = last.into_iter().flat_map(|nodes| nodes.shared()).peekable();
-        let nodes = self.nodes.by_name().enumerate().map(|(place, (node, book))| {
-            let last = last.next_if(|last| are_same || last.name == book.report.name);
+        let nodes = self.nodes.by_name().enumerate().map(|(place, (node, record))| {
+            let last = last.next_if(|last| are_same || last.name == record.report.name);
             let moved = moved.next_if(|moved| moved[0].node.0 == place).unwrap_or_default();
             if let Some(last) = last.filter(|_| moved.is_empty() && is_as_it_was(node)) {
                 return Arc::clone(last);
@@ -58,7 +58,7 @@ impl Scheduler {
             let is_blacklisted = blacklisted.contains(&node);
             let is_in_maintenance = self.clock.in_maintenance.contains(&node);
             let condition = (is_blacklisted, is_in_maintenance);
-            let drawn = self.node_view(book, shares, in_limbo, condition);
+            let drawn = self.node_view(record, shares, in_limbo, condition);
             let is_same = last.filter(|last| ***last == drawn);
             is_same.map_or_else(|| Arc::new(drawn), Arc::clone)
         });
@@ -67,24 +67,24 @@ impl Scheduler {
 
     fn node_view(
         &self,
-        book: &NodeBook,
+        record: &NodeRecord,
         shares: Vec<ShareOnNode>,
         in_limbo: QShares,
         (is_blacklisted, is_in_maintenance): (bool, bool),
     ) -> NodeView {
-        let pool = &self.topology.pools[book.pool.0];
+        let pool = &self.topology.pools[record.pool.0];
         NodeView {
-            preference: book.preference,
-            name: book.report.name.clone(),
+            preference: record.preference,
+            name: record.report.name.clone(),
             pool: pool.name.clone(),
             quantum: pool.quantum,
-            memory: book.report.memory,
-            order: book.order,
-            tags: Tags::clone(&book.tags),
+            memory: record.report.memory,
+            order: record.order,
+            tags: Tags::clone(&record.tags),
             used: shares.iter().map(|(_, _, order, _)| order.qshares()).sum::<QShares>() + in_limbo,
-            state: book.state(is_blacklisted, is_in_maintenance),
-            missed: book.missed,
-            vary_off_reason: book.vary_off_reason.clone(),
+            state: record.state(is_blacklisted, is_in_maintenance),
+            missed: record.missed,
+            vary_off_reason: record.vary_off_reason.clone(),
             shares,
         }
     }

@@ -20,7 +20,7 @@ pub(super) struct NodeKey(pub usize);
 /// A node.
 #[derive(Clone, Debug)]
 #[expect(clippy::struct_excessive_bools, reason = "facts that hold independently")]
-pub(super) struct NodeBook {
+pub(super) struct NodeRecord {
     pub report: NodeReport,
     /// Position of the node in the order of first appearance.
     pub entered: u64,
@@ -55,7 +55,7 @@ pub(super) struct NodeBook {
 /// All nodes.
 #[derive(Clone, Debug)]
 pub(super) struct NodeTable {
-    pub(super) books: Vec<NodeBook>,
+    pub(super) records: Vec<NodeRecord>,
     by_name: BTreeMap<Name, NodeKey>,
     /// Slots of forgotten nodes, for reuse by new nodes.
     vacant: Vec<NodeKey>,
@@ -94,10 +94,10 @@ pub(super) struct RowMap {
 }
 
 impl Index<NodeKey> for NodeTable {
-    type Output = NodeBook;
+    type Output = NodeRecord;
 
-    fn index(&self, node: NodeKey) -> &NodeBook {
-        &self.books[node.0]
+    fn index(&self, node: NodeKey) -> &NodeRecord {
+        &self.records[node.0]
     }
 }
 
@@ -105,7 +105,7 @@ impl NodeTable {
     /// None yet.
     pub(super) fn new(topology: &Topology) -> NodeTable {
         NodeTable {
-            books: Vec::new(),
+            records: Vec::new(),
             by_name: BTreeMap::new(),
             vacant: Vec::new(),
             interval: 0,
@@ -129,17 +129,17 @@ impl NodeTable {
     }
 
     /// The node at `node`, for a change.
-    pub(super) fn edit(&mut self, node: NodeKey) -> &mut NodeBook {
+    pub(super) fn edit(&mut self, node: NodeKey) -> &mut NodeRecord {
         self.is_dirty[node.0] = true;
         self.has_changed = true;
         self.varied_off.take();
-        &mut self.books[node.0]
+        &mut self.records[node.0]
     }
 
     /// The node at `node`, for a change of heartbeats, which the engine does not get.
-    pub(super) fn edit_liveness(&mut self, node: NodeKey) -> &mut NodeBook {
+    pub(super) fn edit_liveness(&mut self, node: NodeKey) -> &mut NodeRecord {
         self.is_dirty[node.0] = true;
-        &mut self.books[node.0]
+        &mut self.records[node.0]
     }
 
     /// True if any node changed since the last cycle, heartbeats excepted.
@@ -176,7 +176,7 @@ impl NodeTable {
     }
 
     /// All of them, by name.
-    pub(super) fn by_name(&self) -> impl ExactSizeIterator<Item = (NodeKey, &NodeBook)> {
+    pub(super) fn by_name(&self) -> impl ExactSizeIterator<Item = (NodeKey, &NodeRecord)> {
         self.places().by_row.iter().map(|&node| (node, &self[node]))
     }
 
@@ -184,7 +184,7 @@ impl NodeTable {
     pub(super) fn places(&self) -> &RowMap {
         self.places.get_or_init(|| {
             let by_row: Vec<NodeKey> = self.by_name.values().copied().collect();
-            let mut by_node = vec![NodeIx(0); self.books.len()];
+            let mut by_node = vec![NodeIx(0); self.records.len()];
             for (place, node) in by_row.iter().enumerate() {
                 by_node[node.0] = NodeIx(place);
             }
@@ -195,21 +195,21 @@ impl NodeTable {
     /// Applies the report of an agent. Returns the node's index if the node was dead.
     pub(super) fn report(&mut self, topology: &Topology, report: NodeReport) -> Option<NodeKey> {
         let Some(node) = self.find(&report.name) else {
-            self.enter(topology, NodeBook { is_heard: true, ..NodeBook::new(report) });
+            self.enter(topology, NodeRecord { is_heard: true, ..NodeRecord::new(report) });
             return None;
         };
         self.dying.remove(&node);
-        let book = self.edit(node);
-        book.report = report;
-        book.measure(topology);
+        let record = self.edit(node);
+        record.report = report;
+        record.measure(topology);
         self.find_tags(topology, node);
-        let book = self.edit(node);
-        book.missed = 0;
-        book.is_heard = true;
-        book.is_awaited = false;
-        book.died_at = None;
-        book.is_given_up = false;
-        std::mem::take(&mut book.is_dead).then_some(node)
+        let record = self.edit(node);
+        record.missed = 0;
+        record.is_heard = true;
+        record.is_awaited = false;
+        record.died_at = None;
+        record.is_given_up = false;
+        std::mem::take(&mut record.is_dead).then_some(node)
     }
 
     /// Marks the node of a routine heartbeat as heard. Returns false, and does nothing, if the
@@ -217,7 +217,7 @@ impl NodeTable {
     pub(super) fn note_routine_heartbeat(&mut self, report: &NodeReport) -> bool {
         let node = self.find(&report.name).filter(|&node| self.is_known(node, report));
         if let Some(node) = node {
-            self.books[node.0].is_heard = true;
+            self.records[node.0].is_heard = true;
         }
         node.is_some()
     }
@@ -244,7 +244,7 @@ impl NodeTable {
 
     /// Notes that the orchestrator showed a process on a node: from now on its death counts.
     pub(super) fn note_work(&mut self, node: NodeKey) {
-        self.books[node.0].has_had_work = true;
+        self.records[node.0].has_had_work = true;
     }
 
     /// Returns the node called `name`, or enters it. A node that has not reported has no free
@@ -257,25 +257,25 @@ impl NodeTable {
                 memory: Mebibytes(0),
                 is_quiesced: false,
             };
-            self.enter(topology, NodeBook { is_awaited: true, ..NodeBook::new(report) })
+            self.enter(topology, NodeRecord { is_awaited: true, ..NodeRecord::new(report) })
         })
     }
 
     /// Adds a new node and returns its index.
-    pub(super) fn enter(&mut self, topology: &Topology, mut book: NodeBook) -> NodeKey {
-        book.find_pool(&self.pools);
-        book.measure(topology);
+    pub(super) fn enter(&mut self, topology: &Topology, mut record: NodeRecord) -> NodeKey {
+        record.find_pool(&self.pools);
+        record.measure(topology);
         self.entered += 1;
-        book.entered = self.entered;
-        let name = book.report.name.clone();
+        record.entered = self.entered;
+        let name = record.report.name.clone();
         let node = if let Some(node) = self.vacant.pop() {
-            self.books[node.0] = book;
+            self.records[node.0] = record;
             self.is_dirty[node.0] = true;
             node
         } else {
-            self.books.push(book);
+            self.records.push(record);
             self.is_dirty.push(true);
-            NodeKey(self.books.len() - 1)
+            NodeKey(self.records.len() - 1)
         };
         self.by_name.insert(name, node);
         self.find_tags(topology, node);
@@ -291,14 +291,14 @@ impl NodeTable {
         // lost, all intervals have entries.
         self.interval += u64::from(!self.were_all_heard());
         for node in self.all() {
-            let book = &mut self.books[node.0];
-            if std::mem::take(&mut book.is_heard) {
-                book.heard_intervals = (book.heard_intervals + 1).min(2);
+            let record = &mut self.records[node.0];
+            if std::mem::take(&mut record.is_heard) {
+                record.heard_intervals = (record.heard_intervals + 1).min(2);
                 continue;
             }
-            let book = self.edit_liveness(node);
-            book.missed = book.missed.saturating_add(1);
-            if node_stability <= book.missed && !book.is_dead {
+            let record = self.edit_liveness(node);
+            record.missed = record.missed.saturating_add(1);
+            if node_stability <= record.missed && !record.is_dead {
                 self.note_dying(node);
             }
         }
@@ -315,9 +315,9 @@ impl NodeTable {
     /// death that has not taken effect.
     pub(super) fn miss(&mut self, name: &str, missed: u32, node_stability: u32) {
         if let Some(node) = self.find(name) {
-            let book = self.edit_liveness(node);
-            book.missed = missed;
-            if book.is_dead {
+            let record = self.edit_liveness(node);
+            record.missed = missed;
+            if record.is_dead {
                 return;
             }
             if node_stability <= missed {
@@ -367,8 +367,8 @@ impl NodeTable {
         let mut changed = Vec::new();
         for name in nodes {
             let node = self.find(name).expect("checked above");
-            let book = self.edit(node);
-            let before = std::mem::replace(&mut book.vary_off_reason, reason.map(str::to_owned));
+            let record = self.edit(node);
+            let before = std::mem::replace(&mut record.vary_off_reason, reason.map(str::to_owned));
             if before.is_some() != reason.is_some() {
                 changed.push(name.clone());
             }
@@ -392,7 +392,9 @@ impl NodeTable {
     pub(super) fn varied_off(&self) -> &[NodeKey] {
         self.varied_off.get_or_init(|| {
             let all = self.by_name();
-            all.filter(|(_, book)| book.vary_off_reason.is_some()).map(|(node, _)| node).collect()
+            all.filter(|(_, record)| record.vary_off_reason.is_some())
+                .map(|(node, _)| node)
+                .collect()
         })
     }
 
@@ -400,9 +402,9 @@ impl NodeTable {
     pub(super) fn replace_all(&mut self, topology: &Topology) {
         self.pools = topology.pools_by_node();
         self.forget();
-        for book in &mut self.books {
-            book.find_pool(&self.pools);
-            book.measure(topology);
+        for record in &mut self.records {
+            record.find_pool(&self.pools);
+            record.measure(topology);
         }
         self.tags = topology.tagging.by_node();
         self.preferences = topology.tagging.preferences();
@@ -418,7 +420,7 @@ impl NodeTable {
 
     /// Frees the index of a node.
     pub(super) fn leave(&mut self, node: NodeKey) {
-        self.by_name.remove(&self.books[node.0].report.name);
+        self.by_name.remove(&self.records[node.0].report.name);
         self.vacant.push(node);
         self.forget();
         self.places.take();
@@ -450,9 +452,9 @@ impl RowMap {
     }
 }
 
-impl NodeBook {
-    pub(super) fn new(report: NodeReport) -> NodeBook {
-        NodeBook {
+impl NodeRecord {
+    pub(super) fn new(report: NodeReport) -> NodeRecord {
+        NodeRecord {
             report,
             entered: 0,
             pool: PoolIx(0),

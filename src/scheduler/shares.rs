@@ -6,7 +6,7 @@ use crate::model::{Order, ShareFacts, ShareId, SharePhase};
 
 /// A share in the scheduler's state.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct ShareBook {
+pub(super) struct ShareRecord {
     pub id: ShareId,
     pub node: NodeKey,
     pub order: Order,
@@ -21,32 +21,32 @@ pub(super) struct ShareBook {
 
 /// Shares, oldest first, each once. Most jobs have few, and new ones come last.
 #[derive(Clone, Debug, Default)]
-pub(super) struct ShareList(Vec<ShareBook>);
+pub(super) struct ShareList(Vec<ShareRecord>);
 
 impl ShareList {
     pub(super) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    pub(super) fn iter(&self) -> std::slice::Iter<'_, ShareBook> {
+    pub(super) fn iter(&self) -> std::slice::Iter<'_, ShareRecord> {
         self.0.iter()
     }
 
     /// All of them; their numbers stay as they are.
-    pub(super) fn iter_mut(&mut self) -> std::slice::IterMut<'_, ShareBook> {
+    pub(super) fn iter_mut(&mut self) -> std::slice::IterMut<'_, ShareRecord> {
         self.0.iter_mut()
     }
 
-    pub(super) fn get(&self, id: ShareId) -> Option<&ShareBook> {
+    pub(super) fn get(&self, id: ShareId) -> Option<&ShareRecord> {
         self.place_of(id).ok().map(|place| &self.0[place])
     }
 
-    pub(super) fn get_mut(&mut self, id: ShareId) -> Option<&mut ShareBook> {
+    pub(super) fn get_mut(&mut self, id: ShareId) -> Option<&mut ShareRecord> {
         self.place_of(id).ok().map(|place| &mut self.0[place])
     }
 
     /// Inserts a share; replaces a share with the same number.
-    pub(super) fn insert(&mut self, share: ShareBook) {
+    pub(super) fn insert(&mut self, share: ShareRecord) {
         match self.place_of(share.id) {
             Ok(place) => self.0[place] = share,
             Err(place) => {
@@ -64,12 +64,12 @@ impl ShareList {
         self.0.reserve_exact(shares);
     }
 
-    pub(super) fn remove(&mut self, id: ShareId) -> Option<ShareBook> {
+    pub(super) fn remove(&mut self, id: ShareId) -> Option<ShareRecord> {
         self.place_of(id).ok().map(|place| self.0.remove(place))
     }
 
     /// Removes and returns the shares for which `is_meant` is true.
-    pub(super) fn take(&mut self, is_meant: impl Fn(&ShareBook) -> bool) -> Vec<ShareBook> {
+    pub(super) fn take(&mut self, is_meant: impl Fn(&ShareRecord) -> bool) -> Vec<ShareRecord> {
         self.0.extract_if(.., |share| is_meant(share)).collect()
     }
 
@@ -85,7 +85,7 @@ mod tests {
     fn shares(ids: &[u64]) -> ShareList {
         let mut shares = ShareList::default();
         for &id in ids {
-            shares.insert(ShareBook {
+            shares.insert(ShareRecord {
                 rank: None,
                 id: ShareId(id),
                 node: NodeKey(0),

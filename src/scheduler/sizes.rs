@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use super::jobs::JobBook;
-use super::nodes::{NodeBook, NodeKey};
-use super::shares::ShareBook;
+use super::jobs::JobRecord;
+use super::nodes::{NodeKey, NodeRecord};
+use super::shares::ShareRecord;
 use super::{Scheduler, UnattributedShare};
 use crate::model::{ClassPolicy, Order, QShares, Topology};
 
@@ -21,7 +21,7 @@ impl Scheduler {
                 continue;
             }
             let order_now =
-                |share: &ShareBook| whole(&self.nodes[share.node]).unwrap_or(share.order);
+                |share: &ShareRecord| whole(&self.nodes[share.node]).unwrap_or(share.order);
             if job.shares.iter().all(|share| share.order == order_now(share)) {
                 continue;
             }
@@ -51,7 +51,7 @@ impl Scheduler {
 
 /// Order of a share of `job` on `node`. A reservation has the whole node; a job without a class
 /// has the order of its memory in the node's pool.
-pub(super) fn jobs_order(job: &JobBook, topology: &Topology, node: &NodeBook) -> Order {
+pub(super) fn jobs_order(job: &JobRecord, topology: &Topology, node: &NodeRecord) -> Order {
     let quantum = topology.pools[node.pool.0].quantum;
     let declared = quantum.order_of_work(job.spec.memory);
     let order = match (&job.admission, job.policy(topology)) {
@@ -63,6 +63,6 @@ pub(super) fn jobs_order(job: &JobBook, topology: &Topology, node: &NodeBook) ->
 }
 
 /// Order of the whole node; `None` if it has less than a quantum, or has not reported.
-pub(super) fn whole(node: &NodeBook) -> Option<Order> {
+pub(super) fn whole(node: &NodeRecord) -> Option<Order> {
     u32::try_from(node.order.0).ok().and_then(Order::new)
 }

@@ -6,8 +6,8 @@ use std::collections::BTreeMap;
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 
-use super::jobs::{JobBook, LastCycle};
-use super::shares::{ShareBook, ShareList};
+use super::jobs::{JobRecord, LastCycle};
+use super::shares::{ShareList, ShareRecord};
 use super::view::{JobView, Removal, ShareViews};
 use crate::engine::{Job, JobReport};
 use crate::model::{ClassIx, JobId, JobTimes, Millis, SharePhase, Topology};
@@ -35,7 +35,7 @@ pub(super) struct Jobs {
 pub(super) struct TrackedJob {
     /// Boxed: a growing tree is little more than half full, which with large entries would cost as
     /// much memory as the entries. Most passes need not read the record.
-    book: Box<JobBook>,
+    record: Box<JobRecord>,
     /// Since which cycle it has been below its count and has got nothing.
     behind_since: Option<u64>,
     picture: OnceCell<Arc<JobView>>,
@@ -100,13 +100,13 @@ impl Jobs {
     }
 
     /// Enters a request whose number no other has.
-    pub(super) fn enter(&mut self, book: JobBook, behind_since: Option<u64>) {
-        let age = book.age();
-        self.gangs += u64::from(book.gang().is_some());
-        self.timed += u64::from(book.has_times());
-        self.count(book.class);
+    pub(super) fn enter(&mut self, record: JobRecord, behind_since: Option<u64>) {
+        let age = record.age();
+        self.gangs += u64::from(record.gang().is_some());
+        self.timed += u64::from(record.has_times());
+        self.count(record.class);
         self.submitted.insert(age.1, age.0);
-        self.by_age.insert(age, TrackedJob::new(book, behind_since));
+        self.by_age.insert(age, TrackedJob::new(record, behind_since));
     }
 
     /// Replaces the times of a job, and admits it anew: its class may limit how long it runs.
@@ -155,27 +155,27 @@ impl Jobs {
 }
 
 impl Deref for TrackedJob {
-    type Target = JobBook;
+    type Target = JobRecord;
 
-    fn deref(&self) -> &JobBook {
-        &self.book
+    fn deref(&self) -> &JobRecord {
+        &self.record
     }
 }
 
 impl DerefMut for TrackedJob {
-    fn deref_mut(&mut self) -> &mut JobBook {
+    fn deref_mut(&mut self) -> &mut JobRecord {
         self.forget();
-        &mut self.book
+        &mut self.record
     }
 }
 
 impl TrackedJob {
-    fn new(book: JobBook, behind_since: Option<u64>) -> TrackedJob {
+    fn new(record: JobRecord, behind_since: Option<u64>) -> TrackedJob {
         // Most that come have no shares yet.
         let has_strays =
-            if book.shares.is_empty() { OnceCell::from(false) } else { OnceCell::new() };
+            if record.shares.is_empty() { OnceCell::from(false) } else { OnceCell::new() };
         TrackedJob {
-            book: Box::new(book),
+            record: Box::new(record),
             behind_since,
             picture: OnceCell::new(),
             shares: OnceCell::new(),
@@ -194,7 +194,7 @@ impl TrackedJob {
     /// Returns the views of the job's shares; `draw` builds them if the job changed since the last
     /// call.
     pub(super) fn share_views(&self, draw: impl FnOnce(&ShareList) -> ShareViews) -> ShareViews {
-        self.shares.get_or_init(|| draw(&self.book.shares)).clone()
+        self.shares.get_or_init(|| draw(&self.record.shares)).clone()
     }
 
     /// Returns the engine's snapshot of the job; `freeze` builds it if the job changed since the
@@ -216,7 +216,7 @@ impl TrackedJob {
 
     /// True if the job has shares where the configuration does not allow them; `look` finds out if
     /// the job changed.
-    pub(super) fn has_strays(&self, look: impl FnOnce(&JobBook) -> bool) -> bool {
+    pub(super) fn has_strays(&self, look: impl FnOnce(&JobRecord) -> bool) -> bool {
         *self.has_strays.get_or_init(|| look(self))
     }
 
@@ -244,8 +244,8 @@ impl TrackedJob {
         if !std::mem::take(&mut self.is_touched) {
             return;
         }
-        let LastCycle { preemptions, has_grown, has_shrunk } = &self.book.last;
-        let was_reported = self.is_reported && self.book.admission.is_err();
+        let LastCycle { preemptions, has_grown, has_shrunk } = &self.record.last;
+        let was_reported = self.is_reported && self.record.admission.is_err();
         if was_reported || !preemptions.is_empty() || *has_grown || *has_shrunk {
             self.is_reported &= !was_reported;
             self.deref_mut().last = LastCycle::default();
@@ -254,9 +254,9 @@ impl TrackedJob {
 
     /// Marks the held shares for which `must_go` is true as leaving. A job of one process ends with
     /// its share.
-    pub(super) fn evict(&mut self, removal: Removal, must_go: impl Fn(&ShareBook) -> bool) {
-        let goes = |share: &ShareBook| share.state == SharePhase::Held && must_go(share);
-        if self.book.shares.iter().any(&goes) {
+    pub(super) fn evict(&mut self, removal: Removal, must_go: impl Fn(&ShareRecord) -> bool) {
+        let goes = |share: &ShareRecord| share.state == SharePhase::Held && must_go(share);
+        if self.record.shares.iter().any(&goes) {
             self.deref_mut().evict(removal, goes);
         }
     }
@@ -271,7 +271,7 @@ impl TrackedJob {
         has_got_room: bool,
     ) -> bool {
         let is_behind = report.held.0 + report.promised.0 < report.given.0;
-        let waits = is_behind && !has_got_room && !self.book.last.has_grown;
+        let waits = is_behind && !has_got_room && !self.record.last.has_grown;
         let has_changed = waits != self.behind_since.is_some();
         if has_changed {
             self.behind_since = waits.then_some(cycle);

@@ -8,7 +8,7 @@
 use std::sync::Arc;
 
 use super::command::{CommandError, CommandOutcome};
-use super::jobs::JobBook;
+use super::jobs::JobRecord;
 use super::view::{Refusal, View};
 use super::{Scheduler, SchedulerEvent};
 use crate::engine::{
@@ -204,7 +204,7 @@ impl Scheduler {
         self.notice(&SchedulerEvent::JobArrived(spec.clone()));
         if !self.jobs.contains(spec.id) {
             let user = self.users.enter(&spec.user);
-            self.jobs.enter(JobBook::new(spec.clone(), user, &self.topology), None);
+            self.jobs.enter(JobRecord::new(spec.clone(), user, &self.topology), None);
         }
         let topology = Arc::clone(&self.topology);
         let job = self.jobs.get_mut(spec.id).expect("it was entered");

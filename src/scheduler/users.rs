@@ -9,7 +9,7 @@ use crate::model::{Name, UserIx};
 /// All users with jobs, refused jobs included.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Users {
-    by_name: BTreeMap<Name, UserBook>,
+    by_name: BTreeMap<Name, UserRecord>,
     /// Free numbers below the next new number.
     free: Vec<UserNumber>,
     /// Rows of the users, until a user comes or goes.
@@ -21,7 +21,7 @@ pub(super) struct Users {
 pub(super) struct UserNumber(usize);
 
 #[derive(Clone, Debug)]
-struct UserBook {
+struct UserRecord {
     number: UserNumber,
     /// Number of the user's jobs.
     jobs: u64,
@@ -44,7 +44,7 @@ impl Users {
             return known.number;
         }
         let number = self.free.pop().unwrap_or(next);
-        self.by_name.insert(user.clone(), UserBook { number, jobs: 1 });
+        self.by_name.insert(user.clone(), UserRecord { number, jobs: 1 });
         self.places.take();
         number
     }

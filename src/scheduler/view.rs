@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use std::ops::Deref;
 use std::sync::Arc;
 
+use super::gangs::TurnSavings;
 use super::shared_list::SharedList;
 use super::urgent::{UrgentGrant, UrgentVerdict};
 use crate::engine::{
@@ -217,6 +218,16 @@ impl JobView {
         self.behind_since.map_or(0, |since| (cycle + 1).saturating_sub(since))
     }
 
+    /// Processes of a gang that have initialized, and all that it holds, while some of them have
+    /// not. `None`: all have, or it is no gang.
+    pub fn starting(&self) -> Option<(u64, u64)> {
+        self.shape.as_deref().filter(|shape| shape.is_gang())?;
+        let held = || self.shares.iter().filter(|share| share.state == SharePhase::Held);
+        let ready = count(held().filter(|share| share.facts.is_initialized));
+        let all = count(held());
+        (ready < all).then_some((ready, all))
+    }
+
     /// Number of shares that are not leaving.
     pub fn held(&self) -> NShares {
         NShares(self.shares.iter().filter(|share| share.state == SharePhase::Held).map(|_| 1).sum())
@@ -413,4 +424,6 @@ pub struct ClassView {
     pub account: JobAccount,
     /// Accounts of the class's users, by name; fair-share classes only.
     pub users: Vec<(Name, JobAccount)>,
+    /// Savings of the class's users for their gangs, by name; fair-share classes only.
+    pub turns: Vec<(Name, TurnSavings)>,
 }

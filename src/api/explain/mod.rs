@@ -5,6 +5,7 @@ mod gang_fit;
 pub mod load;
 mod node_fit;
 pub mod preemptions;
+pub mod savings;
 pub mod silent;
 pub mod unblock;
 pub mod why;

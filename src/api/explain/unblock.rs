@@ -6,12 +6,13 @@
 use std::collections::BTreeMap;
 
 use crate::api::explain::node_fit::{NodeFit, done_in, free, leaving};
+use crate::api::explain::savings::{duration, savings_for};
 use crate::api::explain::silent::SilentNodes;
 use crate::api::wire::{Estimate, Holder, Unblock, Verdict};
 use crate::engine::{CapBound, GangLack, GangNodes, WaitReason};
 use crate::model::{
-    JobId, JobKind, NShares, Order, QShares, ResourceClass, SharePhase, amount_text, ceil_div,
-    counted, fold_hostlist, span,
+    JobId, JobKind, NShares, Order, QShares, ResourceClass, Shape, SharePhase, amount_text,
+    ceil_div, counted, fold_hostlist, span,
 };
 use crate::scheduler::{Declined, JobView, NodeView, View, Waiting};
 
@@ -69,9 +70,7 @@ pub fn unblock(
         | WaitReason::DeadlineUnreachable { .. }
         | WaitReason::ClassClosed { .. }
         | WaitReason::WaitsForOverrun { .. } => in_time(*reason),
-        WaitReason::Earning { .. } => {
-            by_itself("it starts once it has saved up enough of its fair share".to_owned(), None)
-        }
+        WaitReason::Earning { .. } => earning(view, job),
         WaitReason::NoLegalSize { next, .. } => {
             by_itself(format!("it grows once its target is {next}"), None)
         }
@@ -127,11 +126,8 @@ fn in_time(reason: WaitReason) -> Unblock {
 
 /// The event that lets a gang start.
 fn gang_lacks(lack: GangLack) -> Unblock {
-    let GangLack { of, found, needed, .. } = lack;
-    match of {
-        GangNodes::Configured => change(format!(
-            "it starts when nodes for {needed} join, where there are nodes for {found}, or it asks for less"
-        )),
+    match lack.of {
+        GangNodes::Configured => change("more such nodes join, or it asks for less".to_owned()),
         GangNodes::OfOneSet => change(
             "it starts when it may span several placement sets (`span`), or asks for less"
                 .to_owned(),
@@ -141,6 +137,20 @@ fn gang_lacks(lack: GangLack) -> Unblock {
             by_itself("it starts when work that stays has ended on enough nodes".to_owned(), None)
         }
     }
+}
+
+/// The moment at which a gang that saves up is due.
+fn earning(view: &View, job: &JobView) -> Unblock {
+    let savings = savings_for(view, job);
+    let Some(savings) = savings.filter(|_| duration(view, job).is_some()) else {
+        return change(
+            "it says how long it runs (`--time`), or asks for less: without an end it cannot save up"
+                .to_owned(),
+        );
+    };
+    let basis = "as long as its user's fair share stays as it is".to_owned();
+    let estimate = savings.due_in_ms.map(|in_ms| Estimate { in_ms, basis });
+    by_itself(format!("it has saved up enough: {}", savings.words()), estimate)
 }
 
 /// True if the job asks for tags that no node has.
@@ -249,6 +259,10 @@ fn capped(job: &JobView, bound: CapBound) -> Unblock {
         CapBound::Overrun => change(
             "it is submitted anew with a longer time: this job is over, and is not started again"
                 .to_owned(),
+        ),
+        CapBound::Spent if job.shape.as_deref().is_some_and(Shape::is_gang) => by_itself(
+            "its orchestrator knows the end of all its processes, and starts it again".to_owned(),
+            None,
         ),
         CapBound::Spent => {
             change("it is submitted anew: its one process ended, and is not replaced".to_owned())

@@ -1,15 +1,19 @@
 //! Explanation of what a job has: the sentence, the sums behind it, and the obstacles.
 
+use std::sync::Arc;
+
 use crate::api::explain::ahead::ahead;
 use crate::api::explain::node_fit::NodeFit;
 use crate::api::explain::preemptions::preemption;
+use crate::api::explain::savings::savings_for;
 use crate::api::explain::silent::SilentNodes;
 use crate::api::explain::unblock::unblock;
 use crate::api::hours::{CivilTime, HoursNow};
 use crate::api::wire::from_view::reason_of;
 use crate::api::wire::{Account, Bound, BoundBy, JobSums, Reason, Why, WhyBrief, WhySums};
-use crate::engine::{CapBound, WaitReason as Cause, exactly};
-use crate::model::{ClassPolicy, Order, QShares, amount_text, counted, plural};
+use crate::converter::lack_words;
+use crate::engine::{CapBound, GangNodes, WaitReason as Cause, exactly};
+use crate::model::{ClassPolicy, Order, QShares, Shape, amount_text, counted, plural};
 use crate::scheduler::{Declined, JobView, View, Waiting};
 
 /// Explains a job in a sentence.
@@ -44,6 +48,7 @@ pub fn why(view: &View, job: &JobView, time: &CivilTime) -> Why {
         job: job.id.0,
         cycle: view.cycle,
         sentence: sentence(view, job, &sums, reason.as_ref()),
+        asks: job.shape.as_ref().map(|shape| shape.words()).filter(|words| !words.is_empty()),
         reason,
         unblock: unblock(view, job, &eyes, &holders),
         start_estimate_ms: job.start_estimate.map(|estimate| estimate.at),
@@ -88,8 +93,7 @@ fn sentence(view: &View, job: &JobView, sums: &JobSums, reason: Option<&Reason>)
     };
     let processes = |count| plural(count, "process");
     let silent = SilentNodes::of(view, job).map(|silent| silent.sentence());
-    let shape = job.shape.as_ref().map(|shape| format!("it asks for {}", shape.words()));
-    let notes = shape.into_iter().chain(tags_note(view, job)).chain(silent.clone());
+    let notes = tags_note(view, job).into_iter().chain(silent.clone());
     let mut also = String::new();
     for note in notes {
         also += "; ";
@@ -97,6 +101,9 @@ fn sentence(view: &View, job: &JobView, sums: &JobSums, reason: Option<&Reason>)
     }
     match reason {
         Some(reason) if job.order.is_none() => format!("job {id} is refused: {}", reason.sentence),
+        Some(reason) if held == 0 && is_gang(job) => {
+            format!("job {id} {}{also}", gang_waits(job, reason))
+        }
         Some(reason) if (held, wanted) == (0, 1) => {
             format!("job {id} waits for its one process{behind}: {}{also}", reason.sentence)
         }
@@ -108,6 +115,9 @@ fn sentence(view: &View, job: &JobView, sums: &JobSums, reason: Option<&Reason>)
         None if let Some(silent) = &silent => {
             format!("job {id} holds {held} of {wanted} {}, but {silent}", processes(wanted))
         }
+        None if let Some((ready, all)) = job.starting() => {
+            format!("job {id} starts: {ready} of its {all} {} are ready", processes(all))
+        }
         None if wanted < held => format!(
             "job {id} has what it wants: {held} {}, of which it needs {wanted} to the end",
             processes(held)
@@ -116,6 +126,58 @@ fn sentence(view: &View, job: &JobView, sums: &JobSums, reason: Option<&Reason>)
         None => {
             format!("job {id} has what it wants: {held} of {wanted} {}", processes(wanted))
         }
+    }
+}
+
+fn is_gang(job: &JobView) -> bool {
+    job.shape.as_deref().is_some_and(Shape::is_gang)
+}
+
+/// State of a gang without processes, and the reason: the words after its number.
+fn gang_waits(job: &JobView, reason: &Reason) -> String {
+    let lack = |lack| {
+        let shape = job.shape.as_deref()?;
+        Some(lack_words(lack, shape, job.quantum))
+    };
+    let Some(Waiting::Engine(cause)) = &job.reason else {
+        return format!("waits: {}", reason.sentence);
+    };
+    match cause {
+        Cause::GangLacks(of) => {
+            let state = match of.of {
+                GangNodes::Configured => "cannot start in this cluster",
+                GangNodes::OfOneSet => "cannot start within a placement set",
+                GangNodes::Up => "waits for nodes that are down",
+                GangNodes::Available => "waits for nodes",
+            };
+            format!("{state}: {}", lack(*of).unwrap_or_else(|| of.to_string()))
+        }
+        Cause::Earning { deserves, asks } => {
+            let text = |amount: QShares| amount_text(job.quantum, amount);
+            format!("saves up for its turn: {}", saving_up(&text(*deserves), &text(*asks)))
+        }
+        Cause::BehindOlderGang { job: older } => {
+            format!("waits behind job {older}, which is older and has the free nodes kept for it")
+        }
+        Cause::Capped { bound: CapBound::Spent, .. } => format!("is over: {}", reason.sentence),
+        Cause::Impossible { .. }
+        | Cause::NoSuchSize { .. }
+        | Cause::NoNodeUp { .. }
+        | Cause::OverAllotment { .. }
+        | Cause::Capped { .. }
+        | Cause::FairShareUsed { .. }
+        | Cause::NothingLeft { .. }
+        | Cause::WaitingForExits { .. }
+        | Cause::WindowAhead { .. }
+        | Cause::ReservationAhead { .. }
+        | Cause::TooEarly { .. }
+        | Cause::DeadlineUnreachable { .. }
+        | Cause::ClassClosed { .. }
+        | Cause::WaitsForOverrun { .. }
+        | Cause::NoLegalSize { .. }
+        | Cause::Adapting
+        | Cause::HeldBack(_)
+        | Cause::Fragmented { .. } => format!("waits: {}", reason.sentence),
     }
 }
 
@@ -154,6 +216,7 @@ fn why_sums(view: &View, job: &JobView, sums: JobSums) -> WhySums {
         user: job.user.to_string(),
         user_account,
         job_account: job.account().as_ref().map(Into::into),
+        savings: savings_for(view, job),
         job: sums,
         bound,
     }
@@ -200,7 +263,10 @@ fn bound(job: &JobView, class: Option<&Account>, user: Option<&Account>) -> Boun
             told(BoundBy::Priority, format!("{left} is left, a process needs {asks}"))
         }
         Cause::FairShareUsed { .. } => share(job, class, user),
-        Cause::GangLacks(lack) => told(BoundBy::Nodes, lack.to_string()),
+        Cause::GangLacks(lack) => {
+            let words = |shape: &Arc<Shape>| lack_words(*lack, shape, job.quantum);
+            told(BoundBy::Nodes, job.shape.as_ref().map_or_else(|| lack.to_string(), words))
+        }
         Cause::BehindOlderGang { job } => {
             told(BoundBy::Room, format!("the free nodes are kept for job {job}, which is older"))
         }

@@ -287,7 +287,7 @@ struct PublicationReading<'a> {
     before: Option<&'a CheckedPublication>,
     view: &'a View,
     limits: &'a Limits,
-    books: ViewShares<'a>,
+    on_record: ViewShares<'a>,
     /// Jobs that came by the channel of urgent work.
     urgent: UrgentJobs,
     /// The shares that should have ended, each with the cycle in which that was noticed.
@@ -321,7 +321,7 @@ impl<'a> PublicationReading<'a> {
             before,
             view,
             limits,
-            books: ViewShares::new(view),
+            on_record: ViewShares::new(view),
             urgent: UrgentJobs::of(view),
             overdue: BTreeMap::new(),
             work: BTreeMap::new(),
@@ -382,7 +382,7 @@ impl<'a> PublicationReading<'a> {
             );
             return Err(RequestFault::new(Code::DuplicateWork, "/id", detail));
         }
-        let owner = |share| self.shares.get(share).or_else(|| self.books.owner(*share));
+        let owner = |share| self.shares.get(share).or_else(|| self.on_record.owner(*share));
         let taken = work.processes.keys().find_map(|share| {
             owner(share).filter(|owner| **owner != id).map(|owner| (share, owner))
         });
@@ -404,10 +404,10 @@ impl<'a> PublicationReading<'a> {
             Ok(_) => self.accepted += 1,
             Err(refusal) => self.refuse(refused(&work, &refusal).within(prefix)),
         }
-        for alarm in self.books.alarms(prefix, &work, self.before, &mut self.overdue) {
+        for alarm in self.on_record.alarms(prefix, &work, self.before, &mut self.overdue) {
             self.warn(alarm);
         }
-        self.misplaced_processes.extend(self.books.misplaced_processes(&work));
+        self.misplaced_processes.extend(self.on_record.misplaced_processes(&work));
         let id = work.spec.id;
         self.items.insert(id, index);
         self.shares.extend(work.processes.keys().map(|&share| (share, id)));
@@ -436,10 +436,10 @@ impl<'a> PublicationReading<'a> {
         if let Some(work) = self.before.and_then(|before| before.work.get(&id)) {
             let mut work = work.clone();
             // These processes are credible: the view has their shares on these nodes.
-            let is_in_books = |share: ShareId, node: &str| {
-                self.books.owner(share) == Some(&id) && self.books.has_at(share, node)
+            let is_on_record = |share: ShareId, node: &str| {
+                self.on_record.owner(share) == Some(&id) && self.on_record.has_at(share, node)
             };
-            let shown = live.into_iter().filter(|(share, shown)| is_in_books(*share, &shown.node));
+            let shown = live.into_iter().filter(|(share, shown)| is_on_record(*share, &shown.node));
             for (share, LimboProcess { node, .. }) in shown {
                 let process =
                     PublishedProcess { node, is_gone: false, facts: ShareFacts::default() };
@@ -478,7 +478,7 @@ impl<'a> PublicationReading<'a> {
         let placed: BTreeSet<&ShareId> =
             self.work.values().flat_map(|work| work.processes.keys()).collect();
         let is_placed = |share: &ShareId, process: &LimboProcess| {
-            placed.contains(share) || self.books.has_at(*share, &process.node)
+            placed.contains(share) || self.on_record.has_at(*share, &process.node)
         };
         self.limbo.retain(|share, process| !is_placed(share, process));
         self.limbo.append(&mut self.misplaced_processes);

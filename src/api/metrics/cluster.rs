@@ -12,6 +12,8 @@ use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
 
+use super::gangs::{self, Sample};
+use crate::api::hours::CivilTime;
 use crate::api::ingest::heartbeat_inbox::HeardAgo;
 use crate::api::published::Published;
 use crate::converter::explain;
@@ -24,9 +26,6 @@ pub(super) struct Cluster {
     pub published: Arc<Published>,
     pub heard: HeardAgo,
 }
-
-/// Labels and a value.
-type Sample<const N: usize, V> = ([(&'static str, String); N], V);
 
 impl Collector for Cluster {
     fn encode(&self, mut to: DescriptorEncoder<'_>) -> fmt::Result {
@@ -65,6 +64,10 @@ impl Collector for Cluster {
         all(&mut to, HELD, accounts(|account| account.held))?;
         all(&mut to, WANTED, accounts(|account| account.wanted))?;
         all(&mut to, COUNTED, accounts(|account| account.given))?;
+        all(&mut to, GANGS, gangs::by_state(view))?;
+        all(&mut to, GANG_WAIT, gangs::longest_waits(view, CivilTime::of(published).now))?;
+        all(&mut to, SAVINGS, gangs::savings(view))?;
+        one(&mut to, UNCONFIRMED, gangs::unconfirmed(view))?;
         all(&mut to, FAIRNESS, fairness(view))?;
         all(&mut to, COVERAGE, coverage(view))
     }
@@ -119,6 +122,22 @@ const ENTITLEMENT: Gauge = (
 const HELD: Gauge = ("held_quanta", "Memory that a class holds, without terminating processes");
 const WANTED: Gauge = ("wanted_quanta", "Demand of a class: memory that it could use now");
 const COUNTED: Gauge = ("counted_quanta", "Target of a class in the last cycle");
+const GANGS: Gauge = (
+    "gangs",
+    "Gangs that hold nothing (waiting), whose processes have not all begun (starting), or that run (running)",
+);
+const GANG_WAIT: Gauge = (
+    "gang_wait_seconds",
+    "Time since the submission of the gang that waits longest; gangs that can never start do not count",
+);
+const SAVINGS: Gauge = (
+    "gang_savings_byte_seconds",
+    "Savings of all users of a class for their gangs: memory times the time for which it pays",
+);
+const UNCONFIRMED: Gauge = (
+    "resizes_unconfirmed",
+    "Jobs with legal sizes whose new processes have not initialized for ten minutes; should be 0",
+);
 const FAIRNESS: Gauge = (
     "fairness_deviation_ratio",
     "Part of the fair shares that is not held, among classes, users and jobs",

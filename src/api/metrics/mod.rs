@@ -8,6 +8,7 @@
 mod classic;
 pub(in crate::api) mod client_stats;
 mod cluster;
+mod gangs;
 mod meters;
 pub(in crate::api) mod page;
 mod past;

@@ -5,8 +5,11 @@ use std::collections::BTreeSet;
 
 use serde::{Serialize, Serializer};
 
+use crate::api::explain::savings::savings_of;
 use crate::api::wire;
-use crate::converter::{AssignedShare, Explanation, JobUpdate, ShareRemoval, explain, update_of};
+use crate::converter::{
+    AssignedShare, Explanation, JobUpdate, ShareRemoval, explain_job, update_of,
+};
 use crate::engine::EstimateBasis;
 use crate::model::{
     ClassPolicy, JobId, JobKind, LegalSizes, Name, NodeCondition, Order, QShares, Shape, ShareId,
@@ -294,6 +297,7 @@ impl wire::JobInfo {
             completing: job.facts.is_completing,
             disposition: job.disposition.into(),
             sums: wire::JobSums::of(job, cycle),
+            ready: job.starting().map(|(ready, _)| ready),
             reason: reason_of(job),
             start_estimate_ms: job.start_estimate.map(|estimate| estimate.at),
             estimate_basis: job.start_estimate.map(|estimate| estimate.basis.into()),
@@ -314,7 +318,7 @@ impl From<EstimateBasis> for wire::StartBasis {
 
 /// Returns the reason why the job has less than it wants, if it does.
 pub fn reason_of(job: &JobView) -> Option<wire::Reason> {
-    job.reason.as_ref().map(|reason| (&explain(reason, job.quantum)).into())
+    explain_job(job).map(|reason| (&reason).into())
 }
 
 impl wire::JobSums {
@@ -426,7 +430,11 @@ pub fn users(view: &View) -> Vec<wire::UserInfo> {
 fn user_without_work(view: &View, name: &str) -> wire::UserInfo {
     let account = |class: &ClassView| {
         let (_, account) = class.users.iter().find(|(user, _)| user == name)?;
-        Some(wire::UserClass { class: class.name.to_string(), account: account.into() })
+        Some(wire::UserClass {
+            class: class.name.to_string(),
+            account: account.into(),
+            savings: savings_of(view, &class.name, &name.into()),
+        })
     };
     wire::UserInfo {
         user: name.to_owned(),

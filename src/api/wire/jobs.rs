@@ -111,6 +111,9 @@ pub struct JobInfo {
     pub disposition: Disposition,
     /// Amounts that the job wants, may have and has.
     pub sums: JobSums,
+    /// Processes of a gang that have begun, while the rest has not. Absent: all have, or it is no gang.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ready: Option<u64>,
     /// Reason why the job has less than it wants. Absent: it has all it wants.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<Reason>,

@@ -54,8 +54,8 @@ pub use reservations::{
 pub use schedule::{Assigned, RemovalReason, Removed, Resize, Schedule, ScheduledJob, StartBasis};
 pub use shape::{ChunkPlace, ChunkRequest, ElasticityWord, NamedSizes, SizeRule, SizeStep};
 pub use totals::{
-    AbsentWork, Account, Calm, ClassInfo, ClassList, ClassLoad, CycleTimes, JobCounts, Load,
-    NodeCounts, Policy, PoolLoad, ShareCounts, SizeLoad, Status, Unmet, UserClass, UserInfo,
+    AbsentWork, Account, Calm, ClassInfo, ClassList, ClassLoad, CycleTimes, GangSavings, JobCounts,
+    Load, NodeCounts, Policy, PoolLoad, ShareCounts, SizeLoad, Status, Unmet, UserClass, UserInfo,
     UserList, UserLoad,
 };
 

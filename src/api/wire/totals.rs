@@ -3,6 +3,8 @@
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
+use crate::model::{memory_text, memory_time};
+
 /// Demand, fair share, target and holdings of a class or user, in qshares.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Account {
@@ -127,6 +129,38 @@ pub struct UserClass {
     pub class: String,
     /// The account.
     pub account: Account,
+    /// Savings for the user's gangs. Absent: the user has none in the class.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub savings: Option<GangSavings>,
+}
+
+/// Savings of a user for gangs in a class. A gang that needs more than its fair share starts once they
+/// cover what it needs beyond the fair share, for as long as it may run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct GangSavings {
+    /// Saved so far, in MiB times seconds. Below 0: a turn cost more than was there.
+    pub saved_mb_s: i64,
+    /// Memory whose time is saved up: the fair shares of all the user's gangs in the class.
+    pub earns_mb: u64,
+    /// The most that can be saved, in MiB times seconds.
+    pub most_mb_s: i64,
+    /// Amount that the gang has to have saved, in MiB times seconds. Absent: it does not save up, or it
+    /// never has enough, as the length of its run is unknown.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub needed_mb_s: Option<i64>,
+    /// Time until that is saved, in milliseconds. Absent: as above, or the user earns nothing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub due_in_ms: Option<u64>,
+}
+
+impl GangSavings {
+    /// The savings in words: "1.5 GB-hours of 2.7 GB-hours; 4 GB of fair share is saved up".
+    pub fn words(&self) -> String {
+        let needed = self.needed_mb_s.map(|needed| format!(" of {}", memory_time(needed)));
+        let saved = memory_time(self.saved_mb_s);
+        let earns = memory_text(self.earns_mb);
+        format!("{saved}{}; {earns} of fair share is saved up", needed.unwrap_or_default())
+    }
 }
 
 /// All users with jobs, by name.

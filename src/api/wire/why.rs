@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use super::{Account, HeldBack, JobSums, Policy, PreemptionInfo, Reason, StartBasis};
+use super::{Account, GangSavings, HeldBack, JobSums, Policy, PreemptionInfo, Reason, StartBasis};
 
 /// Depth of an explanation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
@@ -57,6 +57,9 @@ pub struct Why {
     pub cycle: u64,
     /// Answer in a sentence.
     pub sentence: String,
+    /// Chunks, sizes and duration that the job asks for, in words. Absent: it asks for none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub asks: Option<String>,
     /// Reason why the job has less than it wants. Absent: it has all it wants.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<Reason>,
@@ -149,6 +152,9 @@ pub struct WhySums {
     /// Account of the job, its shares by their actual size. Absent: the job is refused.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub job_account: Option<Account>,
+    /// Savings of the user for gangs in this class. Absent: the job is no gang of fair-share work.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub savings: Option<GangSavings>,
     /// The job's own.
     pub job: JobSums,
     /// Limit that has to change before the job gets more.

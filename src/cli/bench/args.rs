@@ -245,7 +245,7 @@ pub struct CycleBenchArgs {
 /// The situation in which cycles are timed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Regime {
-    /// The first cycle of an empty cluster to which all jobs have come at once; on fresh books each
+    /// The first cycle of an empty cluster to which all jobs have come at once; on a fresh state each
     /// time.
     Burst,
     /// Cycles of a settled cluster without any news.

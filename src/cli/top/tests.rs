@@ -41,6 +41,7 @@ fn user(name: &str, deserved: u64, held: u64) -> UserInfo {
         fixed_memory_mb: 0,
         allotment_mb: None,
         classes: vec![UserClass {
+            savings: None,
             class: "normal".to_owned(),
             account: Account { wanted: 60, deserved, given: deserved, held },
         }],
