@@ -5,13 +5,14 @@ use reqwest::Method;
 
 use super::answer::width;
 use super::campaign_stat::{Form, time};
+use super::consent;
 use super::failure::{Failure, FailureKind};
 use super::formats::csv_of;
 use super::output::print;
 use super::place::OrchestratorArgs;
 use super::table::Column::{Left, Right};
 use super::table::{fitted, memory, plain};
-use super::text::TextStyle;
+use super::text::{TextStyle, wrapped};
 use crate::orchestrator::wire::{ClusterChange, Grid, GridCluster};
 
 pub(super) const GRID_EXAMPLES: &str = "\
@@ -19,10 +20,11 @@ Examples:
   apportion grid
   apportion grid -o csv > clusters.csv
   apportion grid out lyon --why 'new switches'
-  apportion grid in lyon";
+  apportion grid in lyon
+  apportion grid lost lyon --why 'the hall has burnt'";
 
 /// Columns that a narrow terminal goes without, the first first.
-const SPARE: [&str; 3] = ["sent", "nodes", "reason"];
+const SPARE: [&str; 2] = ["sent", "nodes"];
 
 /// Shows the clusters of a grid.
 #[derive(Debug, Args)]
@@ -47,6 +49,14 @@ const IN_EXAMPLES: &str = "\
 Examples:
   apportion grid in lyon";
 
+const LOST_EXAMPLES: &str = "\
+Examples:
+  apportion grid lost lyon --why 'the hall has burnt'      asks first
+  apportion grid lost lyon --yes                           for scripts
+
+For a cluster that fell silent and whose machines are really off: its tasks begin elsewhere at once, without
+waiting for their leases. If processes of it still run, tasks run twice.";
+
 /// An action on a cluster.
 #[derive(Debug, Subcommand)]
 pub enum GridAction {
@@ -56,6 +66,20 @@ pub enum GridAction {
     /// Put a cluster back into the grid
     #[command(after_help = IN_EXAMPLES)]
     In(ClusterInArgs),
+    /// Declare a cluster lost: no process of it runs, so its tasks begin elsewhere at once
+    #[command(after_help = LOST_EXAMPLES)]
+    Lost(ClusterLostArgs),
+}
+
+/// Declares a cluster lost.
+#[derive(Debug, Args)]
+pub struct ClusterLostArgs {
+    /// The cluster, and the reason.
+    #[command(flatten)]
+    pub out: ClusterOutArgs,
+    /// Do not ask before its tasks are given up
+    #[arg(long, short)]
+    pub yes: bool,
 }
 
 /// Takes a cluster out.
@@ -93,7 +117,27 @@ pub async fn run(args: &GridArgs) -> Result<(), Failure> {
         None => show(args).await,
         Some(GridAction::Out(out)) => change(&out.place, &out.cluster, "out", &out.why).await,
         Some(GridAction::In(back)) => change(&back.place, &back.cluster, "in", "").await,
+        Some(GridAction::Lost(lost)) => give_up(lost).await,
     }
+}
+
+async fn give_up(args: &ClusterLostArgs) -> Result<(), Failure> {
+    let ClusterOutArgs { cluster, why, place } = &args.out;
+    if !args.yes {
+        let grid: Grid = place.open()?.get(&["v1", "grid"], &[]).await?;
+        let known = grid.clusters.into_iter().find(|known| known.cluster == *cluster);
+        if let Some(known) = known {
+            consent::ask(&known, place.json, |known| {
+                format!(
+                    "{} running and {} waiting tasks of cluster {} begin elsewhere; those that still run there run twice",
+                    known.running,
+                    known.waiting,
+                    plain(&known.cluster)
+                )
+            })?;
+        }
+    }
+    change(place, cluster, "lost", why).await
 }
 
 async fn show(args: &GridArgs) -> Result<(), Failure> {
@@ -121,6 +165,9 @@ async fn change(
     let path = ["v1", "grid", "clusters", cluster];
     place.open()?.act(Method::PUT, &path, &change).await?;
     let told = match state {
+        "lost" => {
+            "is out of the grid, and its tasks begin elsewhere; `apportion grid in` puts it back"
+        }
         "out" => "is out of the grid; `apportion grid in` puts it back",
         _ => "is in the grid",
     };
@@ -145,7 +192,6 @@ fn lines(clusters: &[GridCluster], look: TextStyle) -> String {
         Right("running"),
         Right("waiting"),
         Right("sent"),
-        Left("reason"),
     ];
     let row = |one: &GridCluster| {
         let size = |resources: u64| memory(resources.saturating_mul(one.resource_mb));
@@ -159,7 +205,6 @@ fn lines(clusters: &[GridCluster], look: TextStyle) -> String {
             one.running.to_string(),
             one.waiting.to_string(),
             one.sent.to_string(),
-            one.out_why.clone(),
         ]
     };
     let total = |of: fn(&GridCluster) -> u64| clusters.iter().map(of).sum::<u64>();
@@ -174,11 +219,23 @@ fn lines(clusters: &[GridCluster], look: TextStyle) -> String {
         total(|one| one.waiting),
         clusters.len()
     );
-    format!("{}\n{sum}", fitted(columns, clusters.iter().map(row), look, &SPARE))
+    let table = fitted(columns, clusters.iter().map(row), look, &SPARE);
+    let reasons = clusters.iter().filter_map(|one| {
+        let line = format!("{}: {}", plain(&one.cluster), plain(reason(one)?));
+        Some(look.width.map_or_else(|| line.clone(), |width| wrapped(&line, width)))
+    });
+    let lines: Vec<String> = std::iter::once(table).chain(reasons).chain([sum]).collect();
+    lines.join("\n")
+}
+
+/// The reason for which a cluster gets no task. `None`: it is in, or the state says it all.
+fn reason(one: &GridCluster) -> Option<&str> {
+    let why = if one.out_ms.is_some() { &one.out_why } else { &one.held_why };
+    Some(why.as_str()).filter(|why| !why.is_empty())
 }
 
 /// The columns of the comma-separated form, as the fields of the JSON form.
-const FIELDS: [&str; 11] = [
+const FIELDS: [&str; 13] = [
     "cluster",
     "state",
     "at_ms",
@@ -190,6 +247,8 @@ const FIELDS: [&str; 11] = [
     "waiting",
     "sent",
     "resource_mb",
+    "stress",
+    "held_why",
 ];
 
 #[cfg(test)]
@@ -197,6 +256,8 @@ mod tests {
     use std::collections::BTreeMap;
 
     use super::*;
+
+    const HELD: &str = "event 12: the switch between the halls is replaced, and the file server moves with it; ask carol";
 
     fn cluster(name: &str, state: &str) -> GridCluster {
         GridCluster {
@@ -212,20 +273,32 @@ mod tests {
             sent: 30,
             resource_mb: 1024,
             rungs: BTreeMap::new(),
-            out_ms: None,
+            stress: 0,
+            held_why: if state == "held" { HELD.to_owned() } else { String::new() },
+            out_ms: (state == "out").then_some(1),
             out_why: if state == "out" { "carol: new switches".to_owned() } else { String::new() },
         }
     }
 
     #[test]
     fn clusters_fit_eighty_columns_and_csv_says_what_json_says() {
-        let clusters = [cluster("local", "in"), cluster("grenoble", "out"), cluster("x", "silent")];
+        let clusters = [
+            cluster("local", "in"),
+            cluster("grenoble", "out"),
+            cluster("x", "silent"),
+            cluster("nancy", "held"),
+        ];
         let look = TextStyle { width: Some(80), ..TextStyle::default() };
         let told = lines(&clusters, look);
         assert!(told.lines().all(|line| line.trim_end().chars().count() <= 80), "{told}");
+        let first = told.lines().next().unwrap();
+        assert!(first.contains("nodes") && first.contains("sent"), "no column is missing: {told}");
+        let words =
+            |text: &str| text.split_whitespace().map(str::to_owned).collect::<Vec<_>>().join(" ");
+        assert!(words(&told).contains(&words(&format!("nancy: {HELD}"))), "{told}");
         insta::assert_snapshot!("clusters_of_a_grid", told);
         let csv = csv_of(&clusters, &FIELDS).unwrap();
         let second = csv.lines().nth(2).unwrap();
-        assert_eq!(second, "grenoble,out,1795740803000,120,7680,1200,6480,812,14,30,1024");
+        assert_eq!(second, "grenoble,out,1795740803000,120,7680,1200,6480,812,14,30,1024,0,");
     }
 }

@@ -62,8 +62,8 @@ pub struct RunArgs {
     /// The database
     #[arg(long, value_name = "FILE", default_value = "orchestrator.db")]
     pub state: PathBuf,
-    /// A daemon's configuration file: its `[grid]` and `[[cluster]]` make this orchestrator a router
-    /// over several clusters
+    /// A daemon's configuration file: its `[[admission]]` rules hold here, and its `[grid]` and
+    /// `[[cluster]]` make this orchestrator a router over several clusters
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
     /// The file of tokens
@@ -146,19 +146,23 @@ fn retention(args: &RunArgs) -> Result<CampaignRetention, Failure> {
 /// Runs the orchestrator until a signal.
 async fn serve(args: &RunArgs) -> Result<(), Failure> {
     telemetry::init(&args.logging.log, log_format(args.logging.log_format))?;
+    let (grid, rules) = match &args.config {
+        Some(path) => {
+            let config = settings::load(path, &[], FailureKind::Refused)?.1;
+            (config.grid, config.orchestrator.rules)
+        }
+        None => (GridSettings::default(), Vec::new()),
+    };
     let options = OrchestratorOptions {
         state: args.state.clone(),
         publish_every: args.publish_every,
         lease: args.lease,
         linger: args.linger,
         retention: retention(args)?,
-        grid: match &args.config {
-            Some(path) => settings::load(path, &[], FailureKind::Refused)?.1.grid,
-            None => GridSettings::default(),
-        },
+        grid,
         house: HouseRules {
             test_class: args.test_class.clone(),
-            rules: Vec::new(),
+            rules,
             admission: args.admission.clone(),
             notify: args.notify.clone(),
             zone: args.timezone.clone(),

@@ -73,13 +73,16 @@ fn allotments(users: &[UserEntry], problems: &mut Problems) -> BTreeMap<String, 
         urgent: user.urgent_allotment.clone().into_value(),
     };
     for user in users {
-        if user.allotment.is_absent() && user.urgent_allotment.is_absent() {
+        let has_allotment = !user.allotment.is_absent() || !user.urgent_allotment.is_absent();
+        if !has_allotment && user.grid_weight.is_absent() {
             let name = &user.name;
-            let message =
-                format!("user `{}` has neither `allotment` nor `urgent_allotment`", name.value);
+            let message = format!(
+                "user `{}` has no `allotment`, `urgent_allotment` or `grid_weight`",
+                name.value
+            );
             let path = format!("user.{}", name.value);
             let problem = ConfigProblem::new(Code::Missing, &path, &name.place, message);
-            problems.add(problem.remedy("add one of the two, or remove the section"));
+            problems.add(problem.remedy("add one of them, or remove the section"));
         }
     }
     users.iter().map(|user| (user.name.value.clone(), allotment(user))).collect()

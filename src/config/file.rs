@@ -103,6 +103,7 @@ pub(super) struct UserEntry {
     pub name: Located<String>,
     pub allotment: Setting<Mebibytes>,
     pub urgent_allotment: Setting<Mebibytes>,
+    pub grid_weight: Setting<u64>,
 }
 
 /// A `[[tags]]` of the file.
@@ -458,6 +459,7 @@ fn read_user(section: &mut Section<'_>) -> UserEntry {
         name: section.name(),
         allotment: section.setting("allotment", &allotment),
         urgent_allotment: section.default_to("urgent_allotment", &allotment, &Mebibytes(0)),
+        grid_weight: section.default_to("grid_weight", &number(1..=1_000_000), &1),
     }
 }
 

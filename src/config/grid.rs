@@ -1,5 +1,6 @@
 //! The grid: the clusters beside the daemon's own, and the router.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -42,6 +43,8 @@ pub struct GridSettings {
     pub resource_mb: u64,
     /// The other clusters. Empty: there is no grid.
     pub clusters: Vec<ClusterSettings>,
+    /// Weights of users for the policies that level their shares. Other users have weight 1.
+    pub weights: BTreeMap<String, u64>,
 }
 
 /// A cluster beside the daemon's own.
@@ -63,6 +66,8 @@ pub struct ClusterSettings {
     pub home: Vec<String>,
     /// Users with an affinity to the cluster.
     pub affinity: Vec<String>,
+    /// Program that prints the stress of the cluster, in thousandths. `None`: it has none.
+    pub stress: Option<PathBuf>,
 }
 
 impl Default for GridSettings {
@@ -77,6 +82,7 @@ impl Default for GridSettings {
             interleaves: true,
             resource_mb: 1024,
             clusters: Vec::new(),
+            weights: BTreeMap::new(),
         }
     }
 }
@@ -110,6 +116,7 @@ pub(super) fn read_grid(mut section: Section<'_>) -> GridSettings {
         interleaves: section.or("interleave", &flag(), defaults.interleaves),
         resource_mb: section.or("resource", &resource, Mebibytes(defaults.resource_mb)).0,
         clusters: Vec::new(),
+        weights: BTreeMap::new(),
     };
     section.finish();
     settings
@@ -162,6 +169,7 @@ pub(super) fn read_cluster(section: &mut Section<'_>) -> ClusterSettings {
         power: section.or("power", &number(0..=MAX_POWER), 1),
         home: names(section, "home"),
         affinity: names(section, "affinity"),
+        stress: section.or("stress", &optional_path(), None),
     }
 }
 

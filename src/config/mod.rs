@@ -56,7 +56,7 @@ pub use admission::AdmissionSettings;
 pub use civil::{OpenSpan, closed_until, open_spans};
 use environment::Overrides;
 pub use environment::{Flag, NotText};
-use file::LARGEST;
+use file::{LARGEST, UserEntry};
 pub use grid::{ClusterSettings, GridSettings};
 pub use hours::ClassCalendar;
 pub use listing::{Change, Listing, Origin, Row};
@@ -332,7 +332,9 @@ fn parse_over(name: &str, text: &str, overrides: Overrides) -> Result<Config, Pr
     let Reading { mut listing, mut problems, .. } = reading;
     let rules = file.admission.iter().map(AdmissionEntry::settings).collect();
     let orchestrator = OrchestratorSettings { rules, ..file.orchestrator.clone() };
-    let grid = file.grid.clone();
+    let weight = |user: &UserEntry| (user.name.value.clone(), user.grid_weight.clone().or(1));
+    let weights = file.users.iter().map(weight).collect();
+    let grid = GridSettings { weights, ..file.grid.clone() };
     let (daemon, topology, calendar) = check::check(file, &mut listing, &mut problems);
     if !problems.is_empty() {
         return Err(problems.sorted());

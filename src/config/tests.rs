@@ -282,6 +282,20 @@ fn the_listing_says_it_all() {
 }
 
 #[test]
+fn users_have_weights_in_the_grid() {
+    let text = format!(
+        "{SMALL}[[user]]\nname = 'ann'\ngrid_weight = 3\n[[user]]\nname = 'bob'\nallotment = '1GB'\n"
+    );
+    let grid = parse("test.toml", &text).unwrap().grid;
+    let weights: Vec<(&str, u64)> =
+        grid.weights.iter().map(|(user, weight)| (user.as_str(), *weight)).collect();
+    assert_eq!(weights, [("ann", 3), ("bob", 1)]);
+    let none = format!("{SMALL}[[user]]\nname = 'ann'\n");
+    let problems = parse("test.toml", &none).unwrap_err().to_string();
+    assert!(problems.contains("no `allotment`, `urgent_allotment` or `grid_weight`"), "{problems}");
+}
+
+#[test]
 fn differences_are_told_setting_by_setting() {
     let text = |text: &str| parse("test.toml", &format!("{SMALL}{text}")).unwrap().listing;
     let before = text("[scheduler]\nquantum = '16GB'\n[[nodepool]]\nname = 'old'\nnodes=['n1']");
@@ -301,6 +315,7 @@ fn differences_are_told_setting_by_setting() {
             "nodepool.old.nodes: [\"n1\"] -> ",
             "user.u.allotment:  -> \"2GB\"",
             "user.u.urgent_allotment:  -> \"0GB\"",
+            "user.u.grid_weight:  -> 1",
         ]
     );
 }

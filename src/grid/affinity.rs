@@ -1,5 +1,6 @@
 //! Affinity of tasks to clusters: it falls with each failure and each long wait on a cluster.
 
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 use crate::model::Name;
@@ -27,9 +28,14 @@ impl Affinities {
         self.by_task.get(&(campaign, task, cluster.clone())).copied().unwrap_or(0)
     }
 
-    /// Stored affinities. Their period begins at time `now_ms`.
-    pub fn stored(by_task: BTreeMap<(u64, u64, Name), i64>, now_ms: u64) -> Affinities {
-        Affinities { by_task, reset_ms: now_ms }
+    /// Stored affinities, whose period began at time `reset_ms`.
+    pub fn stored(by_task: BTreeMap<(u64, u64, Name), i64>, reset_ms: u64) -> Affinities {
+        Affinities { by_task, reset_ms }
+    }
+
+    /// Begin of the period, in milliseconds of the caller's clock.
+    pub fn reset_ms(&self) -> u64 {
+        self.reset_ms
     }
 
     /// All affinities below 0.
@@ -52,23 +58,22 @@ impl Affinities {
         self.by_task.retain(|(of, _, _), _| *of != campaign);
     }
 
-    /// Picks up to `count` tasks for a cluster out of `queued`, by priority, affinity to the
-    /// cluster, and number. `queued` has the priority and the number of each task.
-    pub fn pick(
-        &self,
-        campaign: u64,
-        cluster: &Name,
-        queued: &[(u8, u64)],
-        count: usize,
-    ) -> Vec<u64> {
-        let key = |(priority, task): &(u8, u64)| {
-            let affinity = self.of(campaign, *task, cluster);
-            (std::cmp::Reverse((*priority, affinity)), *task)
-        };
-        let mut keyed: Vec<_> = queued.iter().map(key).collect();
-        keyed.sort_unstable();
-        keyed.into_iter().take(count).map(|(_, task)| task).collect()
+    /// Affinities below 0 of a campaign's tasks to a cluster, by task.
+    pub fn on(&self, campaign: u64, cluster: &Name) -> BTreeMap<u64, i64> {
+        let first = (campaign, 0, Name::default());
+        let own = self.by_task.range(first..).take_while(|((of, _, _), _)| *of == campaign);
+        let own = own.filter(|((_, _, at), _)| at == cluster);
+        own.map(|((_, task, _), affinity)| (*task, *affinity)).collect()
     }
+}
+
+/// Puts queued tasks into the order in which a cluster gets them: by priority, affinity to the
+/// cluster, and number. `queued` has the priority and the number of each task. `affinities`: those
+/// below 0, by task.
+pub fn by_affinity(affinities: &BTreeMap<u64, i64>, mut queued: Vec<(u8, u64)>) -> Vec<(u8, u64)> {
+    let affinity = |task: &u64| affinities.get(task).copied().unwrap_or(0);
+    queued.sort_by_key(|(priority, task)| (Reverse((*priority, affinity(task))), *task));
+    queued
 }
 
 #[cfg(test)]
@@ -79,14 +84,18 @@ mod tests {
     fn a_failure_makes_the_next_choice_differ_until_the_reset() {
         let (here, there): (Name, Name) = ("lyon".into(), "grenoble".into());
         let mut affinities = Affinities::default();
-        let queued = [(20, 4), (20, 7), (10, 1), (30, 9)];
-        assert_eq!(affinities.pick(1, &here, &queued, 3), [9, 4, 7]);
+        let queued = vec![(20, 4), (20, 7), (10, 1), (30, 9)];
+        let order = |affinities: &Affinities, cluster: &Name| {
+            let order = by_affinity(&affinities.on(1, cluster), queued.clone());
+            order.into_iter().map(|(_, task)| task).collect::<Vec<_>>()
+        };
+        assert_eq!(order(&affinities, &here), [9, 4, 7, 1]);
         affinities.lower(1, 4, &here);
-        assert_eq!(affinities.pick(1, &here, &queued, 3), [9, 7, 4]);
-        assert_eq!(affinities.pick(1, &there, &queued, 3), [9, 4, 7]);
+        assert_eq!(order(&affinities, &here), [9, 7, 4, 1]);
+        assert_eq!(order(&affinities, &there), [9, 4, 7, 1]);
         assert!(!affinities.reset(AFFINITY_PERIOD_MS - 1));
         assert_eq!(affinities.of(1, 4, &here), -1);
         assert!(affinities.reset(AFFINITY_PERIOD_MS));
-        assert_eq!(affinities.pick(1, &here, &queued, 3), [9, 4, 7]);
+        assert_eq!(order(&affinities, &here), [9, 4, 7, 1]);
     }
 }

@@ -7,6 +7,10 @@ use super::ratio::part_of;
 /// Longest time that a task waits on a cluster, in milliseconds. A longer wait withdraws it.
 pub const WAITING_LIMIT_MS: u64 = 900_000;
 
+/// Time that a cluster needs to begin a task that it has room for, in milliseconds: a publication, a
+/// cycle and the start of a slot. A task is no surplus before.
+pub const ARRIVAL_MS: u64 = 5_000;
+
 /// The tasks that may wait on a cluster of `capacity` resources: `capacity × flood`, rounded down.
 /// A `flood` of 0 means that no task waits.
 pub fn allowed(capacity: u64, flood: u64) -> u64 {

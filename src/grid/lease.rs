@@ -17,6 +17,8 @@ pub struct ForwardingLease {
     pub slot_lease_ms: u64,
     /// Time that a task has between its signal and its end.
     pub grace_ms: u64,
+    /// Time for which slots go on after the end of their lease. 0: they end with it.
+    pub unheard_ms: u64,
 }
 
 impl ForwardingLease {
@@ -24,8 +26,10 @@ impl ForwardingLease {
     /// clocks of different speed.
     pub fn patience_ms(&self) -> u64 {
         let leases = self.lease_ms.saturating_add(self.slot_lease_ms);
-        let hundredth = leases.checked_div(100).unwrap_or(0);
-        [self.grace_ms, hundredth, RESERVE_MS].into_iter().fold(leases, u64::saturating_add)
+        let hundredth = leases.saturating_add(self.unheard_ms).checked_div(100).unwrap_or(0);
+        [self.grace_ms, self.unheard_ms, hundredth, RESERVE_MS]
+            .into_iter()
+            .fold(leases, u64::saturating_add)
     }
 
     /// True if no task of the batch can run on its cluster. `sent_ms`: the time of the last message
@@ -44,16 +48,19 @@ mod tests {
     #[test]
     fn the_router_waits_for_all_leases_the_grace_and_some_more() {
         let rows = [
-            ((600_000, 600_000, 30_000), 1_252_000),
-            ((5000, 5000, 1000), 21_100),
-            ((0, 0, 0), 10_000),
-            ((u64::MAX, 1, 1), u64::MAX),
+            ((600_000, 600_000, 30_000, 0), 1_252_000),
+            ((600_000, 600_000, 30_000, 50_000), 1_302_500),
+            ((5000, 5000, 1000, 0), 21_100),
+            ((0, 0, 0, 0), 10_000),
+            ((u64::MAX, 1, 1, 1), u64::MAX),
         ];
-        for ((lease_ms, slot_lease_ms, grace_ms), expected) in rows {
-            let lease = ForwardingLease { lease_ms, slot_lease_ms, grace_ms };
+        for ((lease_ms, slot_lease_ms, grace_ms, unheard_ms), expected) in rows {
+            let lease = ForwardingLease { lease_ms, slot_lease_ms, grace_ms, unheard_ms };
             assert_eq!(lease.patience_ms(), expected, "{lease:?}");
         }
-        let lease = ForwardingLease { lease_ms: 5000, slot_lease_ms: 5000, grace_ms: 1000 };
+        let times = (5000, 5000, 1000);
+        let (lease_ms, slot_lease_ms, grace_ms) = times;
+        let lease = ForwardingLease { lease_ms, slot_lease_ms, grace_ms, unheard_ms: 0 };
         assert!(!lease.is_over(1000, 22_100) && lease.is_over(1000, 22_101));
         assert!(!lease.is_over(9000, 1000), "a clock that stands still ends nothing");
     }
@@ -66,6 +73,7 @@ mod tests {
             lease_ms in 1000_u64..1_000_000,
             slot_lease_ms in 1000_u64..1_000_000,
             grace_ms in 0_u64..600_000,
+            unheard_ms in 0_u64..600_000,
             offset in 0_u64..1_000_000_000,
             slower in 0_u64..100,
             read in 0_u64..1_000_000,
@@ -75,8 +83,8 @@ mod tests {
             let there = |time: u64| offset + time - (time * slower).checked_div(10_000).unwrap();
             // Slots hear of the end within half a second.
             let last_word = there(stopped).min(there(read) + lease_ms + 500);
-            let end = last_word + slot_lease_ms + grace_ms;
-            let lease = ForwardingLease { lease_ms, slot_lease_ms, grace_ms };
+            let end = last_word + slot_lease_ms + unheard_ms + grace_ms;
+            let lease = ForwardingLease { lease_ms, slot_lease_ms, grace_ms, unheard_ms };
             let sent = read + way;
             let elsewhere = sent + lease.patience_ms() + 1;
             prop_assert!(lease.is_over(sent, elsewhere));

@@ -26,8 +26,10 @@ mod predictor;
 mod ratio;
 mod router;
 
-pub use affinity::{AFFINITY_PERIOD_MS, Affinities};
-pub use flood::{SentTask, WAITING_LIMIT_MS, Withdrawal, WithdrawalCause, allowed, fit, surplus};
+pub use affinity::{AFFINITY_PERIOD_MS, Affinities, by_affinity};
+pub use flood::{
+    ARRIVAL_MS, SentTask, WAITING_LIMIT_MS, Withdrawal, WithdrawalCause, allowed, fit, surplus,
+};
 pub use forecast::{
     CampaignProgress, EndedTask, ForecastBasis, TaskFigures, WINDOW_MS, failure_rate, resubmit_rate,
 };

@@ -352,7 +352,7 @@ impl Owner {
                 drop(reply.send(Adoption::default()));
             }
             BookRequest::Gang(id, reply) => drop(reply.send(self.book.gang(id))),
-            BookRequest::Grid(request) => self.take_grid(request),
+            BookRequest::Grid(request) => self.take_grid(request).await?,
             BookRequest::Count(reply) => drop(reply.send(self.book.figures())),
             BookRequest::Publication(reply) => self.publication(reply),
             BookRequest::Published(sequence, gone) => self.record(Event::Published(sequence, gone)),
@@ -403,6 +403,7 @@ impl Owner {
         let mut batch = std::mem::take(&mut self.batch);
         if !batch.is_empty() {
             batch.at_ms = now().wall_ms;
+            batch.interruptions = Some(self.book.interruptions());
             let began = Instant::now();
             self.store.commit(&batch).await?;
             self.signals.committed.send_modify(|commits| *commits += 1);

@@ -1,10 +1,13 @@
 //! Requests of the router, and of other routers, to the owner of the book.
 
+use std::sync::Arc;
+
 use tokio::sync::oneshot;
 
-use super::book::{Event, Forwarding, ForwardingView};
+use super::book::{AwayHook, Event, Forwarding, ForwardingView};
 use super::drive::{By, Owner, Reply};
-use super::store::{OutOfGrid, PassRows};
+use super::spec::{HookKind, Params};
+use super::store::{ChildRow, DbError, OutOfGrid, PassRows, Submission};
 use crate::model::Name;
 
 /// A request about forwarded tasks or other clusters.
@@ -20,6 +23,13 @@ pub enum GridRequest {
     /// Put the longest lease of a cluster's slots on record, in milliseconds. The answer is sent once
     /// it is.
     SlotLease(Name, u64, oneshot::Sender<()>),
+    /// Submit a prologue or epilogue of a campaign on another cluster, unless it was. The answer is sent once it
+    /// is on record.
+    Hook(u64, Name, HookKind, oneshot::Sender<()>),
+    /// A cluster does not answer, with the sentence of its event, or answers again (`None`).
+    Heard(Name, Option<String>, oneshot::Sender<()>),
+    /// Put the child campaigns of batches on record. The answer is sent once they are.
+    Children(Vec<ChildRow>, oneshot::Sender<()>),
     /// Take a cluster out of the grid, or put it back. The answer is sent once it is on record.
     TakeOut(Name, Option<OutOfGrid>, By, oneshot::Sender<()>),
     /// Put a pass of the router on record. The answer is sent once it is.
@@ -28,7 +38,7 @@ pub enum GridRequest {
 
 impl Owner {
     /// Takes a request of a router.
-    pub(super) fn take_grid(&mut self, request: GridRequest) {
+    pub(super) async fn take_grid(&mut self, request: GridRequest) -> Result<(), DbError> {
         match request {
             // A caller that has gone away needs no answer.
             GridRequest::View(reply) => drop(reply.send(self.book.forwarding())),
@@ -46,6 +56,18 @@ impl Owner {
                 self.batch.slot_leases.push((cluster, lease_ms));
                 self.replies.push(Reply::Done(reply));
             }
+            GridRequest::Hook(campaign, cluster, kind, reply) => {
+                self.hook(campaign, cluster, kind).await?;
+                self.replies.push(Reply::Done(reply));
+            }
+            GridRequest::Heard(cluster, why, reply) => {
+                self.record(Event::ClusterHeard(cluster, why));
+                self.replies.push(Reply::Done(reply));
+            }
+            GridRequest::Children(children, reply) => {
+                self.batch.children.extend(children);
+                self.replies.push(Reply::Done(reply));
+            }
             GridRequest::TakeOut(cluster, out, by, reply) => {
                 let act = if out.is_some() { "grid-out" } else { "grid-in" };
                 let why = out.as_ref().map(|out| out.why.as_str()).unwrap_or_default();
@@ -58,5 +80,26 @@ impl Owner {
                 self.replies.push(Reply::Done(reply));
             }
         }
+        Ok(())
+    }
+
+    /// Submits a prologue or epilogue of a campaign on another cluster, if it is due.
+    async fn hook(&mut self, campaign: u64, cluster: Name, kind: HookKind) -> Result<(), DbError> {
+        if !self.book.wants_hook(campaign, &cluster, kind) {
+            return Ok(());
+        }
+        let known = self.book.campaigns().get(&campaign);
+        let Some(spec) = known.and_then(|campaign| campaign.hook_away(kind)) else { return Ok(()) };
+        // Two new specifications of the same batch would get the same number.
+        self.finish_batch().await?;
+        let (spec_number, spec) = (self.store.spec_number(&spec, None).await?, Arc::new(spec));
+        let number = self.book.next_number();
+        let known = Arc::clone(&spec);
+        let hook = AwayHook { campaign, cluster, kind, spec_number, spec: known };
+        self.record(Event::Hooked(Box::new(hook)));
+        let (params, stdin, key) = (Params::Numbers, None, None);
+        let new = Submission { campaign: number, spec_number, spec, stdin, params, key };
+        self.batch.submissions.push(new);
+        Ok(())
     }
 }

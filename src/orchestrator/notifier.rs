@@ -32,19 +32,34 @@ pub(super) struct Notifier {
     reader: StoreReader,
     requests: mpsc::Sender<BookRequest>,
     commits: watch::Receiver<u64>,
+    /// The last event that the hook is not told of any more.
+    since: u64,
+    /// True if that is not on record yet.
+    is_new: bool,
     /// True while the hook fails.
     fails: bool,
 }
 
 impl Notifier {
-    /// Tells `program` of the events in the database of `reader`, after each commit.
-    pub fn new(
+    /// Tells `program` of the events in the database of `reader`, after each commit. A hook that was
+    /// just configured is told of all events from this moment on, so open it before the owner starts.
+    ///
+    /// # Errors
+    ///
+    /// If the database cannot be read.
+    pub async fn open(
         program: PathBuf,
-        reader: StoreReader,
+        mut reader: StoreReader,
         requests: mpsc::Sender<BookRequest>,
         commits: watch::Receiver<u64>,
-    ) -> Notifier {
-        Notifier { program, reader, requests, commits, fails: false }
+    ) -> Result<Notifier, DbError> {
+        let known = reader.notified().await?;
+        let since = match known {
+            Some(since) => since,
+            None => reader.last_event().await?,
+        };
+        let is_new = known.is_none();
+        Ok(Notifier { program, reader, requests, commits, since, is_new, fails: false })
     }
 
     /// Runs until the owner has stopped.
@@ -55,18 +70,12 @@ impl Notifier {
     }
 
     async fn follow(&mut self) -> Result<(), DbError> {
-        let known = self.reader.notified().await?;
-        let mut since = match known {
-            Some(since) => since,
-            // A hook that was just configured is not told what happened before.
-            None => self.reader.last_event().await?,
-        };
-        if known.is_none() && self.keep(since, None).await.is_none() {
+        if self.is_new && self.keep(None).await.is_none() {
             return Ok(());
         }
         loop {
             self.commits.mark_unchanged();
-            let events = self.reader.events(since, PAGE).await?;
+            let events = self.reader.events(self.since, PAGE).await?;
             if events.is_empty() {
                 let change = tokio::time::timeout(IDLE, self.commits.changed()).await;
                 if matches!(change, Ok(Err(_))) {
@@ -74,9 +83,9 @@ impl Notifier {
                 }
             }
             for event in events {
-                since = event.id;
+                self.since = event.id;
                 let note = self.tell(event).await;
-                if self.keep(since, note).await.is_none() {
+                if self.keep(note).await.is_none() {
                     return Ok(());
                 }
             }
@@ -84,8 +93,8 @@ impl Notifier {
     }
 
     /// Puts on record up to which event the hook was told. `None`: the owner has stopped.
-    async fn keep(&self, sequence: u64, note: Option<Note>) -> Option<()> {
-        self.requests.send(BookRequest::Notified(sequence, note)).await.ok()
+    async fn keep(&self, note: Option<Note>) -> Option<()> {
+        self.requests.send(BookRequest::Notified(self.since, note)).await.ok()
     }
 
     /// Tells the hook of an event. Returns a note if it begins to fail.

@@ -297,6 +297,8 @@ fn request_for(work: PublishedWork) -> Work {
         chunks: fixed.map(|gang| vec![chunk(gang)]),
         place: fixed.map(|_| ChunkPlace::Scatter),
         elasticity: sizes.map(|_| ElasticityWord::Malleable),
+        // Chunks have the tags of a gang of fixed size.
+        tags: gang.filter(|_| sizes.is_some()).map(|gang| gang.tags.clone()).unwrap_or_default(),
         min_processes: sizes.map_or(0, |sizes| sizes.min_nodes),
         legal_sizes: sizes.map(|sizes| SizeRule::from(&sizes.legal())),
         exclusive: gang.is_some_and(|gang| gang.exclusive),

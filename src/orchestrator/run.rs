@@ -13,7 +13,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::book::Settings;
-use super::clusters::{GridError, GridRouter};
+use super::clusters::{GridError, GridRouter, RemoteCluster};
 use super::drive::{BookRequest, Owner, Signals, ToPublish};
 use super::hold;
 use super::house::HouseRules;
@@ -162,10 +162,16 @@ impl Prepared {
         let epoch = store.epoch();
         let router = GridRouter::new(&options.grid, store.identity(), &options.state, &rm)?;
         let millis = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
-        let settings =
-            Settings { lease_ms: millis(options.lease), linger_ms: millis(options.linger) };
+        let settings = Settings {
+            lease_ms: millis(options.lease),
+            linger_ms: millis(options.linger),
+            clusters: 1 + crate::model::count(&options.grid.clusters),
+        };
         let clusters = options.grid.clusters.iter().map(|cluster| cluster.name.clone());
         state.sight.tell_grid(clusters.collect(), options.grid.resource_mb);
+        let remotes = options.grid.clusters.iter().map(RemoteCluster::new);
+        // The router has tried the same settings.
+        state.sight.tell_remotes(remotes.filter_map(Result::ok).collect());
         state.sight.tell_times(store.boot(), settings.lease_ms);
         let signals = Arc::new(Signals { publish: Notify::new(), committed });
         let (meters, zone) = (state.meters.clone(), options.house.zone.clone());
@@ -185,17 +191,22 @@ impl Prepared {
             phase.send_replace(OrchestratorPhase::Open);
             owner.run(ends).await
         };
+        let notifier = match options.house.notify.clone() {
+            Some(program) => {
+                let reader = StoreReader::open(&options.state).await?;
+                let commits = state.sight.commits.clone();
+                Some(Notifier::open(program, reader, requests.clone(), commits).await?)
+            }
+            None => None,
+        };
         let done = spawn_owner(running)?;
         let sweeper = Sweeper::open(&options.state, options.retention, requests.clone()).await?;
         tokio::spawn(stop.clone().run_until_cancelled_owned(sweeper.run()));
-        if let Some(program) = options.house.notify.clone() {
-            let reader = StoreReader::open(&options.state).await?;
-            let commits = state.sight.commits.clone();
-            let notifier = Notifier::new(program, reader, requests.clone(), commits);
+        if let Some(notifier) = notifier {
             tokio::spawn(stop.clone().run_until_cancelled_owned(notifier.run()));
         }
         if let Some(router) = router {
-            let routing = router.run(requests.clone());
+            let routing = router.run(requests.clone(), state.sight.commits.clone());
             tokio::spawn(stop.clone().run_until_cancelled_owned(routing));
         }
         tracing::info!(publisher, epoch, "the orchestrator runs");

@@ -39,8 +39,11 @@ pub enum RankError {
     NoNode { host: String, nodes: String },
     #[error("{host} is rank 0, which starts programs at other ranks and serves none")]
     Leader { host: String },
-    #[error("cannot reach rank {rank} on {host}")]
-    Unreachable { rank: u64, host: String, source: io::Error },
+    #[error(
+        "cannot reach rank {rank} on {host} at {address}; `apportion agent --address` there names an \
+         address that other nodes reach"
+    )]
+    Unreachable { rank: u64, host: String, address: String, source: io::Error },
     #[error("rank {rank} on {host} does not know the secret of this gang")]
     Foreign { rank: u64, host: String },
     #[error("the connection to rank {rank} on {host} broke off")]

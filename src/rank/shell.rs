@@ -76,11 +76,23 @@ impl RemoteRank<'_> {
     }
 
     fn connect(self) -> Result<TcpStream, RankError> {
-        let failed = |source| RankError::Unreachable { rank: self.rank, host: self.host(), source };
         let (address, port) = (self.place.address.as_str(), self.place.port);
-        let mut all = (address, port).to_socket_addrs().map_err(failed)?;
-        let to = all.next().ok_or_else(|| failed(io::ErrorKind::NotFound.into()))?;
-        let stream = TcpStream::connect_timeout(&to, PATIENCE).map_err(failed)?;
+        let failed = |source| RankError::Unreachable {
+            rank: self.rank,
+            host: self.host(),
+            address: address.to_owned(),
+            source,
+        };
+        // A name may have several addresses, of which the slot listens on some.
+        let all = (address, port).to_socket_addrs().map_err(failed)?;
+        let mut tried = Err(io::ErrorKind::NotFound.into());
+        for to in all {
+            tried = TcpStream::connect_timeout(&to, PATIENCE);
+            if tried.is_ok() {
+                break;
+            }
+        }
+        let stream = tried.map_err(failed)?;
         stream.set_read_timeout(Some(PATIENCE)).map_err(failed)?;
         stream.set_nodelay(true).map_err(failed)?;
         Ok(stream)

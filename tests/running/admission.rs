@@ -5,6 +5,7 @@
 use std::path::Path;
 
 use crate::support::daemon::{CONFIG, Daemon, apportion};
+use crate::support::fleet::{CONFIG as FLEET, Fleet, Plan};
 use reqwest::{Method, StatusCode};
 use serde_json::{Value, json};
 
@@ -43,6 +44,27 @@ fn campaign(user: &str, tasks: u64, more: &Value) -> Value {
     let mut body = json!({ "user": user, "command": ["true"], "tasks": format!("1-{tasks}") });
     body.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
     body
+}
+
+/// An orchestrator of its own has the rules of its configuration file.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_orchestrator_alone_has_the_rules_of_its_configuration() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("head.toml");
+    std::fs::write(&file, format!("{CONFIG}\n{RULES}")).unwrap();
+    let plan = Plan {
+        config: FLEET,
+        agents: 0,
+        agent_flags: &[],
+        head_flags: &["--config", file.to_str().unwrap()],
+        detours: std::collections::BTreeMap::new(),
+        ports: None,
+    };
+    let fleet = Fleet::start(&plan).await;
+    let body = campaign("ann", 11, &json!({ "class": "normal", "cwd": fleet.work() }));
+    let (status, told) = fleet.ask(Method::POST, "/v1/campaigns", Some(body)).await.unwrap();
+    assert_ne!(status, StatusCode::CREATED);
+    assert!(told.to_string().contains("11 tasks are more than max_tasks = 10"), "{told}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -291,6 +291,34 @@ async fn a_malleable_gang_is_told_of_nodes_that_come_and_go() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_malleable_gang_uses_only_nodes_with_its_tags() {
+    let tags = "[[tags]]\nnodes = [\"n1\", \"n3\"]\nset = [\"rack=r1\"]\n";
+    let fleet = fleet(&format!("{}\n{tags}", config()), 3).await;
+    let gang = json!({ "nodes": "2-3", "tags": { "rack": "r1" } });
+    let shell = "sort $APPORTION_NODE_FILE > nodes; \"$APPORTION_RANK_SHELL\" \
+                 \"$(tail -n 1 \"$APPORTION_NODE_FILE\")\" 'echo $APPORTION_NODE' >> ranks";
+    let id = fleet.submit(json!({ "shell": shell, "memory": "1GB", "gang": gang })).await;
+    fleet.until_state(id, "done").await;
+    assert_eq!(fleet.lines("nodes"), ["n1", "n3"], "n2 lacks the tag");
+    assert_eq!(fleet.lines("ranks").len(), 1);
+    let (status, answer) = fleet
+        .ask(
+            Method::POST,
+            "/v1/campaigns",
+            Some(json!({
+                "user": user(), "shell": "true", "cwd": "/",
+                "gang": { "nodes": "2-3", "exclusive": true, "group_by": "rack" }
+            })),
+        )
+        .await
+        .unwrap();
+    assert_eq!(status.as_u16(), 422, "{answer}");
+    let told = answer.to_string();
+    assert!(told.contains("ask for as much `memory` as a node has"), "{told}");
+    assert!(told.contains("name the group by its tag"), "{told}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_gang_waits_for_the_last_node_and_has_it_alone() {
     let fleet = fleet(&config(), 2).await;
     // A node is full of other work, so no rank begins.
@@ -313,7 +341,7 @@ async fn a_gang_waits_for_the_last_node_and_has_it_alone() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_class_without_gangs_and_an_agent_without_address_are_told() {
+async fn a_class_without_gangs_and_a_list_of_tasks_are_told() {
     let fleet = fleet(CONFIG, 2).await;
     let id = fleet.submit(json!({ "shell": "true", "gang": { "nodes": 2 } })).await;
     let noted = async |fleet: &Fleet| {

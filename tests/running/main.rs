@@ -4,6 +4,7 @@ mod admission;
 mod agent_run;
 mod agent_users;
 mod campaign_views;
+mod cluster_events;
 mod cluster_hooks;
 mod cohost;
 mod faults_calls;

@@ -429,10 +429,10 @@ async fn the_first_tasks_of_a_campaign_run_before_those_of_others() {
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
     let order = world.diary.lock().unwrap().order.clone();
-    let mut early: Vec<u64> =
-        order[8..].iter().filter(|id| id.campaign == later).map(|id| id.task).take(5).collect();
-    early.sort_unstable();
-    assert_eq!(early, [1, 2, 3, 4, 5]);
+    // An early task may be the second of its slot, and an ordinary slot begins its own meanwhile.
+    let own = order[8..].iter().filter(|id| id.campaign == later);
+    let first: Vec<u64> = own.map(|id| id.task).take(10).collect();
+    assert!((1..=5).all(|early| first.contains(&early)), "{first:?}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -28,15 +28,7 @@ fn number(name: &str, default: u64) -> u64 {
 }
 
 async fn cluster(lease: &str) -> Fleet {
-    let plan = Plan {
-        config: CONFIG,
-        agents: 2,
-        agent_flags: &["--memory", "512MB"],
-        head_flags: &["--linger", "1s", "--lease", lease],
-        detours: BTreeMap::new(),
-        ports: None,
-    };
-    Fleet::start(&plan).await
+    Fleet::small(2, lease).await
 }
 
 /// The configuration of a router without nodes of its own.
@@ -49,7 +41,8 @@ fn router_config(folder: &Path, fleets: &[Fleet], lease: &str) -> String {
     let clusters: String = clusters.collect();
     format!(
         "{ROUTER}\n[orchestrator]\nenabled = true\nstate = '{}'\npublish_every = '20ms'\n\
-         [grid]\npass_every = '200ms'\nlease = '{lease}'\nresource = '256MB'\n{clusters}",
+         [grid]\npass_every = '200ms'\nlease = '{lease}'\nresource = '256MB'\nflood_percent = 1000\n\
+         {clusters}",
         state.display()
     )
 }
@@ -176,6 +169,66 @@ async fn until<T>(what: &str, router: &Daemon, find: impl AsyncFn(&Daemon) -> Op
         assert!(since.elapsed() < PATIENCE, "never: {what}: {}", router.said());
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
+}
+
+/// All nodes are busy with a long bag. A test of 50 tasks begins one on each cluster, ahead of the
+/// bag, and drops the others.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_test_begins_next_on_each_full_cluster() {
+    let fleets = [cluster("20s").await, cluster("20s").await];
+    let (folder, work) = folders();
+    let config = router_config(folder.path(), &fleets, "20s");
+    let config = config.replace("enabled = true", "enabled = true\ntest_class = 'urgent'");
+    let urgent =
+        "[[class]]\nname = 'urgent'\npolicy = 'fair-share'\nnodepool = 'main'\npriority = 1\n";
+    let config = config.replace("[orchestrator]", &format!("{urgent}[orchestrator]"));
+    // Submissions wake the router, and tasks elsewhere keep it awake.
+    let config = config.replace("pass_every = '200ms'", "pass_every = '1h'");
+    let address = format!("127.0.0.1:{}", port());
+    let router = Daemon::start_at(folder.path(), &config, &address);
+    let submit = async |kind: &str, shell: &str, tasks: u64| {
+        let body = json!({
+            "user": fleet::user(), "type": kind, "shell": shell, "tasks": tasks,
+            "memory": "256MB", "cwd": work, "class": "normal",
+        });
+        let answer = router.send(Method::POST, "/v1/campaigns", &body).await;
+        assert_eq!(answer.status(), StatusCode::CREATED, "{}", answer.text().await.unwrap());
+        answer.json::<Value>().await.unwrap()["id"].as_u64().unwrap()
+    };
+    let bag = format!("/v1/campaigns/{}", submit("default", "sleep 1", 100_000).await);
+    let full = async |router: &Daemon| {
+        let (_, answer) = router.try_get(&bag).await.ok()?;
+        (8 <= answer["campaign"]["running"].as_u64()?).then_some(())
+    };
+    until("eight tasks run", &router, full).await;
+    let test = submit("test", "echo $APPORTION_TASK_ID >> tested", 50).await;
+    let path = format!("/v1/campaigns/{test}");
+    let over = async |router: &Daemon| {
+        let (_, answer) = router.try_get(&path).await.ok()?;
+        let campaign = answer.get("campaign")?.clone();
+        (campaign["state"] == "done").then_some(campaign)
+    };
+    let test = until("the test ends", &router, over).await;
+    assert_eq!((&test["done"], &test["dropped"]), (&json!(2), &json!(48)), "{test}");
+    assert_eq!(fs::read_to_string(work.join("tested")).unwrap().lines().count(), 2);
+    let (_, tasks) = router.try_get(&format!("{path}/tasks?attempts=true")).await.unwrap();
+    let nodes = tasks["tasks"].as_array().unwrap().iter();
+    let nodes: BTreeSet<&str> =
+        nodes.map(|task| task["attempts"][0]["node"].as_str().unwrap()).collect();
+    assert_eq!(nodes, BTreeSet::from(["grenoble", "lyon"]), "{tasks}");
+    // Short tasks are sent in groups, and foretold one by one: eight slots take hours.
+    let path = format!("{bag}/forecasts");
+    let end = async |router: &Daemon| {
+        let (_, answer) = router.try_get(&path).await.ok()?;
+        let mut forecasts = answer["forecasts"].as_array()?.iter();
+        let whole = forecasts.rfind(|it| it["cluster"] == "")?;
+        Some(whole["end_ms"].as_u64()? - whole["at_ms"].as_u64()?)
+    };
+    let left_ms = until("the end of the bag is foretold", &router, end).await;
+    assert!(6_000_000 < left_ms, "100,000 seconds of work: {left_ms} ms");
+    // The bag has hardly begun.
+    let (_, bag) = router.try_get(&bag).await.unwrap();
+    assert!(90_000 < bag["campaign"]["queued"].as_u64().unwrap(), "{bag}");
 }
 
 /// The orchestrator of a cluster stands still. Its tasks end by the leases of their slots, then run

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use super::diary::Diary;
 use apportion::audit::audit;
 use apportion::engine::Effort;
-use apportion::journal::{Replay, seal_books};
+use apportion::journal::{Replay, seal_checkpoint};
 use apportion::model::{
     CapRules, ClassPolicy, GangRules, JobFacts, JobId, JobKind, JobSpec, Mebibytes, NodeReport,
     NodeTagging, Nodepool, PoolIx, ProcessLimit, Quantum, ResourceClass, Settings, ShareFacts,
@@ -166,8 +166,8 @@ impl Cluster {
     /// Starts the daemon again, with the stored state.
     pub fn resume(&mut self) {
         let diary = self.diary.as_mut().unwrap();
-        let books = seal_books(&self.scheduler.books());
-        self.scheduler = Replay::from(0, &books).unwrap().into_scheduler();
+        let state = seal_checkpoint(&self.scheduler.state());
+        self.scheduler = Replay::from(0, &state).unwrap().into_scheduler();
         diary.recorder.restart(&mut self.scheduler);
     }
 
@@ -200,7 +200,7 @@ impl Cluster {
         if self.confirms_exits {
             self.confirm_exits();
         }
-        // The same books, told something that means nothing and without their pictures, so that they
+        // The same state, with an entry that means nothing and without cached views, so that they
         // cannot rely on the last cycle.
         let mut anew = self.scheduler.clone();
         anew.drop_cached_views();

@@ -95,6 +95,19 @@ pub fn port() -> u16 {
 }
 
 impl Fleet {
+    /// A cluster of a few slots, with this lease of the slots.
+    pub async fn small(agents: usize, lease: &str) -> Fleet {
+        let plan = Plan {
+            config: CONFIG,
+            agents,
+            agent_flags: &["--memory", "512MB"],
+            head_flags: &["--linger", "1s", "--lease", lease],
+            detours: BTreeMap::new(),
+            ports: None,
+        };
+        Fleet::start(&plan).await
+    }
+
     pub async fn start(plan: &Plan<'_>) -> Fleet {
         // In memory, if that is possible: a disk under other load makes leases run out.
         let memory = tempfile::tempdir_in("/dev/shm");

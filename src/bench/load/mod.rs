@@ -5,6 +5,7 @@
 //! the figure that counts. The clients share the computer too, which slows both.
 
 mod bare;
+mod beats;
 pub(super) mod wire;
 
 use std::io;
@@ -17,6 +18,7 @@ use tokio::task::JoinSet;
 use tokio::time::{MissedTickBehavior, interval, sleep};
 
 pub use self::bare::serve as serve_bare;
+use self::beats::{batch_request, heartbeat, own_node, single_request};
 use self::wire::{Connection, get, send};
 use super::DurationSpread;
 use super::cluster::ClusterShape;
@@ -263,9 +265,10 @@ impl LoadBench<'_> {
         let report = |address, path| {
             let every = AGENTS_EVERY.div_f64(number(AGENTS) / number(AGENT_CONNECTIONS));
             let (turns, nodes) = (Arc::clone(&self.turns), self.options.shape.nodes);
-            let request = move || {
+            let request = move |client| {
                 let turn = turns.fetch_add(1, Ordering::Relaxed);
-                send("POST", path, heartbeat(turn % nodes, turn).as_bytes())
+                let node = own_node((client, AGENT_CONNECTIONS), turn, nodes);
+                send("POST", path, heartbeat(node, turn).as_bytes())
             };
             paced(address, AGENT_CONNECTIONS, every, self.options.time, 202, request)
         };
@@ -285,7 +288,7 @@ impl LoadBench<'_> {
         let alone = alone?;
         let turns = AtomicU64::new(0);
         let pages = PAGES.map(|page| get(page, ""));
-        let look = move || {
+        let look = move |_| {
             let turn = turns.fetch_add(1, Ordering::Relaxed);
             pages[usize::try_from(turn).unwrap_or(0) % PAGES.len()].clone()
         };
@@ -380,7 +383,7 @@ async fn paced(
     every: Duration,
     time: Duration,
     status: u16,
-    request: impl Fn() -> Vec<u8> + Send + Sync + 'static,
+    request: impl Fn(u64) -> Vec<u8> + Send + Sync + 'static,
 ) -> io::Result<u64> {
     let request = Arc::new(request);
     let is_over = Arc::new(AtomicBool::new(false));
@@ -400,7 +403,7 @@ async fn paced(
                 if is_over.load(Ordering::Relaxed) {
                     return Ok(asked);
                 }
-                check(connection.ask(&request()).await?, status)?;
+                check(connection.ask(&request(client)).await?, status)?;
                 asked += 1;
             }
         });
@@ -424,27 +427,6 @@ pub(super) fn check(answer: wire::HttpAnswer, status: u16) -> io::Result<wire::H
     }
     let text = String::from_utf8_lossy(&answer.body).into_owned();
     Err(io::Error::other(format!("answered {} instead of {status}: {text}", answer.status)))
-}
-
-/// Builds a heartbeat of one of `nodes` nodes, with all that an agent reports. Each client reports
-/// for nodes of its own; otherwise a heartbeat could overtake another.
-fn single_request(path: &str, client: u64, turn: u64, nodes: u64) -> Vec<u8> {
-    let nodes = nodes.next_multiple_of(CONNECTIONS);
-    let node = (turn.wrapping_mul(CONNECTIONS) + client) % nodes;
-    send("POST", path, heartbeat(node, turn).as_bytes())
-}
-
-/// Builds the heartbeats of 1,000 nodes, different for every client.
-fn batch_request(path: &str, client: u64, turn: u64) -> Vec<u8> {
-    let nodes = client * BATCH..(client + 1) * BATCH;
-    let beats: Vec<String> = nodes.map(|node| heartbeat(node, turn)).collect();
-    send("POST", path, format!("{{\"nodes\":[{}]}}", beats.join(",")).as_bytes())
-}
-
-fn heartbeat(node: u64, turn: u64) -> String {
-    format!(
-        "{{\"node\":\"node{node:05}\",\"memory_mb\":131072,\"available_mb\":65536,\"boot_id\":\"5f0c8a52-1dd9-4c53-9d3f-0a6f5b1e7a11-{node}\",\"sequence\":{turn}}}"
-    )
 }
 
 /// Publisher whose every publication has a job more or less than the last, so that every cycle has

@@ -22,7 +22,7 @@ pub(super) const PASS_MS: u64 = 10_000;
 const FLOOD: u64 = 100_000;
 /// Leases of the tasks on other clusters.
 const LEASE: ForwardingLease =
-    ForwardingLease { lease_ms: 60_000, slot_lease_ms: 30_000, grace_ms: 10_000 };
+    ForwardingLease { lease_ms: 60_000, slot_lease_ms: 30_000, grace_ms: 10_000, unheard_ms: 0 };
 const MINUTE: u64 = 60_000;
 
 /// A cluster of the grid.

@@ -33,8 +33,7 @@ pub struct Cursor {
 impl Cursor {
     /// Returns the number of untouched tasks.
     pub fn left(&self) -> u64 {
-        let skipped = count(self.skipped.range(self.taken..));
-        self.limit.saturating_sub(self.taken).saturating_sub(skipped)
+        self.left_below(self.limit)
     }
 
     /// Returns the number of untouched tasks at positions below `end`.
@@ -103,6 +102,11 @@ impl TaskQueue {
         count(&self.0)
     }
 
+    /// Priority and number of all tasks that are queued, first to last.
+    pub fn entries(&self) -> Vec<(u8, u64)> {
+        self.0.iter().map(|(Reverse(priority), task)| (*priority, *task)).collect()
+    }
+
     /// All tasks that are queued, first to last.
     pub fn tasks(&self) -> Vec<u64> {
         self.0.iter().map(|(_, task)| *task).collect()
@@ -123,6 +127,9 @@ mod tests {
         assert_eq!([0, 1, 2, 3, 9].map(|end| cursor.left_below(end)), [0, 1, 1, 2, 3]);
         let taken: Vec<u64> = std::iter::from_fn(|| cursor.take()).collect();
         assert_eq!((taken, cursor.left()), (vec![10, 20, 25], 0));
+        // A touched task behind the limit takes no place before it.
+        let cut = Cursor { range, taken: 0, limit: 2, skipped: BTreeSet::from([3]) };
+        assert_eq!(cut.left(), 2);
     }
 
     #[test]

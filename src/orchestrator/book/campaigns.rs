@@ -9,6 +9,7 @@ use super::forward::is_batch;
 use super::lengths::Lengths;
 use super::measure::Measure;
 use super::rows::{CampaignRow, CampaignState, Ending, SlotRow, TaskRow, TaskState, WorkRow};
+use crate::grid::by_affinity;
 use crate::model::Name;
 use crate::orchestrator::spec::CampaignSpec;
 
@@ -56,6 +57,8 @@ pub struct Campaign {
     /// Shares that rank 0 of a malleable gang was last told of, in the order of their ranks. `None`:
     /// the program does not run, or the book does not know since its restart.
     pub told: Option<Vec<u64>>,
+    /// True if tasks may leave for other clusters, as far as their campaign allows it.
+    pub routes: bool,
 }
 
 /// A memory step of a campaign.
@@ -86,8 +89,8 @@ impl Step {
 }
 
 impl Campaign {
-    /// The campaign of a row, with no task touched.
-    pub fn new(facts: CampaignRow, spec: Arc<CampaignSpec>) -> Campaign {
+    /// The campaign of a row, with no task touched. `routes`: there are other clusters.
+    pub fn new(facts: CampaignRow, spec: Arc<CampaignSpec>, routes: bool) -> Campaign {
         let cursor = Cursor {
             range: spec.tasks,
             taken: facts.taken,
@@ -110,6 +113,7 @@ impl Campaign {
             refused: None,
             ranks: BTreeMap::new(),
             told: None,
+            routes,
         };
         campaign.step_mut(0);
         if campaign.spec.first.is_some() {
@@ -197,6 +201,10 @@ impl Campaign {
 
     /// Tasks of a step that are not final and not on another cluster.
     pub fn remaining(&self, step: &Step) -> u64 {
+        if self.facts.hook_cluster.is_some() {
+            // It leaves for its cluster as soon as it can.
+            return step.in_slots;
+        }
         let early = if step.work.step == 0 { self.early_left() } else { 0 };
         self.untouched(step.work.step) - early + step.queue.len() + step.in_slots
     }
@@ -211,8 +219,13 @@ impl Campaign {
         0 < self.cursor.left() || self.all_steps().any(|step| 0 < step.queue.len())
     }
 
-    /// True if tasks may begin.
+    /// True if tasks may begin here.
     pub fn may_begin(&self) -> bool {
+        self.may_begin_away() && !self.is_unprepared() && self.facts.hook_cluster.is_none()
+    }
+
+    /// True if tasks may begin on a cluster that is ready for them.
+    pub fn may_begin_away(&self) -> bool {
         self.facts.ending.is_none()
             && matches!(self.facts.state, CampaignState::Running | CampaignState::Finishing)
     }
@@ -223,6 +236,31 @@ impl Campaign {
         let over = has_untouched.then_some(UNTOUCHED);
         let again = self.step_mut(step).queue.take_over(over);
         again.or_else(|| if has_untouched { self.cursor.take() } else { None })
+    }
+
+    /// Takes at most `most` tasks for another cluster, by their `affinities` to it. Returns them by
+    /// number. An untouched task has no affinity below 0.
+    pub fn take_for(&mut self, step: u64, most: u64, affinities: &BTreeMap<u64, i64>) -> Vec<u64> {
+        let again = by_affinity(affinities, self.step_mut(step).queue.entries());
+        let (first, last): (Vec<_>, Vec<_>) =
+            again.into_iter().partition(|(priority, _)| UNTOUCHED < *priority);
+        let most = usize::try_from(most).unwrap_or(usize::MAX);
+        let mut taken = Vec::new();
+        self.take_again(step, first, most, &mut taken);
+        while taken.len() < most && 0 < self.untouched(step) {
+            let Some(task) = self.cursor.take() else { break };
+            taken.push(task);
+        }
+        self.take_again(step, last, most, &mut taken);
+        taken.sort_unstable();
+        taken
+    }
+
+    fn take_again(&mut self, step: u64, order: Vec<(u8, u64)>, most: usize, taken: &mut Vec<u64>) {
+        for (priority, task) in order.into_iter().take(most.saturating_sub(taken.len())) {
+            self.step_mut(step).queue.remove(priority, task);
+            taken.push(task);
+        }
     }
 
     /// Puts a task into the place of its state: a queue, the tasks in slots, or the counts.
@@ -275,6 +313,8 @@ impl Campaign {
     pub fn is_frozen(&self) -> bool {
         matches!(self.facts.state, CampaignState::Suspended | CampaignState::Waiting)
             || INIT_FAILS <= self.facts.init_fails
+            || self.is_unprepared()
+            || self.facts.hook_cluster.is_some()
     }
 
     /// True if more tasks failed than `max_fails` allows.
@@ -285,7 +325,8 @@ impl Campaign {
 
     /// Returns the final state; `None` while a task or a slot of the campaign is left.
     pub fn final_state(&self) -> Option<CampaignState> {
-        let waits = self.facts.epilogue.is_some() && self.facts.ending.is_none();
+        let has_epilogue = self.facts.epilogue.is_some() || self.has_epilogue_left();
+        let waits = has_epilogue && self.facts.ending.is_none();
         if waits || !self.tasks.is_empty() || 0 < self.cursor.left() || 0 < self.slots {
             return None;
         }

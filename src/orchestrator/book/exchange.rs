@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use super::campaigns::Campaign;
 use super::ends::{end_word, ended, is_failure, state_of};
-use super::gangs::{GANG_LINGER_MS, NO_ADDRESS};
+use super::gangs::GANG_LINGER_MS;
 use super::rows::{AttemptRow, Note, SlotState, TaskState};
 use super::slots::Held;
 use super::{Book, Now, attempt_of};
@@ -25,6 +25,12 @@ pub enum ExchangeRefusal {
         /// The highest number so far.
         last: u64,
     },
+    /// The machine has booted, and a lease of forwarded tasks was not renewed since.
+    #[error(
+        "leases of forwarded tasks wait for their renewal after a reboot of this machine; slots go on, \
+         report again in some seconds"
+    )]
+    InDoubt,
 }
 
 /// The orders for a node.
@@ -43,6 +49,9 @@ impl Book {
     ///
     /// If it is.
     pub fn check(&self, node: &str, report: &Exchange) -> Result<(), ExchangeRefusal> {
+        if self.is_in_doubt() {
+            return Err(ExchangeRefusal::InDoubt);
+        }
         let known = self.nodes.get(node).filter(|known| known.life == report.life);
         match known {
             Some(known) if report.number < known.number => {
@@ -109,7 +118,6 @@ impl Book {
                 "the node has no limit that the kernel enforces".to_owned()
             }
             Some(user) if user != owner => format!("the node runs work of {user} only"),
-            _ if campaign.spec.gang.is_some() && node.address.is_none() => NO_ADDRESS.to_owned(),
             Some(_) | None => return,
         };
         self.prepare_failed(share, "no-limit-or-user", &problem);
@@ -172,10 +180,21 @@ impl Book {
                 self.prepare_failed(share, end_word(end), &text);
             }
             self.end_slot(share, &running, now);
+        } else if wants && self.is_deaf(share) {
+            let text = "the agent of the node is of an earlier version, whose slots do not listen for \
+                        the other ranks; update it";
+            self.prepare_failed(share, "no-port", text);
+            self.stop_slot(share, StopReason::VariedOff, false, now);
         } else if wants {
             self.hungry.insert((campaign, share));
             self.dirty.settle.insert(campaign);
         }
+    }
+
+    /// True if the slot is for a rank of a gang, and does not listen for further ranks.
+    fn is_deaf(&self, share: u64) -> bool {
+        let slot = self.slots.get(&share);
+        slot.is_some_and(|slot| slot.row.rank.is_some() && slot.port.is_none())
     }
 
     /// Enters that an attempt runs.
@@ -274,7 +293,7 @@ impl Book {
         let Some(campaign) = self.campaigns.get_mut(&slot.row.campaign) else { return };
         let is_waiting = self.nodes.get(&slot.row.node).is_some_and(|node| node.is_waiting);
         let (step, queued) = (slot.row.step, campaign.queued(slot.row.step));
-        if !is_waiting || !campaign.may_begin() || queued == 0 {
+        if !is_waiting || !campaign.may_begin() || queued == 0 || campaign.waits_for_router() {
             return;
         }
         // Groups shrink with the queue, so that no slot hoards tasks that another slot could begin.
@@ -313,8 +332,9 @@ impl Book {
         }
     }
 
-    /// Recalls unstarted attempts for slots without an attempt, when no task is queued.
-    pub(super) fn rebalance(&mut self, id: u64) {
+    /// Recalls unstarted attempts for slots without an attempt, when no task is queued. A forwarded
+    /// campaign gets no more tasks, so its slots without an attempt end and free their memory.
+    pub(super) fn rebalance(&mut self, id: u64, now: Now) {
         let Some(campaign) = self.campaigns.get(&id) else { return };
         if campaign.has_queued() || !campaign.may_begin() || campaign.spec.gang.is_some() {
             return;
@@ -324,8 +344,8 @@ impl Book {
         let is_idle = |share: &u64| {
             self.slots.get(share).is_some_and(|slot| slot.attempts.is_empty() && slot.is_open())
         };
-        let idle = hungry.filter(|(_, share)| is_idle(share)).count();
-        if idle == 0 {
+        let idle: Vec<u64> = hungry.map(|(_, share)| *share).filter(is_idle).collect();
+        if idle.is_empty() {
             return;
         }
         let mut spare: Vec<(u64, AttemptId)> = Vec::new();
@@ -338,7 +358,13 @@ impl Book {
             let over = slot.attempts.len().saturating_sub(lanes).saturating_sub(slot.recall.len());
             spare.extend(waiting.rev().take(over).map(|(id, _)| (*share, *id)));
         }
-        for (share, attempt) in spare.into_iter().take(idle.saturating_sub(called)) {
+        if spare.is_empty() && called == 0 && self.leases.has(id) && !campaign.wants_copies() {
+            for share in idle {
+                self.stop_slot(share, StopReason::Finished, false, now);
+            }
+            return;
+        }
+        for (share, attempt) in spare.into_iter().take(idle.len().saturating_sub(called)) {
             let Some(slot) = self.slots.get_mut(&share) else { continue };
             slot.recall.insert(attempt);
             slot.row.order += 1;

@@ -15,6 +15,7 @@
 
 use std::collections::VecDeque;
 
+use super::away::cluster_at;
 use super::campaigns::Campaign;
 use super::lengths::Lengths;
 use super::nodes::Node;
@@ -95,6 +96,22 @@ impl NodeStreak {
     }
 }
 
+/// The sign by which a node is avoided, as a part of a sentence.
+fn sign_of(code: &str) -> String {
+    match code {
+        "sink" => "its last tasks ended in a tenth of the usual time".to_owned(),
+        _ => format!("its last {FAILED_TASKS} tasks failed at once"),
+    }
+}
+
+/// Class and name of the events of a place: a node, or a cluster.
+pub(super) fn subject_of(place: &Name) -> (EventClass, Name) {
+    match cluster_at(place.as_str()) {
+        Some(cluster) => (EventClass::Cluster, cluster),
+        None => (EventClass::Node, place.clone()),
+    }
+}
+
 /// True if a task of `ms` is short against `usual_ms`, which may not be short itself.
 fn is_short(ms: u64, usual_ms: u64) -> bool {
     LEAST_MEDIAN_MS <= usual_ms && ms.saturating_mul(SHORT_PART) <= usual_ms
@@ -120,7 +137,8 @@ impl Campaign {
 
     /// Nodes on which no task of the campaign may begin.
     pub(super) fn excepted_nodes(&self) -> impl Iterator<Item = &Name> {
-        self.avoided.iter().filter(|(_, avoided)| !avoided.is_tried).map(|(node, _)| node)
+        let avoided = self.avoided.iter().filter(|(_, avoided)| !avoided.is_tried);
+        avoided.map(|(node, _)| node).filter(|node| cluster_at(node.as_str()).is_none())
     }
 
     /// True if a node gets a single task, as a retest.
@@ -217,7 +235,7 @@ impl Book {
         let is_done = result.why == Reason::Done;
         let is_sink = is_done && self.has_sink(id, node, now);
         match code.or(is_sink.then_some("sink")) {
-            Some(code) => self.avoid(id, node, code, now),
+            Some(code) => self.avoid(id, node, (code, sign_of(code)), now),
             None if is_done && self.campaigns.get(&id).is_some_and(|it| it.tries(node)) => {
                 self.mend(id, node, now);
             }
@@ -265,14 +283,21 @@ impl Book {
         for (id, node) in found {
             self.dirty.settle.insert(id);
             if self.has_sink(id, &node, now) {
-                self.avoid(id, &node, "sink", now);
+                self.avoid(id, &node, ("sink", sign_of("sink")), now);
             }
         }
     }
 
-    /// Opens an event of a node, or doubles the wait of an open event.
-    fn avoid(&mut self, id: u64, node: &Name, code: &'static str, now: Now) {
-        let parent = self.filed_of(EventClass::Node, node.as_str()).map(|event| event.id);
+    /// Opens an event of a node or cluster, or doubles the wait of an open event. `why`: a part of a sentence.
+    pub(super) fn avoid(
+        &mut self,
+        id: u64,
+        node: &Name,
+        (code, why): (&'static str, String),
+        now: Now,
+    ) {
+        let (class, name) = subject_of(node);
+        let parent = self.filed_of(class, name.as_str()).map(|event| event.id);
         let Some(campaign) = self.campaigns.get_mut(&id) else { return };
         let known = campaign.avoided.get(node);
         let longest_ms = campaign.suspicious_ms(node);
@@ -288,12 +313,8 @@ impl Book {
         }
         let wait_ms = known
             .map_or(FIRST_WAIT_MS, |known| known.wait_ms.saturating_mul(2).min(LONGEST_WAIT_MS));
-        let what = match code {
-            "sink" => "its last tasks ended in a tenth of the usual time".to_owned(),
-            _ => format!("its last {FAILED_TASKS} tasks failed at once"),
-        };
         let text = format!(
-            "campaign {id} avoids {node}, as {what}; a task tries it again after {}",
+            "campaign {id} avoids {node}, as {why}; a task tries it again after {}",
             span(wait_ms)
         );
         let row = match known {
@@ -327,7 +348,7 @@ impl Book {
     }
 
     /// Closes the event of a node after a retest that went well.
-    fn mend(&mut self, id: u64, node: &Name, now: Now) {
+    pub(super) fn mend(&mut self, id: u64, node: &Name, now: Now) {
         let Some(campaign) = self.campaigns.get_mut(&id) else { return };
         let Some(avoided) = campaign.avoided.remove(node) else { return };
         let text = format!("campaign {id} uses {node} again: a task went well there");

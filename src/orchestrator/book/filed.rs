@@ -6,6 +6,8 @@
 
 use std::collections::BTreeSet;
 
+use super::away::place_of;
+use super::faults::subject_of;
 use super::rows::Note;
 use super::{Book, Now};
 use crate::model::Name;
@@ -59,16 +61,17 @@ impl Book {
             return;
         }
         let (id, class, name) = (event.id, event.class, Name::from(event.name.as_str()));
+        let place = if class == EventClass::Cluster { place_of(&name) } else { name.clone() };
         self.filed.insert(id, event);
         self.dirty.settle.extend(self.campaigns.keys());
-        if class != EventClass::Node {
-            return;
-        }
         for campaign in self.campaigns.values_mut() {
-            if let Some(row) = campaign.fault_of(&name) {
+            if let Some(row) = campaign.fault_of(&place) {
                 row.parent = Some(id);
                 self.dirty.faults.push(row.clone());
             }
+        }
+        if class != EventClass::Node {
+            return;
         }
         let shares = self.by_node.get(&name).cloned().unwrap_or_default();
         for share in shares {
@@ -94,7 +97,8 @@ impl Book {
 
     /// Files an event of a node on which campaigns of several users have faults.
     pub(super) fn file_bad_node(&mut self, node: &Name, now: Now) {
-        if self.filed_of(EventClass::Node, node.as_str()).is_some() {
+        let (class, name) = subject_of(node);
+        if self.filed_of(class, name.as_str()).is_some() {
             return;
         }
         let avoids = self.campaigns.values().filter(|campaign| !campaign.may_use(node));
@@ -109,11 +113,23 @@ impl Book {
             different.len(),
             self.next_filed
         );
+        let code = if class == EventClass::Node { "bad-node" } else { "bad-cluster" };
+        self.file_own((class, &name), code, text, now);
+    }
+
+    /// Files an event that the orchestrator found by itself.
+    pub(super) fn file_own(
+        &mut self,
+        (class, name): (EventClass, &Name),
+        code: &str,
+        text: String,
+        now: Now,
+    ) {
         let event = GridEvent {
             id: self.next_filed,
-            class: EventClass::Node,
-            name: node.to_string(),
-            code: "bad-node".to_owned(),
+            class,
+            name: name.to_string(),
+            code: code.to_owned(),
             who: "apportion".to_owned(),
             opened_ms: now.wall_ms,
             closed_ms: None,

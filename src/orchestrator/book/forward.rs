@@ -11,6 +11,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use super::away::AwayState;
 use super::campaigns::Campaign;
 use super::renewals::LeaseRow;
 use super::rows::{AttemptRow, CampaignState, TaskRow, TaskState};
@@ -27,16 +28,37 @@ pub fn is_batch(share: u64) -> bool {
     FIRST_BATCH <= share
 }
 
+/// Tasks of a campaign that leave for a cluster.
+#[derive(Clone, Debug)]
+pub struct Departure {
+    /// The campaign.
+    pub campaign: u64,
+    /// Name of the cluster.
+    pub cluster: Name,
+    /// Most tasks that leave.
+    pub most: u64,
+    /// Affinities below 0 of its tasks to the cluster.
+    pub affinities: BTreeMap<u64, i64>,
+    /// Lease of the tasks, in milliseconds. `None`: the cluster knows no leases.
+    pub lease_ms: Option<u64>,
+}
+
 /// A change of forwarded tasks.
 #[derive(Clone, Debug)]
 pub enum Forwarding {
-    /// Tasks of a campaign leave for a cluster: the campaign, the cluster and the most tasks. The
-    /// last is the lease of the tasks, in milliseconds. `None`: the cluster knows no leases.
-    Leave(u64, Name, u64, Option<u64>),
+    /// Tasks of a campaign leave for a cluster.
+    Leave(Departure),
+    /// All clusters that take part in a test have a task of it: the campaign, and the tasks that are
+    /// kept for the own cluster. Further tasks are dropped.
+    Tested(u64, u64),
     /// Attempts began on their cluster.
     Begun(Vec<AttemptId>),
     /// Attempts ended on their cluster, or were withdrawn.
     Ended(Vec<TaskResult>),
+    /// A cluster refuses the tasks of a campaign, for this reason.
+    Refused(u64, Name, String),
+    /// An operator declares a cluster lost: no task runs there any more.
+    Lost(Name),
 }
 
 /// A batch of forwarded tasks whose attempts have not all ended.
@@ -82,10 +104,14 @@ pub struct ForwardableCampaign {
     pub queued: u64,
     /// Memory of a task, in MiB.
     pub memory_mb: u64,
+    /// True if the campaign is a test whose clusters are not chosen yet.
+    pub waits_for_router: bool,
     /// True if no task begins any more, and running ones end.
     pub is_ending: bool,
     /// Mean time of an ended task, in milliseconds, and number of ended tasks.
     pub ended: (u64, u64),
+    /// State on the other clusters.
+    pub away: AwayState,
 }
 
 /// All that the router needs from the book.
@@ -95,16 +121,41 @@ pub struct ForwardingView {
     pub campaigns: Vec<ForwardableCampaign>,
     /// Batches, by number.
     pub batches: Vec<ForwardedBatch>,
+    /// Open events of clusters: the sentence of each, by the name of the cluster. No task begins there.
+    pub events: BTreeMap<Name, String>,
+}
+
+impl ForwardingView {
+    /// A campaign whose tasks may be forwarded.
+    pub fn campaign(&self, id: u64) -> Option<&ForwardableCampaign> {
+        let at = self.campaigns.binary_search_by_key(&id, |campaign| campaign.id);
+        at.ok().and_then(|at| self.campaigns.get(at))
+    }
 }
 
 impl Campaign {
     /// True if tasks may leave. A gang begins as a whole, a kept task stays where it is, and kept
-    /// standard input is at this orchestrator. A prologue or epilogue of the cluster runs once, here.
-    fn may_leave(&self) -> bool {
+    /// standard input is at this orchestrator. A prologue or epilogue stays on its cluster.
+    pub(super) fn may_leave(&self) -> bool {
         let has_input = matches!(self.spec.task.stdin, Stdin::Kept { .. });
-        let has_hook = self.spec.has_cluster_hook() || self.facts.hook_of.is_some();
-        let is_whole = self.spec.gang.is_some() || self.spec.keep || has_input || has_hook;
-        !is_whole && self.spec.nodes.is_empty() && self.spec.kind == CampaignType::Default
+        let is_hook_here = self.facts.hook_of.is_some() && self.facts.hook_cluster.is_none();
+        let is_whole = self.spec.gang.is_some() || self.spec.keep || has_input || is_hook_here;
+        !is_whole && self.spec.nodes.is_empty()
+    }
+
+    /// True if the router has not yet chosen the clusters of a test. A test of a single task needs no choice.
+    pub(super) fn waits_for_router(&self) -> bool {
+        self.spec.kind == CampaignType::Test && 1 < self.cursor.left()
+    }
+
+    /// Drops untouched tasks, all but `kept`.
+    fn drop_untouched(&mut self, kept: u64) {
+        let before = self.cursor.left();
+        // A task that was touched out of turn is not untouched: it stays behind the limit.
+        while kept < self.cursor.left() {
+            self.cursor.limit -= 1;
+        }
+        self.facts.dropped += before - self.cursor.left();
     }
 }
 
@@ -112,10 +163,24 @@ impl Book {
     /// Enters a change of forwarded tasks.
     pub(super) fn forward(&mut self, change: Forwarding, now: Now) {
         match change {
-            Forwarding::Leave(campaign, cluster, count, lease_ms) => {
-                self.send_away(campaign, &cluster, (count, lease_ms), now);
+            Forwarding::Leave(departure) => self.send_away(&departure, now),
+            Forwarding::Tested(id, kept) => {
+                if let Some(campaign) = self.campaigns.get_mut(&id) {
+                    campaign.drop_untouched(kept);
+                    self.dirty.settle.insert(id);
+                }
             }
             Forwarding::Begun(ids) => ids.into_iter().for_each(|id| self.begun_away(id)),
+            Forwarding::Refused(campaign, cluster, why) => {
+                self.refused_away(campaign, &cluster, &why, now);
+            }
+            Forwarding::Lost(cluster) => {
+                let batches = self.forwarding().batches.into_iter();
+                let there = batches.filter(|batch| batch.cluster == cluster);
+                let results = there.flat_map(|batch| batch.tasks);
+                let results = results.map(|task| Book::given_up(&task)).collect();
+                self.forward(Forwarding::Ended(results), now);
+            }
             Forwarding::Ended(results) => {
                 for result in results {
                     let open = self.open.get(&result.task).filter(|row| is_batch(row.share));
@@ -128,23 +193,20 @@ impl Book {
         }
     }
 
-    fn send_away(
-        &mut self,
-        id: u64,
-        cluster: &Name,
-        (count, lease_ms): (u64, Option<u64>),
-        now: Now,
-    ) {
-        let Some(campaign) = self.campaigns.get_mut(&id) else { return };
-        if !campaign.may_begin() || !campaign.may_leave() {
+    fn send_away(&mut self, departure: &Departure, now: Now) {
+        let Departure { campaign: id, cluster, most, affinities, lease_ms } = departure;
+        let Some(campaign) = self.campaigns.get_mut(id) else { return };
+        let only = campaign.facts.hook_cluster.as_ref();
+        let is_meant = only.is_none_or(|only| only == cluster) && campaign.is_prepared_on(cluster);
+        if !campaign.may_begin_away() || !campaign.may_leave() || !is_meant {
             return;
+        }
+        if campaign.spec.cluster_epilogue.is_some() {
+            campaign.facts.prepared.insert(cluster.clone());
         }
         let step = (0..crate::model::count(&campaign.steps)).find(|at| 0 < campaign.queued(*at));
         let Some(step) = step else { return };
-        let taken: Vec<u64> = std::iter::repeat_with(|| campaign.take(step))
-            .take(usize::try_from(count).unwrap_or(usize::MAX))
-            .map_while(|task| task)
-            .collect();
+        let taken = campaign.take_for(step, *most, affinities);
         let mut last: Option<u64> = None;
         for task in taken {
             let place = campaign.cursor.range.position(task);
@@ -155,7 +217,7 @@ impl Book {
             }
             last = place;
             let share = FIRST_BATCH + self.next - 1;
-            if let Some(lease_ms) = lease_ms {
+            if let Some(lease_ms) = *lease_ms {
                 self.sent.entry(share).or_insert((lease_ms, 0)).1 += 1;
                 let row = LeaseRow { number: share, lease_ms, until_ms: 0 };
                 self.dirty.leases.insert(share, Some(row));
@@ -172,7 +234,7 @@ impl Book {
             self.dirty.tasks.insert((id.campaign, task), row.clone());
             campaign.place(row);
         }
-        self.dirty.settle.insert(id);
+        self.dirty.settle.insert(*id);
     }
 
     /// Counts an attempt of a batch that ended.
@@ -208,11 +270,13 @@ impl Book {
                 owner: facts.owner.clone(),
                 spec: Arc::clone(&campaign.spec),
                 queued: step
-                    .filter(|_| campaign.may_begin())
+                    .filter(|_| campaign.may_begin_away())
                     .map_or(0, |step| campaign.queued(step.work.step)),
                 memory_mb: step.map_or(campaign.spec.memory_mb, |step| step.work.memory_mb),
+                waits_for_router: campaign.waits_for_router(),
                 is_ending: facts.state == CampaignState::Cancelling,
                 ended: (facts.ended_ms.checked_div(facts.ended).unwrap_or(0), facts.ended),
+                away: self.away_state(campaign),
             }
         });
         let mut batches: BTreeMap<u64, ForwardedBatch> = BTreeMap::new();
@@ -234,7 +298,11 @@ impl Book {
                 assigned_ms: row.assigned_ms,
             });
         }
-        ForwardingView { campaigns: campaigns.collect(), batches: batches.into_values().collect() }
+        ForwardingView {
+            campaigns: campaigns.collect(),
+            batches: batches.into_values().collect(),
+            events: self.events_of_clusters(),
+        }
     }
 
     /// The end of a forwarded attempt that its cluster confirmed to have withdrawn.

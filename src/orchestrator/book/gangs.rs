@@ -28,10 +28,6 @@ pub(super) const GANG_LINGER_MS: u64 = 1 << 50;
 /// nodes of the gang idle meanwhile.
 const AGENT_PATIENCE_MS: u64 = 60_000;
 
-/// Fault of a node that cannot run a rank of a gang.
-pub(super) const NO_ADDRESS: &str = "the agent of the node does not tell the address that other ranks \
-                                     need; update it, or start it with --address";
-
 /// A gang, as people see it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GangState {
@@ -48,6 +44,8 @@ pub struct RankState {
     pub node: Option<String>,
     /// True if the slot of the rank waits for its attempt, or has one.
     pub is_ready: bool,
+    /// True if the gang was stopped as a whole, and the attempt of the rank has not ended.
+    pub is_ending: bool,
 }
 
 impl Campaign {
@@ -78,7 +76,9 @@ impl Book {
             let slot = campaign.ranks.get(&rank).and_then(|share| self.slots.get(share));
             let is_ready =
                 slot.is_some_and(|slot| !slot.attempts.is_empty() || self.is_ready(slot));
-            RankState { node: slot.map(|slot| slot.row.node.to_string()), is_ready }
+            let has_attempt = slot.is_some_and(|slot| !slot.attempts.is_empty());
+            let is_ending = has_attempt && campaign.facts.verdict.is_some();
+            RankState { node: slot.map(|slot| slot.row.node.to_string()), is_ready, is_ending }
         };
         let ranks = (0..spec.nodes).map(state).collect();
         Some(GangState { spec, ranks })
@@ -86,9 +86,10 @@ impl Book {
 
     /// True if a slot can begin its rank at once.
     pub(super) fn is_ready(&self, slot: &Slot) -> bool {
-        let has_place = slot.port.is_some()
-            && self.nodes.get(&slot.row.node).is_some_and(|node| node.address.is_some());
-        slot.is_open() && slot.is_reported && 0 < slot.want && has_place
+        slot.is_open()
+            && slot.is_reported
+            && 0 < slot.want
+            && self.place_of(slot.row.share).is_some()
     }
 
     /// The places of all ranks. `None` while the book does not know all of them.
@@ -99,10 +100,14 @@ impl Book {
     }
 
     /// The place of a rank's slot. `None` while the book does not know it.
+    ///
+    /// An agent that finds no way to the orchestrator by itself, for instance behind a proxy, tells
+    /// no address. The slots of its node listen on all addresses, and the name of the node leads there.
     pub(super) fn place_of(&self, share: u64) -> Option<RankPlace> {
         let slot = self.slots.get(&share)?;
-        let address = self.nodes.get(&slot.row.node)?.address.clone()?;
-        Some(RankPlace { node: slot.row.node.to_string(), address, port: slot.port? })
+        let (node, port) = (slot.row.node.to_string(), slot.port?);
+        let address = self.nodes.get(&slot.row.node)?.address.clone();
+        Some(RankPlace { address: address.unwrap_or_else(|| node.clone()), node, port })
     }
 
     /// The part of an order that starts a rank, without its key. `None`: the campaign has no gang,

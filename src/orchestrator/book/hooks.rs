@@ -26,11 +26,15 @@ impl Book {
     /// True if the epilogue of a campaign has begun, so that no task may follow.
     pub(super) fn has_begun_epilogue(&self, campaign: &Campaign) -> bool {
         let epilogue = campaign.facts.epilogue.and_then(|hook| self.campaigns.get(&hook));
-        epilogue.is_some_and(|hook| hook.facts.has_begun)
+        let has_begun = epilogue.is_some_and(|hook| hook.facts.has_begun);
+        has_begun || !campaign.facts.epilogues.is_empty()
     }
 
     /// Lets the epilogue of a campaign begin, if all tasks of the campaign are final.
     pub(super) fn call_epilogue(&mut self, id: u64) {
+        if self.campaigns.get(&id).is_some_and(Campaign::is_over) {
+            self.skip_hooks_here(id);
+        }
         let Some(campaign) = self.campaigns.get(&id).filter(|campaign| campaign.is_over()) else {
             return;
         };
@@ -63,10 +67,14 @@ impl Book {
 
     /// Lets a campaign end without its epilogue, if the epilogue has failed.
     pub(super) fn give_up_epilogue(&mut self, id: u64) {
-        let Some(hook) = self.campaigns.get(&id).and_then(|campaign| campaign.facts.epilogue)
-        else {
-            return;
-        };
+        let Some(campaign) = self.campaigns.get(&id) else { return };
+        let away = campaign.facts.epilogues.iter().copied();
+        let away = away.filter(|hook| self.campaigns.contains_key(hook)).collect();
+        let hook = campaign.facts.epilogue;
+        if let Some(campaign) = self.campaigns.get_mut(&id) {
+            campaign.facts.epilogues = away;
+        }
+        let Some(hook) = hook else { return };
         if self.campaigns.contains_key(&hook) {
             return;
         }
@@ -79,6 +87,8 @@ impl Book {
     pub(super) fn cancel_hooks(&mut self, id: u64) {
         if let Some(campaign) = self.campaigns.get_mut(&id) {
             campaign.facts.epilogue = None;
+            campaign.facts.epilogues.clear();
+            campaign.facts.prepared.clear();
         }
         let hooks = self.campaigns.values().filter(|it| it.facts.hook_of == Some(id));
         for hook in hooks.map(|hook| hook.facts.id).collect::<Vec<_>>() {

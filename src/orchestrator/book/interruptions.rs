@@ -1,6 +1,6 @@
 //! Mean time between two interruptions of a task, for the period of checkpoints.
 //!
-//! Counted over all attempts that ended since the start of the orchestrator. A preemption, a node that was
+//! Counted over all attempts that ended, over restarts of the orchestrator. A preemption, a node that was
 //! varied off and a loss are interruptions; the failure of a program is none.
 
 use super::Book;
@@ -19,6 +19,16 @@ pub struct Interruptions {
 }
 
 impl Interruptions {
+    /// The time and the count on record.
+    pub fn stored((passed_ms, count): (u64, u64)) -> Interruptions {
+        Interruptions { passed_ms, count }
+    }
+
+    /// The time and the count to store.
+    pub fn stores(&self) -> (u64, u64) {
+        (self.passed_ms, self.count)
+    }
+
     /// Counts the end of an attempt.
     pub fn add(&mut self, result: &TaskResult) {
         self.passed_ms = self.passed_ms.saturating_add(result.ms);
@@ -37,6 +47,11 @@ impl Interruptions {
 }
 
 impl Book {
+    /// Time in ended attempts, in milliseconds, and their interruptions.
+    pub fn interruptions(&self) -> (u64, u64) {
+        self.interruptions.stores()
+    }
+
     /// Mean time between two interruptions of a task, in milliseconds.
     pub fn interruption_ms(&self) -> u64 {
         self.interruptions.mean_ms()

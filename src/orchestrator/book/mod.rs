@@ -18,6 +18,7 @@
 //!   ever named it. Only then are its tasks queued again and its share published as gone.
 
 pub mod adopt;
+mod away;
 mod bag;
 mod campaigns;
 mod copies;
@@ -55,6 +56,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 pub use adopt::Found;
+pub use away::{AwayHook, AwayState, cluster_at};
 pub use bag::UNTOUCHED;
 pub use campaigns::{Campaign, EARLY_STEP, INIT_FAILS, MAX_STEPS, Step};
 pub use exchange::{ExchangeRefusal, NodeAnswer};
@@ -62,8 +64,8 @@ pub use extend::CannotExtend;
 pub use figures::Figures;
 pub use filed::LOCAL;
 pub use forward::{
-    FIRST_BATCH, ForwardableCampaign, ForwardedBatch, ForwardedTask, Forwarding, ForwardingView,
-    is_batch,
+    Departure, FIRST_BATCH, ForwardableCampaign, ForwardedBatch, ForwardedTask, Forwarding,
+    ForwardingView, is_batch,
 };
 pub use gangs::{GangState, RankState};
 use interruptions::Interruptions;
@@ -91,11 +93,20 @@ pub struct Settings {
     pub lease_ms: u64,
     /// Time without a task after which a slot ends by itself, in milliseconds.
     pub linger_ms: u64,
+    /// Clusters on which a campaign may run, the own included.
+    pub clusters: u64,
+}
+
+impl Settings {
+    /// True if tasks may leave for other clusters.
+    pub fn routes(&self) -> bool {
+        1 < self.clusters
+    }
 }
 
 impl Default for Settings {
     fn default() -> Settings {
-        Settings { lease_ms: 600_000, linger_ms: 2000 }
+        Settings { lease_ms: 600_000, linger_ms: 2000, clusters: 1 }
     }
 }
 
@@ -155,6 +166,11 @@ pub enum Event {
     Closed(u64),
     /// Tasks left for another cluster, or came back from it.
     Forwarded(Forwarding),
+    /// A prologue or epilogue on another cluster is submitted, with the number [`Book::next_number`]. Check it
+    /// with [`Book::wants_hook`] first.
+    Hooked(Box<AwayHook>),
+    /// Another cluster does not answer, with the sentence of its event; or it answers again (`None`).
+    ClusterHeard(Name, Option<String>),
     /// A new campaign has a lease: its sender forwarded it.
     Leased(LeaseRow),
     /// The sender renews the leases of campaigns, as of a moment in milliseconds since the boot.
@@ -225,6 +241,8 @@ pub struct Saved {
     pub filed: Vec<GridEvent>,
     /// The next number of such an event; 0 counts as 1.
     pub next_filed: u64,
+    /// Time in ended attempts, in milliseconds, and their interruptions.
+    pub interruptions: (u64, u64),
 }
 
 /// Rows that differ from the stored rows.
@@ -286,7 +304,9 @@ impl Book {
     /// side.
     pub fn restore(settings: Settings, saved: Saved, now: u64) -> Book {
         let campaigns = saved.campaigns.into_iter();
-        let campaigns = campaigns.map(|(row, spec)| (row.id, Campaign::new(row, spec))).collect();
+        let campaigns = campaigns
+            .map(|(row, spec)| (row.id, Campaign::new(row, spec, settings.routes())))
+            .collect();
         let mut book = Book {
             settings,
             next: saved.next.max(1),
@@ -300,7 +320,7 @@ impl Book {
             sent: BTreeMap::new(),
             filed: saved.filed.into_iter().map(|event| (event.id, event)).collect(),
             next_filed: saved.next_filed.max(1),
-            interruptions: Interruptions::default(),
+            interruptions: Interruptions::stored(saved.interruptions),
             looked: now,
             dirty: Dirty::default(),
         };
@@ -346,7 +366,7 @@ impl Book {
                 let open = saved.attempts.iter().filter(|attempt| attempt.share == row.number);
                 book.sent.insert(row.number, (row.lease_ms, crate::model::count(open)));
             } else if book.campaigns.contains_key(&row.number) {
-                book.leases.put(row);
+                book.leases.put_again(row, now, settings.lease_ms);
             }
         }
         book.open = saved.attempts.into_iter().map(|row| (row.id, row)).collect();
@@ -391,6 +411,8 @@ impl Book {
             Event::Filed(event) => self.file(*event, now),
             Event::Closed(id) => self.close_filed(id, now),
             Event::Forwarded(change) => self.forward(change, now),
+            Event::Hooked(hook) => self.enter_hook(*hook, now),
+            Event::ClusterHeard(cluster, why) => self.hear_cluster(&cluster, why, now),
             Event::Leased(row) => self.lease(row),
             Event::Renewed(campaigns, as_of_ms) => self.renew(&campaigns, as_of_ms),
             Event::Published(sequence, gone) => self.published(sequence, &gone),
@@ -415,7 +437,7 @@ impl Book {
         self.tell_size(id);
         self.finish_or_go_on(id);
         self.number_works(id);
-        self.rebalance(id);
+        self.rebalance(id, now);
         let Some(campaign) = self.campaigns.get(&id) else { return };
         if let Some(state) = campaign.final_state() {
             let row = CampaignRow { state, ..campaign.row() };
@@ -425,7 +447,11 @@ impl Book {
             if self.leases.forget(id) {
                 self.dirty.leases.insert(id, None);
             }
-            self.tell_waiting(id, row.hook_of, state);
+            if row.hook_cluster.is_some() {
+                self.hook_ended_away(&row, now);
+            } else {
+                self.tell_waiting(id, row.hook_of, state);
+            }
             self.dirty.finished.push(row);
         }
         self.dirty.campaigns.insert(id);
@@ -520,10 +546,18 @@ impl Book {
         if is_final {
             self.tell_losers(id.campaign, id.task);
         }
-        if let Some(node) = self.slots.get(&share).map(|slot| slot.row.node.clone()) {
-            self.judge_node(&node, &result, now);
+        if let Some(place) = self.judged_place(share, id) {
+            self.judge_node(&place, &result, now);
         }
         self.close_attempt(result, now);
+    }
+
+    /// The place of an attempt, by which the campaign judges its end: a node, or a cluster.
+    fn judged_place(&self, share: u64, id: AttemptId) -> Option<Name> {
+        if is_batch(share) {
+            return self.open.get(&id).map(|attempt| away::place_of(&attempt.node));
+        }
+        self.slots.get(&share).map(|slot| slot.row.node.clone())
     }
 
     /// Enters the result of an attempt.

@@ -88,7 +88,7 @@ impl Book {
                 let more = overtaken.get(&number).copied().unwrap_or(0) + late;
                 let work = work(campaign, step, number, mean, slots);
                 let remaining = work.remaining + more;
-                let is_frozen = work.is_frozen || is_held;
+                let is_frozen = work.is_frozen || is_held || campaign.waits_for_router();
                 let except_nodes = with(work.except_nodes, &barred);
                 all.push(PublishedWork { remaining, is_frozen, except_nodes, ..work });
             }

@@ -72,14 +72,16 @@ impl Book {
     }
 
     /// Enters a new campaign, which may be a prologue or epilogue of another.
-    fn enter(&mut self, new: NewCampaign, hook_of: Option<u64>, now: Now) -> u64 {
+    pub(super) fn enter(&mut self, new: NewCampaign, hook_of: Option<u64>, now: Now) -> u64 {
         let id = self.next;
         self.next += 1;
         let count = new.spec.tasks.count;
         // The clock on the wall may jump back: what came later is listed and served as later.
         let latest = self.campaigns.values().next_back();
         let earliest_ms = latest.map_or(0, |campaign| campaign.facts.submitted_ms);
-        let limit = if new.spec.kind == CampaignType::Test { count.min(1) } else { count };
+        // A test runs a single task on each cluster.
+        let is_test = new.spec.kind == CampaignType::Test;
+        let limit = if is_test { count.min(self.settings.clusters.max(1)) } else { count };
         let facts = CampaignRow {
             id,
             owner: new.owner,
@@ -106,8 +108,11 @@ impl Book {
             opens_ms: None,
             hook_of,
             epilogue: None,
+            hook_cluster: None,
+            prepared: std::collections::BTreeSet::new(),
+            epilogues: std::collections::BTreeSet::new(),
         };
-        let mut campaign = Campaign::new(facts, new.spec);
+        let mut campaign = Campaign::new(facts, new.spec, self.settings.routes());
         let step = campaign.step_mut(0);
         step.work = WorkRow { number: Some(id), ..step.work };
         self.dirty.works.insert((id, 0), step.work);
@@ -132,7 +137,7 @@ impl Book {
     pub(super) fn resume(&mut self, id: u64) {
         let Some(campaign) = self.campaigns.get_mut(&id) else { return };
         if campaign.facts.ending.is_none() {
-            if campaign.facts.state == CampaignState::Waiting {
+            if campaign.facts.state == CampaignState::Waiting || campaign.is_unprepared() {
                 // The owner does not want to wait for other campaigns any more.
                 campaign.facts.waits_for.clear();
             }
@@ -236,8 +241,9 @@ impl Book {
         let Reopened { campaign: row, spec, works, tasks, beyond, untouched, memory_mb } = reopened;
         let id = row.id;
         self.dirty.notes.push(history(id, "resubmitted", "tasks are queued again"));
+        let routes = self.settings.routes();
         let campaign = self.campaigns.entry(id).or_insert_with(|| {
-            let mut campaign = Campaign::new(row, spec);
+            let mut campaign = Campaign::new(row, spec, routes);
             for work in works {
                 campaign.step_mut(work.step).work = work;
             }

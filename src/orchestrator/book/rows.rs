@@ -133,6 +133,12 @@ pub struct CampaignRow {
     pub hook_of: Option<u64>,
     /// The epilogue without which the campaign does not end. `None`: it has none, or the epilogue is done.
     pub epilogue: Option<u64>,
+    /// The other cluster for which this prologue or epilogue is. `None`: it runs here, or is neither.
+    pub hook_cluster: Option<Name>,
+    /// Other clusters that the epilogue has to visit: the prologue is done there, or tasks were sent there.
+    pub prepared: BTreeSet<Name>,
+    /// Epilogues on other clusters that are not done. The campaign does not end without them.
+    pub epilogues: BTreeSet<u64>,
 }
 
 /// Work of a step of a campaign, as the resource manager knows it.

@@ -14,7 +14,7 @@ use crate::orchestrator::wire::StopReason;
 impl Campaign {
     /// True if the campaign has a reason to wait.
     fn is_held(&self) -> bool {
-        !self.facts.waits_for.is_empty() || self.facts.opens_ms.is_some()
+        self.waits_everywhere().next().is_some() || self.facts.opens_ms.is_some()
     }
 }
 
@@ -44,7 +44,8 @@ impl Book {
         let state = campaign.facts.state;
         if is_held && matches!(state, CampaignState::Running | CampaignState::Finishing) {
             campaign.facts.state = CampaignState::Waiting;
-            let others: Vec<String> = campaign.facts.waits_for.iter().map(u64::to_string).collect();
+            let others: Vec<String> =
+                campaign.waits_everywhere().map(|id| id.to_string()).collect();
             let text = match (others.is_empty(), campaign.facts.opens_ms.is_some()) {
                 (true, false) => "waits for the end of all tasks".to_owned(),
                 (true, true) => "waits for its hours".to_owned(),

@@ -4,7 +4,7 @@ use serde_json::{Map, Value, json};
 
 use crate::model::count;
 use crate::orchestrator::book::{ForwardableCampaign, ForwardedBatch};
-use crate::orchestrator::spec::CampaignSpec;
+use crate::orchestrator::spec::{CampaignSpec, CampaignType};
 use crate::orchestrator::store::{DbError, StoreReader};
 use crate::orchestrator::wire::{Command, Stdin};
 
@@ -80,6 +80,9 @@ fn child(
     }
     if let Some(limit) = task.time_limit_ms {
         put("time_limit", json!(millis(limit)));
+    }
+    if spec.kind == CampaignType::Test {
+        put("type", json!("test"));
     }
     if spec.needs_kernel_limit {
         put("require_limits", json!("kernel"));

@@ -9,12 +9,12 @@ use tokio::sync::mpsc;
 
 use super::router::{BrokenPass, ask};
 use crate::grid::ForwardingLease;
-use crate::model::Name;
+use crate::model::{Name, count};
 use crate::orchestrator::book::{Book, ForwardingView};
 use crate::orchestrator::drive::BookRequest;
 use crate::orchestrator::forwarding::GridRequest;
 use crate::orchestrator::store::ClusterRow;
-use crate::orchestrator::wire::TaskResult;
+use crate::orchestrator::wire::{TaskResult, TaskSpec};
 
 /// Leases of batches.
 #[derive(Debug, Default)]
@@ -76,13 +76,15 @@ impl BatchLeases {
             };
             let known = self.clusters.as_ref().and_then(|known| known.get(&batch.cluster));
             let slot_lease_ms = known.map_or(0, |row| row.slot_lease_ms);
-            let campaign = view.campaigns.iter().find(|it| it.id == batch.campaign);
-            let Some(task) = campaign.map(|it| &it.spec.task) else { continue };
-            // Slots of such a campaign outlive their lease.
-            if slot_lease_ms == 0 || task.finishes_unheard {
+            let Some(task) = view.campaign(batch.campaign).map(|it| &it.spec.task) else {
+                continue;
+            };
+            let Some(unheard_ms) = unheard_ms(task, count(&batch.tasks)) else { continue };
+            if slot_lease_ms == 0 {
                 continue;
             }
-            let lease = ForwardingLease { lease_ms, slot_lease_ms, grace_ms: task.grace_ms };
+            let grace_ms = task.grace_ms;
+            let lease = ForwardingLease { lease_ms, slot_lease_ms, grace_ms, unheard_ms };
             if lease.is_over(sent_ms, now_ms) {
                 let (cluster, campaign, batch_number) =
                     (&batch.cluster, batch.campaign, batch.batch);
@@ -91,5 +93,39 @@ impl BatchLeases {
             }
         }
         over
+    }
+}
+
+/// Longest time for which slots go on with the tasks of a batch after the end of their lease, in milliseconds.
+/// `None`: there is no bound. Slots with `on_unheard = "finish"` work to the end of their queues, where each task
+/// has its time limit; in the worst case a single slot has all tasks of the batch.
+fn unheard_ms(task: &TaskSpec, tasks: u64) -> Option<u64> {
+    if !task.finishes_unheard {
+        return Some(0);
+    }
+    if task.prologue.is_some() || task.epilogue.is_some() {
+        // Programs of slots have no time limit.
+        return None;
+    }
+    Some(task.time_limit_ms?.saturating_add(task.grace_ms).saturating_mul(tasks))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::orchestrator::spec::CampaignSpec;
+    use crate::orchestrator::wire::Command;
+
+    #[test]
+    fn tasks_that_finish_unheard_are_waited_for_as_long_as_their_time_limits_last() {
+        let spec = |text: &str| CampaignSpec::read(toml::from_str(text).unwrap()).unwrap().0.task;
+        let base = "command = [\"a\"]\nmemory = \"1GB\"\ngrace = \"5s\"\n";
+        let finish = format!("{base}on_unheard = \"finish\"\n");
+        let limited = format!("{finish}time_limit = \"10m\"\n");
+        assert_eq!(unheard_ms(&spec(base), 3), Some(0));
+        assert_eq!(unheard_ms(&spec(&finish), 3), None, "only the cluster or an operator ends it");
+        assert_eq!(unheard_ms(&spec(&limited), 3), Some(3 * 605_000));
+        let prologue = Some(Command::Argv(vec!["x".to_owned()]));
+        assert_eq!(unheard_ms(&TaskSpec { prologue, ..spec(&limited) }, 3), None);
     }
 }

@@ -9,10 +9,15 @@
 //! out there. Each pass renews the leases of the clusters that answer.
 
 mod document;
+mod events;
 mod leases;
+mod load;
 mod observe;
 mod record;
 mod remote;
 mod router;
+mod sight;
+mod withdraw;
 
+pub use remote::{RemoteCluster, RemoteError};
 pub use router::{GridError, GridRouter};

@@ -7,10 +7,18 @@ use serde_json::{Value, json};
 
 use super::remote::{RemoteCluster, RemoteError};
 use crate::api::wire::NodeInfo;
+use crate::config::ClusterSettings;
+use crate::grid::STRESS_LIMIT;
 use crate::orchestrator::book::{Book, ForwardedBatch, Forwarding, ForwardingView};
 use crate::orchestrator::rm::RmError;
+use crate::orchestrator::site_program;
 use crate::orchestrator::wire::{AttemptId, HeadClock, LeaseTerms, TaskInfo, TaskResult};
 use crate::slot::since_boot_ms;
+
+/// Time that the program of a cluster's stress gets.
+const STRESS_PATIENCE: Duration = Duration::from_secs(5);
+/// The largest stress, in thousandths.
+const FULL_STRESS: u64 = 1000;
 
 /// A cluster as a pass saw it.
 #[derive(Debug, Default)]
@@ -23,6 +31,10 @@ pub(super) struct ClusterState {
     pub rungs: BTreeMap<String, u64>,
     /// The cluster's clock. `None`: the cluster is silent, or knows no leases.
     pub clock: Option<HeadClock>,
+    /// Stress of the cluster, in thousandths.
+    pub stress: u64,
+    /// Sentence of the event or of the stress for which it gets no task.
+    pub held: Option<String>,
 }
 
 /// Outcome of the step for a remote cluster.
@@ -59,7 +71,10 @@ pub(super) async fn observe(
         error: Some(error),
         ..Observed::default()
     };
-    let grid = match tokio::time::timeout(patience, remote.snapshot()).await {
+    let snapshot = tokio::time::timeout(patience, remote.snapshot());
+    let (snapshot, (stress, stressed)) =
+        futures_util::future::join(snapshot, stress_of(remote.settings())).await;
+    let grid = match snapshot {
         Ok(Ok(grid)) => grid,
         Ok(Err(error)) => return silent(error),
         Err(_) => return silent(RemoteError::Silent("it takes too long".to_owned())),
@@ -70,7 +85,9 @@ pub(super) async fn observe(
     for node in &grid.nodes {
         *rungs.entry(node.limits.word().to_owned()).or_default() += 1;
     }
-    let mut state = ClusterState { nodes, is_silent: false, rungs, clock: grid.clock };
+    let held = grid.held.map(|text| format!("its own event: {text}"));
+    let (clock, held) = (grid.clock, held.or(stressed));
+    let mut state = ClusterState { nodes, is_silent: false, rungs, clock, stress, held };
     let here = view.batches.iter().filter(|batch| batch.cluster == *name);
     let here: Vec<(&ForwardedBatch, u64)> =
         here.filter_map(|batch| Some((batch, *children.get(&batch.batch)?))).collect();
@@ -88,7 +105,10 @@ pub(super) async fn observe(
     }
     let mut changes = Vec::new();
     for (batch, child) in here {
-        match remote.results(child).await {
+        // Tasks that have ended are no news; the open ones lie close together.
+        let open = || batch.tasks.iter().map(|task| task.id.task);
+        let (Some(first), Some(last)) = (open().min(), open().max()) else { continue };
+        match remote.results(child, first..=last).await {
             Ok(tasks) => changes.extend(news_of(batch, &tasks)),
             Err(error) => {
                 tracing::warn!(cluster = %name, %error, "results are read later");
@@ -97,6 +117,24 @@ pub(super) async fn observe(
         }
     }
     Observed { state, changes, error: None, renewed }
+}
+
+/// The stress of a cluster, in thousandths, by its program; with a sentence if no task is sent for it. A program
+/// that fails counts as full stress: nothing is known of the cluster then.
+async fn stress_of(cluster: &ClusterSettings) -> (u64, Option<String>) {
+    let Some(program) = &cluster.stress else { return (0, None) };
+    let input = json!({ "cluster": cluster.name.as_str() }).to_string();
+    let told = site_program::run(program, input.as_bytes(), STRESS_PATIENCE).await;
+    let read = told.and_then(|told| {
+        let text = String::from_utf8_lossy(&told);
+        let stress = text.trim().parse::<u64>().ok().filter(|stress| *stress <= FULL_STRESS);
+        stress.ok_or_else(|| "did not print a number from 0 to 1000".to_owned())
+    });
+    match read {
+        Ok(stress) if stress < STRESS_LIMIT => (stress, None),
+        Ok(stress) => (stress, Some(format!("its stress is {stress} of {FULL_STRESS}"))),
+        Err(why) => (FULL_STRESS, Some(format!("its stress program {} {why}", program.display()))),
+    }
 }
 
 /// The router's own cluster, by the nodes of its resource manager.

@@ -1,6 +1,6 @@
 //! Rows of a pass: the clusters, the forecasts of campaigns, and affinities.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::observe::ClusterState;
 use crate::grid::{
@@ -37,6 +37,10 @@ pub(super) struct GridRecord {
     /// State of each predictor, and time of its row by the router's clock.
     told: BTreeMap<(u64, Name), (PredictorState, u64)>,
     affinities: BTreeMap<(u64, u64, Name), i64>,
+    /// Campaigns with a predicted end on record.
+    foretold: BTreeSet<u64>,
+    /// Begin of the affinities' period, by the router's clock. `None`: it may not be on record.
+    reset_ms: Option<u64>,
     /// Figures of campaigns, and the time of their reading.
     figures: FiguresByCampaign,
     read_ms: Option<u64>,
@@ -67,9 +71,15 @@ impl GridRecord {
         reader: &mut StoreReader,
     ) -> Result<FiguresByCampaign, DbError> {
         let is_due = self.read_ms.is_none_or(|read| EVERY_MS <= sight.now_ms.saturating_sub(read));
-        let is_new = |id: &u64| !self.figures.contains_key(id);
-        let campaigns = sight.campaigns.iter().map(|campaign| campaign.id);
-        let wanted: Vec<u64> = campaigns.filter(|id| is_due || is_new(id)).collect();
+        let is_running =
+            |campaign: &CampaignSight| campaign.targets.iter().any(|it| 0 < it.running);
+        // The first tasks of a campaign are looked for in each pass: it may end within a minute.
+        let is_new = |campaign: &&CampaignSight| match self.figures.get(&campaign.id) {
+            None => true,
+            Some(known) => known.is_empty() && is_running(campaign),
+        };
+        let campaigns = sight.campaigns.iter().filter(|campaign| is_due || is_new(campaign));
+        let wanted: Vec<u64> = campaigns.map(|campaign| campaign.id).collect();
         if is_due {
             self.read_ms = Some(sight.now_ms);
             self.figures.clear();
@@ -79,6 +89,11 @@ impl GridRecord {
             self.figures.insert(campaign, figures);
         }
         Ok(self.figures.clone())
+    }
+
+    /// The figures of a campaign on a cluster, as they were last read.
+    pub(super) fn figures_of(&self, campaign: u64, cluster: &Name) -> Option<&TaskFigures> {
+        self.figures.get(&campaign).and_then(|by_cluster| by_cluster.get(cluster))
     }
 
     /// The rows of a pass, with the states after it. Predictors that neither changed nor had a task
@@ -115,19 +130,28 @@ impl GridRecord {
                 }
             }
             let pair = (campaign.id, Name::from(""));
-            if self.is_due(&pair, &PredictorState::default(), true, sight.now_ms) {
+            let is_first = !known.is_empty() && !self.foretold.contains(&campaign.id);
+            if is_first || self.is_due(&pair, &PredictorState::default(), true, sight.now_ms) {
                 let sum =
                     |of: fn(&TargetSight) -> u64| campaign.targets.iter().map(of).sum::<u64>();
                 let waiting = campaign.left.saturating_add(sum(|it| it.waiting));
                 let loads = (sum(|it| it.running), waiting);
                 let row = forecast(campaign, "", loads, TaskFigures::together(known.values()));
+                if row.left_ms.is_some() {
+                    self.foretold.insert(campaign.id);
+                }
                 forecasts.push(ForecastRow { at_ms, ..row });
                 self.told.insert(pair, (PredictorState::default(), sight.now_ms));
             }
         }
         self.told.retain(|(id, _), _| sight.campaigns.iter().any(|campaign| campaign.id == *id));
+        self.foretold.retain(|id| sight.campaigns.iter().any(|campaign| campaign.id == *id));
+        let since_ms = affinities.reset_ms();
+        let has_begun_anew = self.reset_ms.replace(since_ms) != Some(since_ms);
+        let ago = sight.now_ms.saturating_sub(since_ms);
+        let affinity_ms = has_begun_anew.then(|| at_ms.saturating_sub(ago));
         let affinities = self.changed(affinities);
-        PassRows { status: status(pass, at_ms), forecasts, affinities }
+        PassRows { status: status(pass, at_ms), forecasts, affinities, affinity_ms }
     }
 
     /// True if a pair needs a row: its state changed while it is used, or its last row is old.
@@ -195,6 +219,8 @@ fn status(pass: PassSight<'_>, at_ms: u64) -> Vec<StatusRow> {
             waiting: cluster.waiting,
             sent: if cluster.is_local { 0 } else { grants.map(|grant| grant.count).sum() },
             rungs: state.rungs.clone(),
+            held: state.held.clone().unwrap_or_default(),
+            stress: state.stress,
         }
     };
     pass.sight.clusters.iter().zip(pass.clusters).enumerate().map(row).collect()
@@ -282,6 +308,37 @@ mod tests {
         assert_eq!(told(&rows(&mut record, 180_000, changed)), ["lyon"]);
     }
 
+    /// A campaign may end within a minute: its end is predicted once the first task has ended, and kept then.
+    #[test]
+    fn the_first_forecast_of_a_campaign_does_not_wait_for_a_minute() {
+        let mut record = GridRecord::default();
+        let mut whole = |now_ms: u64, ended: u64| {
+            let sight = sight(now_ms);
+            let clusters = [ClusterState::default(), ClusterState::default()];
+            let routing = Routing::default();
+            let pass = PassSight { sight: &sight, clusters: &clusters, routing: &routing };
+            let (count, in_window) = (ended, ended);
+            let tally = TaskFigures {
+                count,
+                mean_ms: 1000,
+                in_window,
+                window_ms: 4000,
+                ..TaskFigures::default()
+            };
+            let known = (0 < ended).then(|| ("lyon".into(), tally));
+            let figures = FiguresByCampaign::from([(9, known.into_iter().collect())]);
+            let rows = record.rows(pass, &PairStates::new(), &Affinities::default(), &figures);
+            let mut whole = rows.forecasts.into_iter().filter(|row| row.cluster.is_empty());
+            whole.next().map(|row| row.left_ms)
+        };
+        assert_eq!(whole(100_000, 0), Some(None), "no task has ended");
+        assert_eq!(whole(100_200, 0), None);
+        // (92 + 4/2) / (2 / 4 s) = 188 s.
+        assert_eq!(whole(100_400, 2), Some(Some(188_000)));
+        assert_eq!(whole(100_600, 3), None, "it stays for a minute");
+        assert!(whole(160_400, 4).is_some());
+    }
+
     #[tokio::test]
     async fn a_restarted_router_goes_on_with_the_states_and_affinities_it_had() {
         let folder = tempfile::tempdir().unwrap();
@@ -321,6 +378,9 @@ mod tests {
         // The tap was closed for 1,004 ms, and a restart takes no time.
         let expected = PredictorState { closed_ms: Some(498_996), ..last };
         assert_eq!(states, PairStates::from([((9, "lyon".into()), expected)]));
+        // The period goes on: it began with the sight of the first pass, at 0 of a clock that showed 100,001.
+        let ago = wall_ms() - reader.affinity_reset().await.unwrap();
+        assert!((100_001..160_000).contains(&ago), "{ago}");
         let stored = Affinities::stored(reader.affinities().await.unwrap(), 0);
         assert_eq!(stored.all(), affinities.all());
         let passes = reader.grid_status(0..=u64::MAX >> 1, 100).await.unwrap();

@@ -1,8 +1,9 @@
 //! A remote cluster: another orchestrator, by its public routes.
 
+use std::ops::RangeInclusive;
 use std::time::Duration;
 
-use reqwest::{Method, Response, StatusCode, Url};
+use reqwest::{Method, RequestBuilder, Response, StatusCode, Url};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
@@ -12,6 +13,10 @@ use crate::orchestrator::wire::{Grid, HeadClock, LeaseRenewal, Submitted, TaskIn
 
 /// Longest wait for an answer.
 pub(super) const PATIENCE: Duration = Duration::from_secs(10);
+/// Longest time that output is followed.
+const LONGEST_STREAM: Duration = Duration::from_hours(24);
+/// Longest wait for the begin of output: a cluster waits for its node for 40 s.
+const OUTPUT_PATIENCE: Duration = Duration::from_secs(45);
 /// Most tasks in an answer.
 const PAGE: usize = 200;
 
@@ -36,6 +41,8 @@ pub enum RemoteError {
 #[derive(Debug)]
 pub struct RemoteCluster {
     transport: Transport,
+    /// The same for output, which may be followed for long.
+    streams: Transport,
     url: Url,
     settings: ClusterSettings,
 }
@@ -50,7 +57,8 @@ impl RemoteCluster {
         let url = Url::parse(&settings.url);
         let url = url.map_err(|error| RemoteError::Silent(error.to_string()))?;
         let transport = Transport::new(&url, settings.authority.as_deref(), PATIENCE)?;
-        Ok(RemoteCluster { transport, url, settings: settings.clone() })
+        let streams = Transport::new(&url, settings.authority.as_deref(), LONGEST_STREAM)?;
+        Ok(RemoteCluster { transport, streams, url, settings: settings.clone() })
     }
 
     /// The settings of the cluster.
@@ -102,26 +110,48 @@ impl RemoteCluster {
         self.ask(Method::POST, &path, &[], None).await.map(drop)
     }
 
-    /// All touched tasks of a child campaign, with their attempts.
+    /// Touched tasks of a child campaign in a range of numbers, with their attempts.
     ///
     /// # Errors
     ///
     /// If the cluster does not answer, or refuses.
-    pub async fn results(&self, child: u64) -> Result<Vec<TaskInfo>, RemoteError> {
+    pub async fn results(
+        &self,
+        child: u64,
+        tasks: RangeInclusive<u64>,
+    ) -> Result<Vec<TaskInfo>, RemoteError> {
         let (child, limit) = (child.to_string(), PAGE.to_string());
         let path = ["v1", "campaigns", &child, "tasks"];
-        let (mut found, mut after) = (Vec::new(), 0);
+        let (mut found, mut after) = (Vec::new(), tasks.start().saturating_sub(1));
         loop {
             let from = after.to_string();
             let query = [("after", from.as_str()), ("limit", &limit), ("attempts", "true")];
             let page: TaskList = read(self.ask(Method::GET, &path, &query, None).await?).await?;
-            let is_last = page.tasks.len() < PAGE;
             after = page.tasks.last().map_or(after, |task| task.task);
+            let is_last = page.tasks.len() < PAGE || *tasks.end() <= after;
             found.extend(page.tasks);
             if is_last {
                 return Ok(found);
             }
         }
+    }
+
+    /// The output of a task of a child campaign, as it comes. `query` selects it, as in the route of the cluster.
+    ///
+    /// # Errors
+    ///
+    /// If the cluster does not answer, or refuses.
+    pub async fn output(
+        &self,
+        child: u64,
+        task: u64,
+        query: &[(&str, &str)],
+    ) -> Result<Response, RemoteError> {
+        let (child, task) = (child.to_string(), task.to_string());
+        let path = ["v1", "campaigns", &child, "tasks", &task, "output"];
+        let request = self.streams.request(Method::GET, &path, query);
+        let answer = tokio::time::timeout(OUTPUT_PATIENCE, self.send(&self.streams, request)).await;
+        answer.unwrap_or_else(|_| Err(RemoteError::Silent("it takes too long".to_owned())))
     }
 
     async fn ask(
@@ -131,14 +161,22 @@ impl RemoteCluster {
         query: &[(&str, &str)],
         body: Option<(Option<&str>, &Value)>,
     ) -> Result<Response, RemoteError> {
-        let token = self.settings.token_file.as_deref();
-        let token = token.map(|file| token_for(&self.url, file)).transpose()?;
         let mut request = self.transport.request(method, path, query);
         if let Some((key, document)) = body {
             request = key.into_iter().fold(request, |it, key| it.header("idempotency-key", key));
             request = request.json(document);
         }
-        let answer = self.transport.exchange(request, token.as_ref()).await;
+        self.send(&self.transport, request).await
+    }
+
+    async fn send(
+        &self,
+        transport: &Transport,
+        request: RequestBuilder,
+    ) -> Result<Response, RemoteError> {
+        let token = self.settings.token_file.as_deref();
+        let token = token.map(|file| token_for(&self.url, file)).transpose()?;
+        let answer = transport.exchange(request, token.as_ref()).await;
         let answer = answer.map_err(|error| match error {
             NoAnswer::Late => RemoteError::Silent("it takes too long".to_owned()),
             NoAnswer::Broken(why) => RemoteError::Silent(why),

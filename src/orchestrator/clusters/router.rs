@@ -3,36 +3,41 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures_util::future::join_all;
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{mpsc, oneshot, watch};
+use tokio::time::Instant;
 
 use super::document;
+use super::events::{is_prepared, since_boot_at};
 use super::leases::BatchLeases;
+use super::load::ClusterLoads;
 use super::observe::{ClusterState, Observed, local_state, observe};
 use super::record::{GridRecord, PassSight, states_of};
 use super::remote::{PATIENCE, RemoteCluster, RemoteError};
+use super::sight::{in_tasks, tested};
+use super::withdraw::{Withdrawals, withdrawals};
 use crate::config::GridSettings;
 use crate::grid::{
-    Affinities, CampaignSight, ClusterSight, GridSight, LOCAL_PREDICTOR, PREDICTORS, PairStates,
-    Predictor, ROUTER_POLICIES, RouteSettings, RouterPolicy, SentTask, TargetSight,
-    WAITING_LIMIT_MS, WithdrawalCause, predict, predictor, route, router_policy, settle, surplus,
+    Affinities, Grant, GridSight, LOCAL_PREDICTOR, PREDICTORS, PairStates, Predictor,
+    ROUTER_POLICIES, RouteSettings, RouterPolicy, Routing, predict, predictor, route,
+    router_policy, settle,
 };
 use crate::model::Name;
-use crate::orchestrator::book::{
-    Book, ForwardableCampaign, ForwardedBatch, Forwarding, ForwardingView,
-};
-use crate::orchestrator::drive::{BookRequest, wall_ms};
+use crate::orchestrator::book::{Book, Departure, ForwardedBatch, Forwarding, ForwardingView};
+use crate::orchestrator::drive::BookRequest;
 use crate::orchestrator::forwarding::GridRequest;
 use crate::orchestrator::rm::Rm;
-use crate::orchestrator::store::{ClusterRow, DbError, StoreReader};
+use crate::orchestrator::spec::HookKind;
+use crate::orchestrator::store::{ChildRow, ClusterRow, DbError, StoreReader};
 use crate::orchestrator::wire::{Reason, TaskResult};
 use crate::slot::since_boot_ms;
 
-/// Name of the router's own cluster.
-const LOCAL: &str = "local";
 /// Most tasks of a campaign that leave for a cluster in a pass.
 const MOST: u64 = 10_000;
+/// Shortest time between two passes while tasks are on other clusters.
+const SOONEST: Duration = Duration::from_secs(1);
 /// A silent cluster holds a pass up for this part of a lease at most.
 const LEASE_PARTS: u32 = 4;
 
@@ -67,33 +72,33 @@ pub(super) enum BrokenPass {
 /// The router of an orchestrator.
 #[derive(Debug)]
 pub struct GridRouter {
-    settings: GridSettings,
+    pub(super) settings: GridSettings,
     /// Identity of this grid: the orchestrator's.
     identity: String,
     state: PathBuf,
     rm: Arc<Rm>,
     policy: &'static dyn RouterPolicy,
-    remote_predictor: &'static dyn Predictor,
-    local_predictor: &'static dyn Predictor,
-    remotes: Vec<RemoteCluster>,
+    pub(super) remote_predictor: &'static dyn Predictor,
+    pub(super) local_predictor: &'static dyn Predictor,
+    pub(super) remotes: Vec<RemoteCluster>,
     /// Child campaign of each batch whose cluster has confirmed it.
     children: BTreeMap<u64, u64>,
     /// Batches from this number on were made in this life of the router.
     first_batch: Option<u64>,
     /// Batches of which a cluster may have heard, though it did not answer.
     doubtful: BTreeSet<u64>,
-    /// Clusters that refuse the document of a campaign.
-    barred: BTreeSet<(u64, Name)>,
     states: PairStates,
     affinities: Affinities,
-    /// Clusters that were silent in the last pass.
-    silent: BTreeSet<Name>,
+    /// Clusters that were silent in the last pass, and since when by the router's clock.
+    pub(super) silent: BTreeMap<Name, u64>,
+    /// Clusters with an open event, of their own or on record here.
+    pub(super) held: BTreeSet<Name>,
     /// Clusters that an operator took out of the grid.
-    out: BTreeSet<Name>,
+    pub(super) out: BTreeSet<Name>,
     /// Leases of the batches.
     leases: BatchLeases,
     /// Rows on record.
-    record: GridRecord,
+    pub(super) record: GridRecord,
 }
 
 impl GridRouter {
@@ -136,39 +141,61 @@ impl GridRouter {
             children: BTreeMap::new(),
             first_batch: None,
             doubtful: BTreeSet::new(),
-            barred: BTreeSet::new(),
             states: PairStates::new(),
             affinities: Affinities::default(),
-            silent: BTreeSet::new(),
+            silent: BTreeMap::new(),
+            held: BTreeSet::new(),
             out: BTreeSet::new(),
             leases: BatchLeases::default(),
             record: GridRecord::default(),
         }))
     }
 
-    /// Makes passes until the owner of the book, who takes `requests`, has stopped.
-    pub async fn run(mut self, requests: mpsc::Sender<BookRequest>) {
+    /// Makes passes until the owner of the book, who takes `requests`, has stopped. `commits`: what the
+    /// owner has put on record, as a number that grows.
+    pub async fn run(
+        mut self,
+        requests: mpsc::Sender<BookRequest>,
+        mut commits: watch::Receiver<u64>,
+    ) {
         loop {
-            match self.pass(&requests).await {
-                Ok(()) => {}
+            let begun = Instant::now();
+            let is_busy = match self.pass(&requests).await {
+                Ok(is_busy) => is_busy,
                 Err(BrokenPass::NoOwner) => return,
-                Err(error) => tracing::warn!(%error, "a pass of the router was broken off"),
+                Err(error) => {
+                    tracing::warn!(%error, "a pass of the router was broken off");
+                    false
+                }
+            };
+            // Each pass puts its own rows on record.
+            commits.mark_unchanged();
+            // Passes take a tenth of the time. Results and free room on other clusters are seen by the
+            // next pass; a submission here wakes the router.
+            let (wait, taken) = (self.settings.pass_every, begun.elapsed());
+            let soon = wait.min(SOONEST.max(taken.saturating_mul(10)));
+            tokio::time::sleep(soon).await;
+            if !is_busy {
+                // Without a change, and also once the owner has stopped, the next pass comes in its turn.
+                let _ = tokio::time::timeout(wait.saturating_sub(soon), commits.changed()).await;
             }
-            tokio::time::sleep(self.settings.pass_every).await;
         }
     }
 
-    /// A pass: observe, predict, route, submit, withdraw.
-    async fn pass(&mut self, requests: &mpsc::Sender<BookRequest>) -> Result<(), BrokenPass> {
+    /// A pass: observe, predict, route, submit, withdraw. Returns true if tasks are on other clusters.
+    async fn pass(&mut self, requests: &mpsc::Sender<BookRequest>) -> Result<bool, BrokenPass> {
         if !self.leases.is_loaded() {
             self.load().await?;
         }
         let known = StoreReader::open(&self.state).await?.clusters().await?;
         let is_out = |(name, row): (Name, ClusterRow)| row.out.is_some().then_some(name);
         self.out = known.into_iter().filter_map(is_out).collect();
-        let clusters = self.observe(requests).await?;
+        let mut clusters = self.observe(requests).await?;
         let view = self.give_up(requests, &clusters).await?;
-        let sight = self.sight(&view, &clusters);
+        self.hold(&view, &mut clusters);
+        self.finish_away(&view, requests).await?;
+        let loads = ClusterLoads::new(&view, &clusters, self.settings.resource_mb);
+        let sight = self.sight(&view, &clusters, &loads);
         let states = predict(&sight, &self.states, self.settings.strictness);
         let settings = RouteSettings {
             policy: self.policy,
@@ -177,30 +204,78 @@ impl GridRouter {
         };
         let routing = route(&sight, &states, settings);
         self.states = settle(&sight, states, &routing);
-        let leave = routing.grants.iter().filter(|grant| 0 < grant.cluster);
-        let leave = leave.map(|grant| {
+        let sent = in_tasks(&routing, &view, &sight, &loads);
+        let told = self.sight(&view, &clusters, &ClusterLoads::of_tasks(&view));
+        self.prepare(&view, &sight, &sent, requests).await?;
+        forward(requests, self.departures(&view, &sight, &sent, &clusters)).await?;
+        let view = ask(requests, GridRequest::View).await?;
+        let (refused, children) = self.submit(&view, &clusters).await?;
+        forward(requests, refused).await?;
+        if !children.is_empty() {
+            ask(requests, |reply| GridRequest::Children(children, reply)).await?;
+        }
+        self.withdraw(&view, &sight, &loads).await;
+        let mut reader = StoreReader::open(&self.state).await?;
+        let pass = PassSight { sight: &told, clusters: &clusters, routing: &sent };
+        let figures = self.record.figures(&told, &mut reader).await?;
+        let rows = self.record.rows(pass, &self.states, &self.affinities, &figures);
+        ask(requests, |reply| GridRequest::Pass(Box::new(rows), reply)).await?;
+        Ok(!view.batches.is_empty())
+    }
+
+    /// Orders a prologue on each cluster that gets tasks of a campaign for the first time.
+    async fn prepare(
+        &self,
+        view: &ForwardingView,
+        sight: &GridSight,
+        sent: &Routing,
+        requests: &mpsc::Sender<BookRequest>,
+    ) -> Result<(), BrokenPass> {
+        let remote = sent.grants.iter().filter(|grant| 0 < grant.cluster);
+        for grant in remote.filter(|grant| !is_prepared(view, grant, sight)) {
+            let cluster = sight.clusters[grant.cluster].name.clone();
+            let hook =
+                |reply| GridRequest::Hook(grant.campaign, cluster, HookKind::Prologue, reply);
+            ask(requests, hook).await?;
+        }
+        Ok(())
+    }
+
+    /// Departures of tasks to prepared clusters. A test leaves for all its clusters in the same pass.
+    fn departures(
+        &self,
+        view: &ForwardingView,
+        sight: &GridSight,
+        sent: &Routing,
+        clusters: &[ClusterState],
+    ) -> Vec<Forwarding> {
+        let remote = || sent.grants.iter().filter(|grant| 0 < grant.cluster);
+        let unprepared = remote().filter(|grant| !is_prepared(view, grant, sight));
+        let unprepared: BTreeSet<u64> = unprepared.map(|grant| grant.campaign).collect();
+        let tests = view.campaigns.iter().filter(|campaign| campaign.waits_for_router);
+        let tests: BTreeSet<u64> = tests.map(|campaign| campaign.id).collect();
+        let is_ready = |grant: &&Grant| {
+            let waits = tests.contains(&grant.campaign) && unprepared.contains(&grant.campaign);
+            !waits && is_prepared(view, grant, sight)
+        };
+        let leave = remote().filter(is_ready).map(|grant| {
             let cluster = sight.clusters[grant.cluster].name.clone();
             let knows_leases = clusters.get(grant.cluster).is_some_and(|it| it.clock.is_some());
             let lease_ms = knows_leases.then_some(self.lease_ms());
-            Forwarding::Leave(grant.campaign, cluster, grant.count.min(MOST), lease_ms)
+            let affinities = self.affinities.on(grant.campaign, &cluster);
+            let (campaign, most) = (grant.campaign, grant.count.min(MOST));
+            Forwarding::Leave(Departure { campaign, cluster, most, affinities, lease_ms })
         });
-        forward(requests, leave.collect()).await?;
-        let view = ask(requests, GridRequest::View).await?;
-        let refused = self.submit(&view, &clusters).await?;
-        forward(requests, vec![Forwarding::Ended(refused)]).await?;
-        self.withdraw(&view, &sight).await;
-        let mut reader = StoreReader::open(&self.state).await?;
-        let pass = PassSight { sight: &sight, clusters: &clusters, routing: &routing };
-        let figures = self.record.figures(&sight, &mut reader).await?;
-        let rows = self.record.rows(pass, &self.states, &self.affinities, &figures);
-        ask(requests, |reply| GridRequest::Pass(Box::new(rows), reply)).await
+        let chosen = tests.iter().filter(|test| !unprepared.contains(test));
+        leave.chain(chosen.filter_map(|test| tested(*test, sight, sent))).collect()
     }
 
     /// Goes on with the predictor states and affinities on record.
     async fn load(&mut self) -> Result<(), BrokenPass> {
         let mut reader = StoreReader::open(&self.state).await?;
         self.states = states_of(&reader.last_forecasts().await?, since_boot_ms());
-        self.affinities = Affinities::stored(reader.affinities().await?, since_boot_ms());
+        let reset_ms = since_boot_at(reader.affinity_reset().await?);
+        self.affinities = Affinities::stored(reader.affinities().await?, reset_ms);
         self.record.loaded(&self.states, &self.affinities);
         self.leases.load(reader.clusters().await?);
         Ok(())
@@ -226,13 +301,7 @@ impl GridRouter {
         let mut clusters = vec![local_state(local)];
         let names: Vec<Name> = self.remotes.iter().map(|it| it.settings().name.clone()).collect();
         for (name, Observed { state, changes, error, renewed }) in names.into_iter().zip(observed) {
-            if let Some(error) = error {
-                if self.silent.insert(name.clone()) {
-                    tracing::warn!(cluster = %name, %error, "its tasks wait for it");
-                }
-            } else {
-                self.silent.remove(&name);
-            }
+            self.note_silence(&name, error.map(|it| it.to_string()), view, requests).await?;
             self.leases.renewed(&renewed);
             if let Some(clock) = &state.clock {
                 self.leases.learn(&name, clock.slot_lease_ms, requests).await?;
@@ -278,100 +347,26 @@ impl GridRouter {
         u64::try_from(self.settings.lease.as_millis()).unwrap_or(u64::MAX)
     }
 
-    /// The sights of a pass. The local cluster is the first.
-    fn sight(&self, view: &ForwardingView, states: &[ClusterState]) -> GridSight {
-        let resource = self.settings.resource_mb.max(1);
-        let resources = |mb: u64| mb.checked_div(resource).unwrap_or(0);
-        let settings = self.remotes.iter().map(RemoteCluster::settings);
-        let settings = std::iter::once(None).chain(settings.map(Some));
-        let clusters = settings.zip(states).map(|(settings, state)| {
-            let name = settings.map_or_else(|| Name::from(LOCAL), |it| it.name.clone());
-            let here = view.batches.iter().filter(|batch| batch.cluster == name);
-            let (running, waiting) = load(here);
-            ClusterSight {
-                name,
-                is_local: settings.is_none(),
-                priority: settings.map_or(0, |it| it.priority),
-                power: settings.map_or(1, |it| it.power),
-                capacity: state.nodes.iter().map(|(_, all)| resources(*all)).sum(),
-                free: state.nodes.iter().map(|(free, _)| resources(*free)).sum(),
-                running,
-                waiting,
-                flood: self.settings.flood,
-                stress: 0,
-                is_closed: state.is_silent
-                    || settings.is_some_and(|it| self.out.contains(&it.name)),
-                predictor: settings.map_or(self.local_predictor, |_| self.remote_predictor),
-            }
-        });
-        let clusters: Vec<ClusterSight> = clusters.collect();
-        let campaigns = view.campaigns.iter();
-        let campaigns = campaigns.map(|campaign| self.campaign_sight(campaign, view, &clusters));
-        let campaigns = campaigns.collect();
-        GridSight { campaigns, clusters, now_ms: since_boot_ms() }
-    }
-
-    fn campaign_sight(
-        &self,
-        campaign: &ForwardableCampaign,
-        view: &ForwardingView,
-        clusters: &[ClusterSight],
-    ) -> CampaignSight {
-        let resource = self.settings.resource_mb.max(1);
-        let needed = campaign.memory_mb.div_ceil(resource).max(1);
-        let (mean_ms, ended) = campaign.ended;
-        let target = |(at, cluster): (usize, &ClusterSight)| {
-            let own = view.batches.iter();
-            let own = own.filter(|it| it.campaign == campaign.id && it.cluster == cluster.name);
-            let (running, waiting) = load(own);
-            let running = if cluster.is_local { campaign.in_slots } else { running };
-            let mut settings = self.remotes.iter().map(RemoteCluster::settings);
-            let settings = settings.find(|it| it.name == cluster.name);
-            let names = |list: &[String]| list.contains(&campaign.owner);
-            TargetSight {
-                cluster: at,
-                resources: needed,
-                running,
-                waiting,
-                max: campaign.spec.max,
-                mean_resources: (0 < ended).then_some(needed.saturating_mul(crate::grid::ONE)),
-                has_affinity: settings.is_some_and(|it| names(&it.affinity)),
-                is_home: settings.is_some_and(|it| names(&it.home)),
-                mean_ms: (0 < ended).then_some(mean_ms),
-                is_barred: self.barred.contains(&(campaign.id, cluster.name.clone())),
-                ..TargetSight::default()
-            }
-        };
-        CampaignSight {
-            id: campaign.id,
-            user: campaign.owner.as_str().into(),
-            weight: 1,
-            is_test: false,
-            left: campaign.queued,
-            targets: clusters.iter().enumerate().map(target).collect(),
-        }
-    }
-
     /// Submits all batches that no cluster has confirmed. Returns the attempts that a cluster refused
-    /// and cannot have.
+    /// and cannot have, and the child campaigns.
     async fn submit(
         &mut self,
         view: &ForwardingView,
         clusters: &[ClusterState],
-    ) -> Result<Vec<TaskResult>, BrokenPass> {
+    ) -> Result<(Vec<Forwarding>, Vec<ChildRow>), BrokenPass> {
         let new = view.batches.iter().filter(|batch| !self.children.contains_key(&batch.batch));
         let new: Vec<&ForwardedBatch> = new.collect();
-        let mut refused = Vec::new();
+        let (mut refused, mut children) = (Vec::new(), Vec::new());
         if new.is_empty() {
-            return Ok(refused);
+            return Ok((refused, children));
         }
         let mut reader = StoreReader::open(&self.state).await?;
         for batch in new {
             let remotes = self.remotes.iter().zip(clusters.iter().skip(1));
             let remote = remotes.into_iter().find(|(it, _)| it.settings().name == batch.cluster);
-            let campaign = view.campaigns.iter().find(|it| it.id == batch.campaign);
+            let campaign = view.campaign(batch.campaign);
             let (Some((remote, state)), Some(campaign)) = (remote, campaign) else { continue };
-            if self.silent.contains(&batch.cluster) {
+            if self.silent.contains_key(&batch.cluster) {
                 continue;
             }
             let Some(mut document) = document::child_of(batch, campaign, &mut reader).await? else {
@@ -385,20 +380,26 @@ impl GridRouter {
             }
             let key = format!("grid/{}/{}/{}", self.identity, batch.campaign, batch.batch);
             match remote.submit(&key, &document).await {
-                Ok(child) => drop(self.children.insert(batch.batch, child)),
+                Ok(child) => {
+                    self.children.insert(batch.batch, child);
+                    let (batch, campaign) = (batch.batch, batch.campaign);
+                    children.push(ChildRow { batch, campaign, child });
+                }
                 Err(error) => {
                     let (cluster, campaign) = (&batch.cluster, batch.campaign);
                     tracing::warn!(%cluster, campaign, %error, "the cluster did not take tasks");
                     if self.is_refused(batch.batch, &error) {
-                        refused.extend(batch.tasks.iter().map(|task| Book::withdrawn(task.id)));
-                        self.barred.insert((campaign, cluster.clone()));
+                        let ends = batch.tasks.iter().map(|task| Book::withdrawn(task.id));
+                        refused.push(Forwarding::Ended(ends.collect()));
+                        let why = error.to_string();
+                        refused.push(Forwarding::Refused(campaign, cluster.clone(), why));
                     } else {
                         self.doubtful.insert(batch.batch);
                     }
                 }
             }
         }
-        Ok(refused)
+        Ok((refused, children))
     }
 
     /// True if the cluster refuses a batch of which it cannot have heard before.
@@ -409,34 +410,21 @@ impl GridRouter {
     }
 
     /// Withdraws the surplus of each cluster, tasks that wait too long, and cancelled tasks.
-    async fn withdraw(&mut self, view: &ForwardingView, sight: &GridSight) {
+    async fn withdraw(&mut self, view: &ForwardingView, sight: &GridSight, loads: &ClusterLoads) {
         for remote in &self.remotes {
             let name = &remote.settings().name;
             let at = sight.clusters.iter().position(|cluster| cluster.name == *name);
-            let Some(at) = at.filter(|_| !self.silent.contains(name)) else { continue };
+            let Some(at) = at.filter(|_| !self.silent.contains_key(name)) else { continue };
             let allowed = sight.allowed_on(at);
             let allowed = Some(allowed).filter(|_| self.remote_predictor.withdraws());
-            // No task waits on a cluster that is out.
-            let allowed = if self.out.contains(name) { Some(0) } else { allowed };
+            // No task waits on a cluster that is out, or held by an event.
+            let is_closed = self.out.contains(name) || self.held.contains(name);
+            let allowed = if is_closed { Some(0) } else { allowed };
             let here = view.batches.iter().filter(|batch| batch.cluster == *name);
             let here: Vec<&ForwardedBatch> = here.collect();
-            let mut waiting = Vec::new();
-            let mut gone: BTreeSet<(u64, u64)> = BTreeSet::new();
-            for (batch, task) in here.iter().flat_map(|it| it.tasks.iter().map(move |t| (it, t))) {
-                if task.is_cancelled {
-                    gone.insert((batch.campaign, task.id.task));
-                } else if !task.is_running {
-                    let (campaign, sent_ms) = (batch.campaign, task.assigned_ms);
-                    let (task, is_exempt) = (task.id.task, false);
-                    waiting.push(SentTask { sent_ms, campaign, task, is_exempt });
-                }
-            }
-            for withdrawal in surplus(&waiting, allowed, wall_ms(), WAITING_LIMIT_MS) {
-                let SentTask { campaign, task, .. } = withdrawal.task;
-                gone.insert((campaign, task));
-                if withdrawal.cause == WithdrawalCause::TooLong {
-                    self.affinities.lower(campaign, task, name);
-                }
+            let Withdrawals { tasks: gone, late } = withdrawals(&here, loads, allowed);
+            for (campaign, task) in late {
+                self.affinities.lower(campaign, task, name);
             }
             for batch in here {
                 let Some(child) = self.children.get(&batch.batch) else { continue };
@@ -450,14 +438,6 @@ impl GridRouter {
             }
         }
     }
-}
-
-/// Running and waiting tasks of batches.
-fn load<'a>(batches: impl Iterator<Item = &'a ForwardedBatch>) -> (u64, u64) {
-    let tasks = batches.flat_map(|batch| &batch.tasks);
-    tasks.fold((0, 0), |(running, waiting), task| {
-        if task.is_running { (running + 1, waiting) } else { (running, waiting + 1) }
-    })
 }
 
 pub(super) async fn ask<T>(
@@ -475,7 +455,10 @@ async fn forward(
     mut changes: Vec<Forwarding>,
 ) -> Result<(), BrokenPass> {
     changes.retain(|change| match change {
-        Forwarding::Leave(..) => true,
+        Forwarding::Leave(_)
+        | Forwarding::Tested(..)
+        | Forwarding::Refused(..)
+        | Forwarding::Lost(_) => true,
         Forwarding::Begun(ids) => !ids.is_empty(),
         Forwarding::Ended(results) => !results.is_empty(),
     });

@@ -126,6 +126,9 @@ fn row(id: u64, state: CampaignState) -> CampaignRow {
         opens_ms: None,
         hook_of: None,
         epilogue: None,
+        hook_cluster: None,
+        prepared: std::collections::BTreeSet::new(),
+        epilogues: std::collections::BTreeSet::new(),
     }
 }
 

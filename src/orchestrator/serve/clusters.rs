@@ -9,7 +9,9 @@ use super::caller::OrchestratorCaller;
 use super::campaigns::known;
 use super::problem::Failed;
 use super::state::ServeState;
+use crate::grid::STRESS_LIMIT;
 use crate::model::Name;
+use crate::orchestrator::book::{Event, Forwarding, LOCAL};
 use crate::orchestrator::drive::{BookRequest, wall_ms};
 use crate::orchestrator::forwarding::GridRequest;
 use crate::orchestrator::store::{ClusterRow, ForecastRow, OutOfGrid, StatusRow, StoreReader};
@@ -21,8 +23,6 @@ use crate::orchestrator::wire::{
 const ROWS: u32 = 10_000;
 /// Time of an answer without `from`, in milliseconds: the last hour.
 const HOUR_MS: u64 = 3_600_000;
-/// Name of the router's own cluster.
-const LOCAL: &str = "local";
 
 /// A time of the grid.
 #[derive(Debug, Deserialize, utoipa::IntoParams)]
@@ -75,15 +75,22 @@ pub(super) async fn put_cluster(
     }
     let by = caller.by();
     let out = match change.state.as_str() {
-        "out" => {
+        "out" | "lost" => {
             let why = change.why.chars().take(500).collect();
             Some(OutOfGrid { at_ms: wall_ms(), by: by.who.clone(), why })
         }
         "in" => None,
-        _ => return Err(Failed::bad("state: write `out` or `in`")),
+        _ => return Err(Failed::bad("state: write `out`, `in` or `lost`")),
     };
-    let take = |reply| BookRequest::Grid(GridRequest::TakeOut(Name::from(name), out, by, reply));
+    let name = Name::from(name);
+    let (cluster, operator) = (name.clone(), by.clone());
+    let take = |reply| BookRequest::Grid(GridRequest::TakeOut(cluster, out, operator, reply));
     state.ask(take).await?;
+    if change.state == "lost" {
+        let (event, detail) = (Event::Forwarded(Forwarding::Lost(name.clone())), name.to_string());
+        let ask = |reply| BookRequest::Act(event, by, "grid-lost", detail, reply);
+        state.ask(ask).await?;
+    }
     Ok(StatusCode::NO_CONTENT)
 }
 
@@ -125,6 +132,8 @@ fn cluster(row: StatusRow, resource_mb: u64, known: Option<&ClusterRow>) -> Grid
     let state = match out {
         Some(_) => "out",
         None if row.is_silent => "silent",
+        None if STRESS_LIMIT <= row.stress => "stressed",
+        None if !row.held.is_empty() => "held",
         None => "in",
     };
     let why = |out: &OutOfGrid| match out.why.as_str() {
@@ -144,6 +153,8 @@ fn cluster(row: StatusRow, resource_mb: u64, known: Option<&ClusterRow>) -> Grid
         sent: row.sent,
         resource_mb,
         rungs: row.rungs,
+        stress: row.stress,
+        held_why: row.held,
         out_ms: out.map(|out| out.at_ms),
         out_why: out.map(why).unwrap_or_default(),
     }

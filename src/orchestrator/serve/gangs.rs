@@ -16,7 +16,7 @@ pub(super) async fn gang_of(
     let known = state.ask(|reply| BookRequest::Gang(id, reply)).await?;
     let ranks = known.map(|known| known.ranks).unwrap_or_default().into_iter();
     let rank = |(rank, known): (u64, crate::orchestrator::book::RankState)| {
-        Some(RankInfo { rank, node: known.node?, ready: known.is_ready })
+        Some(RankInfo { rank, node: known.node?, ready: known.is_ready, ending: known.is_ending })
     };
     Ok(Some(GangInfo {
         nodes: gang.nodes,

@@ -59,8 +59,10 @@ pub(super) async fn grid_of(state: &ServeState) -> Result<Grid, Failed> {
     });
     let nodes = nodes.collect();
     let mut reading = state.reader().await?;
-    let clusters = clusters_of(state, reading.get()?).await?;
-    Ok(Grid { clock: state.sight.clock(), clusters, nodes })
+    let reader = reading.get()?;
+    let clusters = clusters_of(state, reader).await?;
+    let held = reader.held().await?;
+    Ok(Grid { clock: state.sight.clock(), clusters, held, nodes })
 }
 
 /// Renews the leases of forwarded campaigns of the caller. The leases count from a reading of this

@@ -19,6 +19,7 @@ mod hub;
 mod metrics;
 mod nodes;
 mod output;
+mod output_away;
 mod pages;
 mod problem;
 mod state;

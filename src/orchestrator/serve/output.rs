@@ -15,11 +15,12 @@ use super::caller::OrchestratorCaller;
 use super::campaigns::check_owner;
 use super::hub::OutputPart;
 use super::nodes::check_node;
+use super::output_away;
 use super::problem::Failed;
 use super::state::ServeState;
 use super::tasks::position_of;
 use crate::model::Name;
-use crate::orchestrator::book::AttemptRow;
+use crate::orchestrator::book::{AttemptRow, is_batch};
 use crate::orchestrator::drive;
 use crate::orchestrator::wire::{
     Channel, ChunkAnswer, ChunkQuery, MAX_CHUNK, OutputProblem, OutputRequest,
@@ -40,11 +41,11 @@ const PATIENCE: Duration = Duration::from_secs(20);
 pub(super) struct OutputQuery {
     /// `out` or `err`; `out` by default.
     #[param(inline)]
-    channel: Option<Channel>,
+    pub channel: Option<Channel>,
     /// First byte, from 0.
-    from: Option<u64>,
+    pub from: Option<u64>,
     /// True to wait for the begin of the task, and to follow the output until the attempt ends.
-    follow: Option<bool>,
+    pub follow: Option<bool>,
     /// Number of the attempt; the last attempt by default.
     attempt: Option<u64>,
 }
@@ -66,6 +67,9 @@ pub(super) async fn get_output(
     let mut tries = if follow { TRIES } else { 1 };
     let (first, reading) = loop {
         let row = attempt(&state, (id, task), query.attempt, follow).await?;
+        if is_batch(row.share) {
+            return output_away::fetch(&state, &row, &query).await;
+        }
         let mut reading = open(&state, row, &query).await?;
         let first = tokio::time::timeout(FIRST_PART, reading.parts.recv()).await;
         tries -= 1;

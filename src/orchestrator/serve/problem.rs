@@ -103,6 +103,11 @@ impl Failed {
         (self.status, self.detail)
     }
 
+    /// Another cluster, which has the output of a task, does not answer.
+    pub fn silent_cluster(detail: impl Into<String>) -> Failed {
+        Failed::new(OrchestratorCode::Late, detail)
+    }
+
     /// The node did not send output in time.
     pub fn late() -> Failed {
         let detail = "the node did not send the output in time; see whether its agent runs";
@@ -112,7 +117,11 @@ impl Failed {
 
 impl From<ExchangeRefusal> for Failed {
     fn from(refusal: ExchangeRefusal) -> Failed {
-        Failed::new(OrchestratorCode::OldExchange, refusal.to_string())
+        let code = match refusal {
+            ExchangeRefusal::Old { .. } => OrchestratorCode::OldExchange,
+            ExchangeRefusal::InDoubt => OrchestratorCode::Stale,
+        };
+        Failed::new(code, refusal.to_string())
     }
 }
 

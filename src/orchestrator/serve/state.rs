@@ -12,6 +12,7 @@ use super::hub::Hub;
 use super::problem::Failed;
 use crate::auth::Authenticator;
 use crate::model::Name;
+use crate::orchestrator::clusters::RemoteCluster;
 use crate::orchestrator::drive::BookRequest;
 use crate::orchestrator::house::HouseRules;
 use crate::orchestrator::meters::OrchestratorMeters;
@@ -53,13 +54,16 @@ pub struct Sight {
     times: Arc<OnceLock<(String, u64)>>,
     /// Names of the other clusters, and memory of a resource, in MiB.
     grid: Arc<OnceLock<(Vec<Name>, u64)>>,
+    /// The other clusters, for the output of tasks there.
+    remotes: Arc<OnceLock<Vec<RemoteCluster>>>,
 }
 
 impl Sight {
     /// Builds the surroundings before the orchestrator runs.
     pub fn new(commits: watch::Receiver<u64>) -> Sight {
         let (manager, stop, largest_mb) = <(Arc<_>, CancellationToken, Arc<_>)>::default();
-        Sight { manager, commits, stop, largest_mb, times: Arc::default(), grid: Arc::default() }
+        let (times, grid, remotes) = <(Arc<_>, Arc<_>, Arc<_>)>::default();
+        Sight { manager, commits, stop, largest_mb, times, grid, remotes }
     }
 
     /// Sets the surroundings of a running orchestrator, which runs until `stop`.
@@ -83,6 +87,18 @@ impl Sight {
     pub fn tell_grid(&self, clusters: Vec<Name>, resource_mb: u64) {
         // An orchestrator begins once, so the cell is empty.
         let _ = self.grid.set((clusters, resource_mb));
+    }
+
+    /// Sets the clients of the other clusters.
+    pub fn tell_remotes(&self, remotes: Vec<RemoteCluster>) {
+        // An orchestrator begins once, so the cell is empty.
+        let _ = self.remotes.set(remotes);
+    }
+
+    /// The client of another cluster. `None`: there is no such cluster.
+    pub fn remote(&self, cluster: &Name) -> Option<&RemoteCluster> {
+        let mut remotes = self.remotes.get().into_iter().flatten();
+        remotes.find(|remote| remote.settings().name == *cluster)
     }
 
     /// The names of the other clusters, and the memory of a resource, in MiB. `None`: there is no

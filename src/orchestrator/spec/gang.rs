@@ -159,25 +159,32 @@ fn sizes(inner: &mut Fields<'_>, nodes: Option<(u64, u64)>) -> Option<GangSizes>
     Some(sizes)
 }
 
-/// Reports fields that contradict the sizes of a malleable gang.
+/// Reports fields that contradict the sizes of a malleable gang. Such a gang grows and shrinks with
+/// its fair share, a slot of `memory` at a time, on any nodes that have its tags.
 fn refuse_with_sizes(gang: &GangSpec, problems: &mut Vec<SpecProblem>) {
-    let fixed = "write a single number of nodes, or remove it";
     let refused = [
         (
             "gang.every_node",
             gang.every_node,
             "the number of nodes varies, and only a program on the first node is told",
+            "write a single number of nodes, or remove it",
         ),
-        ("gang.exclusive", gang.exclusive, "the number of nodes varies, and a node may be shared"),
-        ("gang.tags", !gang.tags.is_empty(), "the number of nodes varies, and any node is taken"),
+        (
+            "gang.exclusive",
+            gang.exclusive,
+            "the number of nodes varies by slots of one size, and a whole node has a size of its own",
+            "ask for as much `memory` as a node has, or write a single number of nodes",
+        ),
         (
             "gang.group_by",
             gang.group_by.is_some(),
-            "the number of nodes varies, and any node is taken",
+            "the number of nodes varies with the fair share, which no group of nodes bounds",
+            "name the group by its tag, such as tags = { rack = \"r1\" }, or write a single number of nodes",
         ),
     ];
-    for (field, _, message) in refused.into_iter().filter(|it| it.1 && gang.sizes.is_some()) {
-        problems.push(SpecProblem::new(field, message, fixed));
+    for (field, _, message, remedy) in refused.into_iter().filter(|it| it.1 && gang.sizes.is_some())
+    {
+        problems.push(SpecProblem::new(field, message, remedy));
     }
 }
 
@@ -188,7 +195,7 @@ pub(super) fn settle(spec: &mut CampaignSpec, params: &Params, problems: &mut Ve
     let each = "submit a campaign for each, or drop the gang";
     let single = "a gang has one slot on each node; remove it, or drop the gang";
     let refused = [
-        ("tasks", has_tasks, "a gang runs one program, and has no list of tasks", each),
+        ("tasks", has_tasks, "a gang runs one program, and its ranks are the tasks", each),
         ("lanes", spec.lanes != 1, "a gang runs one task at a time", single),
         ("max", spec.max.is_some(), "a gang has as many slots as nodes", single),
         (
@@ -257,6 +264,8 @@ mod tests {
         let sizes = gang(text).sizes.unwrap();
         assert_eq!((sizes.legal(), sizes.resize_signal), (LegalSizes::Even, 12));
         assert_eq!(gang("gang = { nodes = \"4\" }").sizes, None);
+        let tagged = gang("gang = { nodes = \"2-8\", tags = { rack = \"r1\" } }");
+        assert_eq!((tagged.tags["rack"].as_str(), tagged.is_malleable()), ("r1", true));
     }
 
     #[test]
@@ -274,7 +283,7 @@ mod tests {
         "#;
         let told = read(text).unwrap_err();
         for start in [
-            "tasks: a gang runs one program, and has no list of tasks; submit a campaign",
+            "tasks: a gang runs one program, and its ranks are the tasks; submit a campaign",
             "lanes: a gang runs one task at a time; a gang has one slot",
             "max: a gang has as many slots as nodes",
             "keep: a gang cannot be kept by this field; name a class of the policy `fixed-share`",
@@ -298,8 +307,16 @@ mod tests {
                 "gang = { nodes = \"2-8\", every_node = true }",
                 "gang.every_node: the number of nodes varies, and only a program on the first",
             ),
-            ("gang = { nodes = \"2-8\", exclusive = true }", "gang.exclusive: the number of"),
-            ("gang = { nodes = \"2-8\", group_by = \"rack\" }", "gang.group_by: the number of"),
+            (
+                "gang = { nodes = \"2-8\", exclusive = true }",
+                "gang.exclusive: the number of nodes varies by slots of one size, and a whole node has a \
+                 size of its own; ask for as much `memory` as a node has",
+            ),
+            (
+                "gang = { nodes = \"2-8\", group_by = \"rack\" }",
+                "gang.group_by: the number of nodes varies with the fair share, which no group of nodes \
+                 bounds; name the group by its tag",
+            ),
             ("gang = { nodes = \"2-8\", legal_sizes = \"few\" }", "gang.legal_sizes: `few` is no"),
             (
                 "gang = { nodes = \"5-7\", legal_sizes = \"power_of_two\" }",

@@ -100,14 +100,22 @@ pub(super) fn campaign(row: &SqliteRow) -> Result<CampaignRow, sqlx::Error> {
         prepared_ms: number(row, "prepared_ms")?,
         rss_mb: number(row, "rss_mb")?,
         verdict: maybe_word(row, "verdict", TaskState::from_word)?,
-        waits_for: match row.try_get::<Option<&str>, _>("waits_for")? {
-            Some(numbers) => json(numbers)?,
-            None => BTreeSet::new(),
-        },
+        waits_for: set(row, "waits_for")?,
         opens_ms: maybe_number(row, "opens_ms")?,
         hook_of: maybe_number(row, "hook_of")?,
         epilogue: maybe_number(row, "epilogue")?,
+        hook_cluster: row.try_get::<Option<&str>, _>("hook_cluster")?.map(Name::from),
+        prepared: set(row, "prepared")?,
+        epilogues: set(row, "epilogues")?,
     })
+}
+
+/// A set in JSON; null is the empty set.
+fn set<T: serde::de::DeserializeOwned + Ord>(
+    row: &SqliteRow,
+    column: &str,
+) -> Result<BTreeSet<T>, sqlx::Error> {
+    row.try_get::<Option<&str>, _>(column)?.map_or_else(|| Ok(BTreeSet::new()), json)
 }
 
 /// A task.

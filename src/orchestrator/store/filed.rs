@@ -6,7 +6,7 @@ use sqlx::{Row, query, query_scalar};
 use super::convert::{from_sql, maybe_number, number, to_sql, word};
 use super::faults::fault;
 use super::{DbError, StoreReader};
-use crate::orchestrator::book::FaultRow;
+use crate::orchestrator::book::{FaultRow, LOCAL};
 use crate::orchestrator::wire::{EventClass, GridEvent};
 
 /// Most events in a list.
@@ -87,6 +87,19 @@ impl StoreReader {
             Ok((events, rows.iter().map(fault).collect::<Result<_, _>>()?))
         };
         found.await.map_err(failed)
+    }
+
+    /// Reads the sentence of the open event of this orchestrator's own cluster. `None`: there is none.
+    ///
+    /// # Errors
+    ///
+    /// If the file cannot be read.
+    pub async fn held(&mut self) -> Result<Option<String>, DbError> {
+        let failed = self.failed();
+        let sql =
+            "select text from filed where closed_ms is null and class = 'cluster' and name = ?1";
+        let found = query_scalar(sql).bind(LOCAL).fetch_optional(&mut self.connection).await;
+        found.map_err(failed)
     }
 
     /// Reads the number of the last event that the notify hook was told of. `None`: it was told of none.

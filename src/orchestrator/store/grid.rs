@@ -13,12 +13,10 @@ use super::convert::{from_sql, json, maybe_number, number, text, to_sql};
 use super::{DbError, StoreReader};
 use crate::grid::{PredictorState, TaskFigures, WINDOW_MS};
 use crate::model::Name;
-use crate::orchestrator::book::FIRST_BATCH;
+use crate::orchestrator::book::{FIRST_BATCH, LOCAL};
 
 /// Length of the interval that a forecast stands for, in milliseconds.
 const MINUTE_MS: u64 = 60_000;
-/// Name of the router's own cluster in rows.
-const LOCAL: &str = "local";
 
 /// A cluster at a pass, in resources.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -43,6 +41,10 @@ pub struct StatusRow {
     pub sent: u64,
     /// Nodes by enforcement of memory limits.
     pub rungs: BTreeMap<String, u64>,
+    /// Sentence of the open event or of the stress for which it got no task. Empty: none.
+    pub held: String,
+    /// Stress of the cluster, in thousandths.
+    pub stress: u64,
 }
 
 /// A forecast of a campaign on a cluster.
@@ -76,6 +78,8 @@ pub struct PassRows {
     pub forecasts: Vec<ForecastRow>,
     /// Affinities that changed.
     pub affinities: Vec<AffinityChange>,
+    /// Time at which the affinities began anew, in milliseconds since the epoch, if it changed.
+    pub affinity_ms: Option<u64>,
 }
 
 /// Stores the rows of a pass.
@@ -106,13 +110,17 @@ pub(super) async fn put(
             .execute(&mut *connection)
             .await?;
     }
+    if let Some(affinity_ms) = pass.affinity_ms {
+        let sql = "update meta set affinity_ms = ?1";
+        query(sql).bind(to_sql(affinity_ms)).execute(connection).await?;
+    }
     Ok(())
 }
 
 async fn put_status(connection: &mut SqliteConnection, row: &StatusRow) -> Result<(), sqlx::Error> {
     let sql = "insert or replace into gridstatus
-                   (at_ms, cluster, silent, nodes, capacity, free, running, waiting, sent, rungs)
-               values (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)";
+                   (at_ms, cluster, silent, nodes, capacity, free, running, waiting, sent, rungs, held, stress)
+               values (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)";
     query(sql)
         .bind(to_sql(row.at_ms))
         .bind(&row.cluster)
@@ -124,6 +132,8 @@ async fn put_status(connection: &mut SqliteConnection, row: &StatusRow) -> Resul
         .bind(to_sql(row.waiting))
         .bind(to_sql(row.sent))
         .bind(text(&row.rungs)?)
+        .bind(&row.held)
+        .bind(to_sql(row.stress))
         .execute(connection)
         .await?;
     Ok(())
@@ -136,7 +146,10 @@ async fn put_forecast(
     let sql = "insert or replace into forecasts (campaign, cluster, at_ms, ratio, free, sent, integral, tap,
                    closed_for_ms, ended, mean_ms, deviation_ms, throughput, basis, left_ms)
                values (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15)";
-    let minute = row.at_ms.saturating_sub(row.at_ms.checked_rem(MINUTE_MS).unwrap_or(0));
+    let into_minute = row.at_ms.checked_rem(MINUTE_MS).unwrap_or(0);
+    let minute = row.at_ms.saturating_sub(into_minute);
+    // The predicted end is the same from the start of the minute.
+    let left_ms = row.left_ms.map(|left| left.saturating_add(into_minute));
     query(sql)
         .bind(to_sql(row.campaign))
         .bind(&row.cluster)
@@ -152,7 +165,7 @@ async fn put_forecast(
         .bind(to_sql(row.figures.deviation_ms))
         .bind(to_sql(row.figures.throughput().unwrap_or(0)))
         .bind(&row.basis)
-        .bind(row.left_ms.map(to_sql))
+        .bind(left_ms.map(to_sql))
         .execute(connection)
         .await?;
     Ok(())
@@ -170,6 +183,8 @@ fn status(row: &SqliteRow) -> Result<StatusRow, sqlx::Error> {
         waiting: number(row, "waiting")?,
         sent: number(row, "sent")?,
         rungs: json(row.try_get("rungs")?)?,
+        held: row.try_get("held")?,
+        stress: number(row, "stress")?,
     })
 }
 

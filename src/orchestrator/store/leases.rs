@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 
 use sqlx::sqlite::SqliteConnection;
-use sqlx::{Row, query};
+use sqlx::{Row, query, query_scalar};
 
-use super::convert::{maybe_number, number, to_sql};
+use super::convert::{from_sql, maybe_number, number, to_sql};
 use super::{DbError, StoreReader};
 use crate::model::Name;
 use crate::orchestrator::book::LeaseRow;
@@ -17,6 +17,17 @@ pub struct ClusterRow {
     pub slot_lease_ms: u64,
     /// Act of the operator that took it out. `None`: it is in.
     pub out: Option<OutOfGrid>,
+}
+
+/// The child campaign of a batch that a cluster has taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ChildRow {
+    /// Number of the batch.
+    pub batch: u64,
+    /// The campaign.
+    pub campaign: u64,
+    /// Number of the child campaign on the cluster.
+    pub child: u64,
 }
 
 /// Act that took a cluster out of the grid.
@@ -71,6 +82,19 @@ pub(super) async fn read(
     rows.iter().map(lease).collect()
 }
 
+/// Stores the child campaigns of batches.
+pub(super) async fn put_children(
+    connection: &mut SqliteConnection,
+    children: &[ChildRow],
+) -> Result<(), sqlx::Error> {
+    for ChildRow { batch, campaign, child } in children {
+        let sql = "insert or replace into children (batch, campaign, child) values (?1, ?2, ?3)";
+        let put = query(sql).bind(to_sql(*batch)).bind(to_sql(*campaign)).bind(to_sql(*child));
+        put.execute(&mut *connection).await?;
+    }
+    Ok(())
+}
+
 /// Stores changes of clusters: leases of their slots, in milliseconds, and acts of operators.
 pub(super) async fn put_clusters(
     connection: &mut SqliteConnection,
@@ -99,6 +123,31 @@ pub(super) async fn put_clusters(
 }
 
 impl StoreReader {
+    /// Reads the number of the child campaign of a batch. `None`: no cluster has confirmed it.
+    ///
+    /// # Errors
+    ///
+    /// If the file cannot be read.
+    pub async fn child(&mut self, batch: u64) -> Result<Option<u64>, DbError> {
+        let failed = self.failed();
+        let sql = "select child from children where batch = ?1";
+        let found: Result<Option<i64>, _> =
+            query_scalar(sql).bind(to_sql(batch)).fetch_optional(&mut self.connection).await;
+        found.map(|found| found.map(from_sql)).map_err(failed)
+    }
+
+    /// Reads the last reset of the affinities, in milliseconds since the epoch. 0: there was none.
+    ///
+    /// # Errors
+    ///
+    /// If the file cannot be read.
+    pub async fn affinity_reset(&mut self) -> Result<u64, DbError> {
+        let failed = self.failed();
+        let found: Result<i64, _> =
+            query_scalar("select affinity_ms from meta").fetch_one(&mut self.connection).await;
+        found.map(from_sql).map_err(failed)
+    }
+
     /// Reads the clusters on record, by name.
     ///
     /// # Errors

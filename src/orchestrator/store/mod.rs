@@ -33,7 +33,7 @@ pub use acts::{ActEntry, CallerAct, Cut, first_fault};
 pub use extend::{Added, Extension};
 pub use figures::{Ends, EventInfo, Progress, SampleRow};
 pub use grid::{AffinityChange, ForecastRow, PassRows, StatusRow};
-pub use leases::{ClusterRow, OutOfGrid};
+pub use leases::{ChildRow, ClusterRow, OutOfGrid};
 pub use read::{AttemptPage, CampaignInfo, NoteInfo, StoreReader, TaskPage};
 pub use retention::{Final, RemovalStep};
 pub use write::{Batch, CHUNK, Submission};
@@ -64,6 +64,8 @@ const SCHEMAS: &[(i64, &str, &str)] = &[
     (13, "grid", include_str!("../../../migrations/orchestrator/0013_grid.sql")),
     (14, "hooks", include_str!("../../../migrations/orchestrator/0014_hooks.sql")),
     (15, "notify", include_str!("../../../migrations/orchestrator/0015_notify.sql")),
+    (20, "cluster-hooks", include_str!("../../../migrations/orchestrator/0020_cluster_hooks.sql")),
+    (21, "children", include_str!("../../../migrations/orchestrator/0021_children.sql")),
 ];
 
 /// Reason why the database cannot be used.

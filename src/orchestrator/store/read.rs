@@ -11,7 +11,7 @@ use sqlx::{ConnectOptions, Row, query, query_scalar};
 use super::convert::{self, from_sql, json, maybe_number, number, to_sql};
 use super::write::chunk_of;
 use super::{BUSY, CampaignStore, DbError};
-use super::{faults, filed, leases};
+use super::{faults, filed, leases, rows};
 use crate::orchestrator::book::{
     AttemptRow, CampaignRow, Saved, SlotRow, TaskRow, TaskState, WorkRow,
 };
@@ -129,7 +129,7 @@ impl CampaignStore {
     /// If the file cannot be read.
     pub async fn works(&mut self, campaign: u64) -> Result<Vec<WorkRow>, DbError> {
         let failed = self.failed("read works");
-        read_works(&mut self.connection, campaign).await.map_err(failed)
+        rows::read_works(&mut self.connection, campaign).await.map_err(failed)
     }
 
     /// Returns the campaign of an earlier submission with `key`.
@@ -181,7 +181,7 @@ async fn read_saved(connection: &mut SqliteConnection, boot: &str) -> Result<Sav
     let (mut works, mut tasks, mut attempts) = (Vec::new(), Vec::new(), Vec::new());
     for (campaign, spec) in &campaigns {
         let id = to_sql(campaign.id);
-        works.extend(read_works(connection, campaign.id).await?);
+        works.extend(rows::read_works(connection, campaign.id).await?);
         let beyond = spec.tasks.at(campaign.taken).unwrap_or(u64::MAX >> 1);
         let sql =
             "select * from tasks where campaign = ?1 and state in ('queued', 'assigned', 'running')
@@ -204,24 +204,20 @@ async fn read_saved(connection: &mut SqliteConnection, boot: &str) -> Result<Sav
     let leases = leases::read(connection, boot).await?;
     let (filed, next_filed) = filed::read_open(connection).await?;
     let next = from_sql(next);
-    Ok(Saved { next, campaigns, works, tasks, attempts, slots, faults, leases, filed, next_filed })
-}
-
-async fn read_works(
-    connection: &mut SqliteConnection,
-    campaign: u64,
-) -> Result<Vec<WorkRow>, sqlx::Error> {
-    let sql = "select * from works where campaign = ?1 order by step";
-    let rows = query(sql).bind(to_sql(campaign)).fetch_all(connection).await?;
-    rows.iter().map(work).collect()
-}
-
-fn work(row: &SqliteRow) -> Result<WorkRow, sqlx::Error> {
-    Ok(WorkRow {
-        campaign: number(row, "campaign")?,
-        step: number(row, "step")?,
-        memory_mb: number(row, "memory_mb")?,
-        number: maybe_number(row, "number")?,
+    let meta = query("select attempts_ms, interruptions from meta").fetch_one(connection).await?;
+    let interruptions = (number(&meta, "attempts_ms")?, number(&meta, "interruptions")?);
+    Ok(Saved {
+        next,
+        campaigns,
+        works,
+        tasks,
+        attempts,
+        slots,
+        faults,
+        leases,
+        filed,
+        next_filed,
+        interruptions,
     })
 }
 
@@ -459,7 +455,7 @@ impl StoreReader {
     /// If the file cannot be read.
     pub async fn works(&mut self, campaign: u64) -> Result<Vec<WorkRow>, DbError> {
         let failed = self.failed();
-        read_works(&mut self.connection, campaign).await.map_err(failed)
+        rows::read_works(&mut self.connection, campaign).await.map_err(failed)
     }
 
     /// Reads the last `limit` notes of a campaign, first to last, without its history. The history

@@ -106,6 +106,8 @@ async fn empty(connection: &mut SqliteConnection, campaign: u64) -> Result<bool,
         // A row of parameters is as large as hundreds of other rows.
         "delete from params where (campaign, first) in
              (select campaign, first from params where campaign = ?1 limit ?2 / 200)",
+        "delete from children where batch in
+             (select batch from children where campaign = ?1 limit ?2)",
         "delete from notes where id in
              (select id from notes where campaign = ?1 and task is not null limit ?2)",
     ];

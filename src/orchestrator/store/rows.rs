@@ -6,13 +6,14 @@
 use std::collections::BTreeMap;
 
 use sqlx::query_builder::Separated;
-use sqlx::sqlite::{Sqlite, SqliteConnection};
+use sqlx::sqlite::{Sqlite, SqliteConnection, SqliteRow};
 use sqlx::{QueryBuilder, query};
 
-use super::convert::{ending_word, text, to_sql};
+use super::convert::{ending_word, maybe_number, number, text, to_sql};
 use super::gang::new_key;
 use super::write::Batch;
 use super::{faults, filed, leases};
+use crate::model::Name;
 use crate::orchestrator::book::{
     AttemptRow, CampaignRow, Effect, FaultRow, LeaseRow, Note, SlotRow, TaskRow, TaskState, WorkRow,
 };
@@ -168,7 +169,7 @@ async fn put_campaign(
                    failed = ?7, cancelled = ?8, dropped = ?9, init_fails = ?10, has_begun = ?11,
                    ended_ms = ?12, ended = ?13, prepared_ms = ?14, rss_mb = ?15, final_ms = ?16,
                    total = ?17, verdict = ?18, waits_for = ?19, opens_ms = ?20,
-                   hook_of = ?21, epilogue = ?22
+                   hook_of = ?21, epilogue = ?22, hook_cluster = ?23, prepared = ?24, epilogues = ?25
                where id = ?1";
     query(sql)
         .bind(to_sql(row.id))
@@ -193,9 +194,31 @@ async fn put_campaign(
         .bind(row.opens_ms.map(to_sql))
         .bind(row.hook_of.map(to_sql))
         .bind(row.epilogue.map(to_sql))
+        .bind(row.hook_cluster.as_ref().map(Name::as_str))
+        .bind((!row.prepared.is_empty()).then(|| text(&row.prepared)).transpose()?)
+        .bind((!row.epilogues.is_empty()).then(|| text(&row.epilogues)).transpose()?)
         .execute(connection)
         .await?;
     Ok(())
+}
+
+/// Reads the work of each memory step of a campaign.
+pub(super) async fn read_works(
+    connection: &mut SqliteConnection,
+    campaign: u64,
+) -> Result<Vec<WorkRow>, sqlx::Error> {
+    let sql = "select * from works where campaign = ?1 order by step";
+    let rows = query(sql).bind(to_sql(campaign)).fetch_all(connection).await?;
+    rows.iter().map(work).collect()
+}
+
+fn work(row: &SqliteRow) -> Result<WorkRow, sqlx::Error> {
+    Ok(WorkRow {
+        campaign: number(row, "campaign")?,
+        step: number(row, "step")?,
+        memory_mb: number(row, "memory_mb")?,
+        number: maybe_number(row, "number")?,
+    })
 }
 
 async fn put_work(connection: &mut SqliteConnection, row: &WorkRow) -> Result<(), sqlx::Error> {

@@ -10,7 +10,8 @@ use super::acts::{self, CallerAct};
 use super::convert::{from_sql, text, to_sql};
 use super::mark::CommitMark;
 use super::{
-    CampaignStore, DbError, Extension, OutOfGrid, PassRows, extend, filed, grid, leases, rows,
+    CampaignStore, ChildRow, DbError, Extension, OutOfGrid, PassRows, extend, filed, grid, leases,
+    rows,
 };
 use crate::model::Name;
 use crate::orchestrator::book::Effect;
@@ -52,6 +53,10 @@ pub struct Batch {
     pub slot_leases: Vec<(Name, u64)>,
     /// Clusters that an operator took out of the grid, or put back.
     pub outs: Vec<(Name, Option<OutOfGrid>)>,
+    /// Child campaigns of batches that clusters have taken.
+    pub children: Vec<ChildRow>,
+    /// Time in ended attempts, in milliseconds, and their interruptions so far.
+    pub interruptions: Option<(u64, u64)>,
     /// Passes of the router.
     pub passes: Vec<PassRows>,
     /// Acts.
@@ -70,8 +75,8 @@ impl Batch {
     /// True if nothing is to be committed. Other changes come with effects.
     pub fn is_empty(&self) -> bool {
         let has_rows = !self.effects.is_empty() || !self.submissions.is_empty();
-        let has_grid =
-            !self.slot_leases.is_empty() || !self.outs.is_empty() || !self.passes.is_empty();
+        let has_clusters = !self.slot_leases.is_empty() || !self.outs.is_empty();
+        let has_grid = has_clusters || !self.passes.is_empty() || !self.children.is_empty();
         !has_rows && !has_grid && self.acts.is_empty() && self.notified.is_none()
     }
 }
@@ -141,6 +146,7 @@ async fn write(
     }
     rows::put(connection, batch, boot).await?;
     leases::put_clusters(connection, &batch.slot_leases, &batch.outs).await?;
+    leases::put_children(connection, &batch.children).await?;
     for pass in &batch.passes {
         grid::put(connection, pass).await?;
     }
@@ -161,6 +167,11 @@ async fn write(
     }
     if let Some(sequence) = batch.notified {
         filed::put_notified(connection, sequence).await?;
+    }
+    if let Some((attempts_ms, interruptions)) = batch.interruptions {
+        let sql = "update meta set attempts_ms = ?1, interruptions = ?2";
+        let update = query(sql).bind(to_sql(attempts_ms)).bind(to_sql(interruptions));
+        update.execute(&mut *connection).await?;
     }
     if batch.adopts {
         query("update meta set set_back = 0").execute(&mut *connection).await?;

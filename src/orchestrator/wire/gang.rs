@@ -84,6 +84,9 @@ pub struct RankInfo {
     pub node: String,
     /// True if the slot is ready, or runs the rank.
     pub ready: bool,
+    /// True if the gang was stopped as a whole, and this rank has not ended yet.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub ending: bool,
 }
 
 impl GangInfo {
@@ -92,6 +95,16 @@ impl GangInfo {
         let (all, ready) = (self.nodes, self.ranks.iter().filter(|rank| rank.ready));
         let nodes = crate::model::counted(all, "node");
         let nodes = self.min_nodes.map_or(nodes.clone(), |least| format!("{least} to {nodes}"));
+        let mut ending = self.ranks.iter().filter(|rank| rank.ending);
+        if let Some(RankInfo { rank, node, .. }) = ending.next() {
+            let others = crate::model::count(ending);
+            let ranks = match others {
+                0 => format!("rank {rank} on {node} has"),
+                1 => format!("rank {rank} on {node} and another have"),
+                _ => format!("rank {rank} on {node} and {others} others have"),
+            };
+            return format!("{nodes}; it was stopped as a whole, and {ranks} not ended yet");
+        }
         let first = |is: bool| self.ranks.iter().find(|rank| rank.ready == is);
         let waits = first(false).filter(|_| first(true).is_some());
         let waits = waits.map(|rank| format!("; waits for rank {} on {}", rank.rank, rank.node));
@@ -114,6 +127,7 @@ mod tests {
                 rank,
                 node: format!("n{}", rank + 1),
                 ready: *ready,
+                ending: false,
             };
             let ranks = (0..).zip(ready).map(rank).collect();
             let (nodes, exclusive, every_node) = (4, true, false);
@@ -121,6 +135,12 @@ mod tests {
         };
         let malleable = GangInfo { min_nodes: Some(2), ..gang(&[true, true, false]) };
         assert_eq!(malleable.words(), "2 to 4 nodes, 2 ready");
+        let mut stopped = gang(&[true; 4]);
+        stopped.ranks[2].ending = true;
+        let words = "4 nodes; it was stopped as a whole, and rank 2 on n3 has not ended yet";
+        assert_eq!(stopped.words(), words);
+        stopped.ranks[3].ending = true;
+        assert!(stopped.words().ends_with("rank 2 on n3 and another have not ended yet"));
         let gang = |ready: &[bool]| gang(ready).words();
         assert_eq!(gang(&[]), "4 nodes");
         assert_eq!(gang(&[false; 4]), "4 nodes, 0 of 4 ready");

@@ -10,7 +10,7 @@ use utoipa::ToSchema;
 pub struct GridCluster {
     /// Name of the cluster; `local` for the router's own.
     pub cluster: String,
-    /// `in`, `silent`, or `out` if an operator took it out.
+    /// `in`; `silent`; `held` by an open event; `stressed`; `out` if an operator took it out.
     pub state: String,
     /// Time of the pass, in milliseconds since the epoch. 0: no pass has seen the cluster.
     pub at_ms: u64,
@@ -33,6 +33,12 @@ pub struct GridCluster {
     /// Nodes by enforcement of memory limits.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub rungs: BTreeMap<String, u64>,
+    /// Stress of the cluster, in thousandths: from 800 on it gets no task.
+    #[serde(default)]
+    pub stress: u64,
+    /// Sentence of the event or of the stress for which it gets no task.
+    #[serde(default)]
+    pub held_why: String,
     /// Time at which an operator took it out, in milliseconds since the epoch. Absent: it is in.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub out_ms: Option<u64>,
@@ -54,7 +60,8 @@ pub struct GridHistory {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ClusterChange {
-    /// `out`: no task is sent there, and waiting tasks are withdrawn. `in`: back into the grid.
+    /// `out`: no task is sent there, and waiting tasks are withdrawn. `in`: back into the grid. `lost`: out, and no
+    /// process of it runs any more, so its tasks begin elsewhere at once.
     pub state: String,
     /// The reason.
     #[serde(default)]

@@ -122,6 +122,9 @@ pub struct Grid {
     /// Empty: no other cluster is configured.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub clusters: Vec<GridCluster>,
+    /// Sentence of the open event for which no task begins in this cluster. Absent: there is none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub held: Option<String>,
     /// Nodes whose agents run work, by name.
     pub nodes: Vec<GridNode>,
 }

@@ -113,9 +113,9 @@ impl World {
 
     /// T10: the scheduler has the published facts, and nothing else.
     pub(super) fn compare(&self, told: &[PublishedWork]) {
-        let books = self.manager.books();
-        assert!(books.limbo.is_empty(), "{:?}", books.limbo);
-        let jobs: BTreeMap<JobId, _> = books.jobs.iter().map(|job| (job.spec.id, job)).collect();
+        let state = self.manager.state();
+        assert!(state.limbo.is_empty(), "{:?}", state.limbo);
+        let jobs: BTreeMap<JobId, _> = state.jobs.iter().map(|job| (job.spec.id, job)).collect();
         let works: BTreeSet<JobId> = told.iter().map(|work| JobId(work.work)).collect();
         assert_eq!(jobs.keys().copied().collect::<BTreeSet<_>>(), works);
         let expected = self.oracle.expected(self.now);

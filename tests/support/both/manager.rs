@@ -27,7 +27,7 @@ pub struct Manager {
     published: Published,
     /// The last publication that was recorded since the start.
     taken: Option<u64>,
-    /// Stored state: the books of the last cycle, and the last publication in them.
+    /// Stored state: the state of the last cycle, and the last publication in them.
     record: (SchedulerState, Option<u64>),
     /// True if an empty scheduler waits for a publication.
     waits: bool,
@@ -45,7 +45,7 @@ impl Manager {
             intake: PublicationReader::new(None, limits()),
             published: picture(scheduler.view(), None),
             taken: None,
-            record: (scheduler.books(), None),
+            record: (scheduler.state(), None),
             waits: false,
             purged: BTreeSet::new(),
             preempted: 0,
@@ -88,7 +88,7 @@ impl Manager {
         let schedule = ScheduleText::following(Some(&self.published), self.taken, &view);
         let taken_over = self.published.taken_over.take();
         self.published = Published { schedule, taken_over, ..picture(view, self.taken) };
-        self.record = (self.scheduler.books(), self.taken);
+        self.record = (self.scheduler.state(), self.taken);
     }
 
     /// The stored schedule, as the client of the orchestrator reads it.
@@ -99,22 +99,22 @@ impl Manager {
     }
 
     /// Starts again from the stored state, or without usable state.
-    pub fn restart(&mut self, has_lost_books: bool) {
-        let (books, taken) = self.record.clone();
+    pub fn restart(&mut self, has_lost_state: bool) {
+        let (state, taken) = self.record.clone();
         let schedule = Arc::clone(&self.published.schedule);
         let mut taken_over = None;
-        if has_lost_books {
-            let view = Scheduler::from_books(books.clone()).view();
-            self.scheduler = Scheduler::new(Topology::clone(&books.topology), books.next_share);
-            self.scheduler.resume_after_cycle(books.cycle);
+        if has_lost_state {
+            let view = Scheduler::from_state(state.clone()).view();
+            self.scheduler = Scheduler::new(Topology::clone(&state.topology), state.next_share);
+            self.scheduler.resume_after_cycle(state.cycle);
             self.scheduler.restore_varied_off(view.varied_off);
-            let shares = books.jobs.iter().flat_map(|job| &job.shares);
+            let shares = state.jobs.iter().flat_map(|job| &job.shares);
             let leaving = shares.filter(|share| share.state == SharePhase::Leaving);
             self.scheduler.restore_leaving(leaving.map(|share| share.id));
             self.waits = true;
         } else {
-            taken_over = Some(Arc::new(CheckedPublication::of_books(&books)));
-            self.scheduler = Scheduler::from_books(books);
+            taken_over = Some(Arc::new(CheckedPublication::of_state(&state)));
+            self.scheduler = Scheduler::from_state(state);
             self.scheduler.restart_hearing();
         }
         self.taken = taken;
@@ -150,8 +150,8 @@ impl Manager {
     }
 
     /// The present state.
-    pub fn books(&self) -> SchedulerState {
-        self.scheduler.books()
+    pub fn state(&self) -> SchedulerState {
+        self.scheduler.state()
     }
 
     /// A5: the preempted processes of a job on a node are the processes with the least to lose

@@ -376,16 +376,16 @@ impl World {
                 }
             }
             self.recount();
-            if self.book.campaigns().is_empty() && self.manager.books().jobs.is_empty() {
+            if self.book.campaigns().is_empty() && self.manager.state().jobs.is_empty() {
                 return;
             }
             self.pass(if round % 4 == 0 { 1_500 } else { 500 });
         }
-        let (campaigns, books) = (self.book.campaigns(), self.manager.books());
-        panic!("not all ends: {campaigns:#?}\n{:#?}\n{books:#?}", self.book.slots());
+        let (campaigns, state) = (self.book.campaigns(), self.manager.state());
+        panic!("not all ends: {campaigns:#?}\n{:#?}\n{state:#?}", self.book.slots());
     }
 }
 
 fn settings() -> Settings {
-    Settings { lease_ms: LEASE_MS, linger_ms: LINGER_MS }
+    Settings { lease_ms: LEASE_MS, linger_ms: LINGER_MS, clusters: 1 }
 }

@@ -52,6 +52,7 @@ impl Rows {
         };
         let tasks = self.tasks.values().filter(|row| live(&row.campaign));
         Saved {
+            interruptions: (0, 0),
             next: self.next,
             campaigns: campaigns.map(|row| (row.clone(), Arc::clone(&specs[&row.id]))).collect(),
             works: self.works.values().copied().collect(),

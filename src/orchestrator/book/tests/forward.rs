@@ -3,8 +3,10 @@
 use super::spec;
 use super::world::World;
 use crate::orchestrator::book::{
-    Book, CampaignState, Ending, Event, ForwardedBatch, Forwarding, LeaseRow, TaskState, is_batch,
+    Book, CampaignState, Departure, Ending, Event, ForwardedBatch, Forwarding, LeaseRow, TaskState,
+    is_batch,
 };
+use crate::orchestrator::spec::CampaignType;
 use crate::orchestrator::wire::{AttemptId, Reason, TaskResult};
 
 fn forward(world: &mut World, change: Forwarding) {
@@ -12,7 +14,13 @@ fn forward(world: &mut World, change: Forwarding) {
 }
 
 fn leave(world: &mut World, campaign: u64, cluster: &str, count: u64) {
-    forward(world, Forwarding::Leave(campaign, cluster.into(), count, Some(5000)));
+    leave_by(world, campaign, cluster, count, &[]);
+}
+
+fn leave_by(world: &mut World, campaign: u64, cluster: &str, most: u64, affinities: &[(u64, i64)]) {
+    let (cluster, affinities) = (cluster.into(), affinities.iter().copied().collect());
+    let departure = Departure { campaign, cluster, most, affinities, lease_ms: Some(5000) };
+    forward(world, Forwarding::Leave(departure));
 }
 
 fn result(task: u64, attempt: u64, why: Reason) -> TaskResult {
@@ -77,6 +85,82 @@ fn withdrawn_tasks_go_first_and_run_elsewhere() {
     }
     assert_eq!(world.rows.campaigns[&1].state, CampaignState::Done);
     assert_eq!(world.rows.campaigns[&1].done, 4);
+}
+
+#[test]
+fn a_task_that_failed_on_a_cluster_goes_there_last_among_its_priority() {
+    let mut world = World::new();
+    let mut again = spec(8);
+    again.retries = 3;
+    world.submit(again);
+    leave(&mut world, 1, "lyon", 3);
+    for task in [1, 2, 3] {
+        end(&mut world, TaskResult { exit: Some(1), ..result(task, 1, Reason::Exit) });
+    }
+    // Failed tasks go before untouched ones, and task 1 is the last of them.
+    leave_by(&mut world, 1, "lyon", 2, &[(1, -2), (2, -1)]);
+    assert_eq!(tasks(&world), [[2, 3]]);
+    leave_by(&mut world, 1, "lyon", 3, &[(1, -2), (2, -1)]);
+    assert_eq!(tasks(&world), [vec![2, 3], vec![1], vec![4, 5]]);
+}
+
+/// A test waits for the router, has one task on each cluster that takes part, and drops the rest.
+#[test]
+fn a_test_has_one_task_on_each_cluster() {
+    let mut world = World::new();
+    world.book.settings.clusters = 4;
+    let mut test = spec(100);
+    test.kind = CampaignType::Test;
+    let id = world.submit(test);
+    world.publish();
+    assert!(world.published[0].is_frozen, "no process here before the clusters are chosen");
+    assert!(world.book.forwarding().campaigns[0].waits_for_router);
+    // The fourth cluster is silent, and the own cluster keeps a task.
+    leave(&mut world, id, "lyon", 1);
+    leave(&mut world, id, "nancy", 1);
+    forward(&mut world, Forwarding::Tested(id, 1));
+    assert_eq!((tasks(&world), told(&mut world)), (vec![vec![1], vec![2]], 1));
+    assert!(!world.book.forwarding().campaigns[0].waits_for_router);
+    world.publish();
+    assert!(!world.published[0].is_frozen);
+    end(&mut world, result(1, 1, Reason::Done));
+    end(&mut world, result(2, 1, Reason::Done));
+    world.run_in_a_slot();
+    let row = &world.rows.campaigns[&id];
+    assert_eq!((row.state, row.done, row.dropped), (CampaignState::Done, 3, 97));
+}
+
+/// A cluster without a node of its own keeps no task of a test.
+#[test]
+fn a_test_drops_its_last_task_where_no_cluster_wants_it() {
+    let mut world = World::new();
+    world.book.settings.clusters = 2;
+    let mut test = spec(2);
+    test.kind = CampaignType::Test;
+    world.submit(test);
+    leave(&mut world, 1, "lyon", 1);
+    forward(&mut world, Forwarding::Tested(1, 0));
+    assert_eq!((tasks(&world), told(&mut world)), (vec![vec![1]], 0));
+    end(&mut world, result(1, 1, Reason::Done));
+    let row = &world.rows.campaigns[&1];
+    assert_eq!((row.state, row.done, row.dropped), (CampaignState::Done, 1, 1));
+}
+
+/// A task that was cancelled before its turn is no task to keep.
+#[test]
+fn a_test_keeps_a_task_that_was_not_cancelled() {
+    let mut world = World::new();
+    world.book.settings.clusters = 4;
+    let mut test = spec(9);
+    test.kind = CampaignType::Test;
+    world.submit(test);
+    world.record(Event::TaskCancelled(1, 4));
+    leave(&mut world, 1, "lyon", 1);
+    forward(&mut world, Forwarding::Tested(1, 1));
+    assert_eq!((tasks(&world), told(&mut world)), (vec![vec![1]], 1));
+    let row = &world.rows.campaigns[&1];
+    assert_eq!((row.dropped, row.cancelled), (6, 1));
+    assert!(!world.book.forwarding().campaigns[0].waits_for_router);
 }
 
 #[test]
@@ -200,14 +284,6 @@ fn a_lease_goes_on_over_a_restart_and_ends_no_later() {
     world.record(Event::Elapsed);
     assert!(!is_cancelled(&world));
     world.now = stored;
-    world.record(Event::Elapsed);
-    assert!(is_cancelled(&world));
-    // An end before this boot is over at once.
-    let mut world = World::new();
-    world.submit(spec(3));
-    lease(&mut world);
-    world.rows.leases.insert(1, LeaseRow { number: 1, lease_ms: 5000, until_ms: 0 });
-    world.restart();
     world.record(Event::Elapsed);
     assert!(is_cancelled(&world));
 }

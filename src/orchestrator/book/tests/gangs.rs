@@ -286,7 +286,40 @@ fn a_stopped_rank_serves_rank_0_to_its_end() {
 }
 
 #[test]
-fn a_node_without_agent_or_address_is_named() {
+fn a_node_whose_agent_tells_no_address_is_reached_by_its_name() {
+    let mut world = World::new();
+    world.address = None;
+    let id = world.submit(gang(2, false));
+    begun(&mut world, 2);
+    let task = AttemptId { campaign: id, task: 1, attempt: 1 };
+    let share = world.rows.attempts[&task].share;
+    let start = world.book.rank_start(&world.book.campaigns[&id], 1).unwrap();
+    let places: Vec<(&str, &str)> =
+        start.ranks.iter().map(|place| (place.node.as_str(), place.address.as_str())).collect();
+    assert_eq!(places, [("n0", "n0"), ("n1", "n1")], "share {share}");
+}
+
+#[test]
+fn a_slot_that_does_not_listen_tells_that_its_agent_is_old() {
+    let mut world = World::new();
+    let id = world.submit(gang(2, false));
+    world.publish();
+    world.give(0, 0);
+    world.schedule();
+    for _ in 0..3 {
+        for node in 0..3 {
+            world.nodes[node].slots.values_mut().for_each(|slot| slot.listens = false);
+            world.exchange(node, false, false);
+        }
+    }
+    assert!(world.rows.campaigns[&id].init_fails > 0);
+    let stops = world.book.slots().values().filter_map(|slot| slot.row.stop);
+    assert!(stops.count() > 0, "a slot that no rank reaches keeps the gang waiting");
+    assert!(world.rows.attempts.is_empty());
+}
+
+#[test]
+fn a_node_without_agent_is_named() {
     let mut world = World::new();
     let id = world.submit(gang(2, false));
     world.publish();

@@ -1,5 +1,6 @@
 //! The book under random histories, and single stories of it.
 
+mod away;
 mod faults;
 mod filed;
 mod forward;

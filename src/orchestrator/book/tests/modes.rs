@@ -13,14 +13,7 @@ fn a_test_runs_one_task_and_drops_the_others() {
     let id = world.submit(spec);
     world.publish();
     assert_eq!((world.published.len(), world.published[0].remaining), (1, 1));
-    world.give(0, 0);
-    world.schedule();
-    for _ in 0..3 {
-        world.exchange(0, false, false);
-        world.begin(0, 0);
-        world.end(0, 0, Reason::Done, Some(0));
-    }
-    world.exchange(0, false, false);
+    world.run_in_a_slot();
     let row = &world.rows.campaigns[&id];
     assert_eq!((row.state, row.done, row.dropped), (CampaignState::Done, 1, 999));
     assert_eq!(world.begun.len(), 1);

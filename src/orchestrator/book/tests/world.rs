@@ -55,6 +55,7 @@ impl Rows {
         };
         let tasks = self.tasks.values().filter(|row| live(&row.campaign));
         Saved {
+            interruptions: (0, 0),
             next: self.next,
             campaigns: campaigns.map(|row| (row.clone(), Arc::clone(&specs[&row.id]))).collect(),
             works: self.works.values().copied().collect(),
@@ -211,6 +212,8 @@ pub struct World {
     pub rows: Rows,
     pub specs: BTreeMap<u64, Arc<CampaignSpec>>,
     pub nodes: Vec<SimNode>,
+    /// Address that each agent tells.
+    pub address: Option<String>,
     pub now: u64,
     /// Wall clock at the start of the test. It may jump.
     pub wall_began: u64,
@@ -241,12 +244,13 @@ pub fn name(node: usize) -> Name {
 
 impl World {
     pub fn new() -> World {
-        let settings = Settings { lease_ms: 60_000, linger_ms: 2000 };
+        let settings = Settings { lease_ms: 60_000, linger_ms: 2000, clusters: 1 };
         World {
             book: Book::new(settings),
             rows: Rows { next: 1, ..Rows::default() },
             specs: BTreeMap::new(),
             nodes: vec![SimNode::default(); 3],
+            address: Some("127.0.0.1".to_owned()),
             now: 0,
             wall_began: 1_000_000,
             settings,
@@ -261,6 +265,28 @@ impl World {
             suspects: Vec::new(),
             begun: BTreeSet::new(),
         }
+    }
+
+    /// A world with other clusters.
+    pub fn routing() -> World {
+        let mut world = World::new();
+        world.settings.clusters = 3;
+        world.book = Book::new(world.settings);
+        world
+    }
+
+    /// Submits a prologue or epilogue on another cluster, if it is due. Returns its number.
+    pub fn hook(&mut self, campaign: u64, cluster: &str, kind: HookKind) -> Option<u64> {
+        let cluster = Name::from(cluster);
+        if !self.book.wants_hook(campaign, &cluster, kind) {
+            return None;
+        }
+        let spec = Arc::new(self.book.campaigns()[&campaign].hook_away(kind)?);
+        let id = self.book.next_number();
+        self.specs.insert(id, Arc::clone(&spec));
+        let hook = AwayHook { campaign, cluster, kind, spec_number: 1, spec };
+        self.record(Event::Hooked(Box::new(hook)));
+        Some(id)
     }
 
     pub fn time(&self) -> Now {
@@ -303,6 +329,10 @@ impl World {
     }
 
     pub fn submit(&mut self, spec: CampaignSpec) -> u64 {
+        self.submit_as("ann", spec)
+    }
+
+    pub fn submit_as(&mut self, user: &str, spec: CampaignSpec) -> u64 {
         let (id, spec) = (self.book.next_number(), Arc::new(spec));
         self.specs.insert(id, Arc::clone(&spec));
         let mut hooks = Vec::new();
@@ -312,7 +342,7 @@ impl World {
             self.specs.insert(spec_number, Arc::clone(&hook));
             hooks.push(NewHook { kind, spec_number, spec: hook });
         }
-        let new = NewCampaign { owner: "ann".into(), uid: None, spec_number: id, spec, hooks };
+        let new = NewCampaign { owner: user.to_owned(), uid: None, spec_number: id, spec, hooks };
         self.record(Event::Submitted(Box::new(new)));
         id
     }
@@ -372,6 +402,18 @@ impl World {
     }
 
     /// Builds the schedule that the resource manager answers to the last publication.
+    /// Gives the first work a slot on the first node, whose tasks end well as long as there are some.
+    pub fn run_in_a_slot(&mut self) {
+        self.give(0, 0);
+        self.schedule();
+        for _ in 0..3 {
+            self.exchange(0, false, false);
+            self.begin(0, 0);
+            self.end(0, 0, Reason::Done, Some(0));
+        }
+        self.exchange(0, false, false);
+    }
+
     pub fn schedule(&mut self) {
         super::gangs::break_gangs(self);
         let known: BTreeSet<u64> =
@@ -414,20 +456,25 @@ impl World {
     }
 
     /// Runs an exchange of a node. The answer is lost if `is_lost`, the commit too if `is_torn`.
-    pub fn exchange(&mut self, node: usize, is_lost: bool, is_torn: bool) {
-        let sim = &mut self.nodes[node];
-        sim.number += 1;
-        let report = Exchange {
+    /// The report of a node.
+    pub fn report(&self, node: usize) -> Exchange {
+        let sim = &self.nodes[node];
+        Exchange {
             v: VERSION,
             boot: sim.boot.to_string(),
             life: sim.boot.to_string(),
             number: sim.number,
             limits: Rung::Watched,
             only_user: None,
-            address: Some("127.0.0.1".to_owned()),
+            address: self.address.clone(),
             epoch: 0,
             slots: sim.slots.iter().map(|(share, slot)| slot.report(*share)).collect(),
-        };
+        }
+    }
+
+    pub fn exchange(&mut self, node: usize, is_lost: bool, is_torn: bool) {
+        self.nodes[node].number += 1;
+        let report = self.report(node);
         let name = name(node);
         self.book.check(&name, &report).unwrap();
         let event = Event::Exchanged(name.clone(), Box::new(report));
