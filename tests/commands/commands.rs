@@ -221,6 +221,8 @@ async fn why_tells_of_each_node_what_a_gang_lacks_there() {
         assert!(table.contains(line), "{line}\n{shown}");
     }
     assert!(table.lines().all(|line| line.chars().count() <= 80), "{shown}");
+    let wide = ask(&daemon, "nodes -o wide");
+    assert!(wide.lines().any(|line| line.ends_with("gpu=a100,rack=a")), "{wide}");
     let told = ask(&daemon, "why 1 --nodes -o json");
     assert_eq!(serde_json::from_str::<Value>(&told).unwrap()["verdicts"], why["verdicts"]);
 }

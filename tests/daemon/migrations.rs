@@ -32,7 +32,7 @@ async fn every_schema_there_was_opens_with_its_data() {
         assert!(recovered.schedule.take().is_some(), "from {}", migration.version);
         if 2 <= migration.version {
             let journal = recovered.journal.take().unwrap();
-            assert_eq!((journal.books.cycle, journal.cycles.len()), (8, 1));
+            assert_eq!((journal.checkpoint.cycle, journal.cycles.len()), (8, 1));
             assert_eq!(std::mem::take(&mut recovered.last_event), 3);
             // With a sum or without.
             let mut archive = ReadOnlyStore::open(&path).await.unwrap();
