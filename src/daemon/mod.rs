@@ -29,6 +29,7 @@ mod live;
 mod notify;
 mod owner;
 mod past_cycles;
+mod readers;
 mod record;
 mod refused;
 mod resume;
@@ -61,6 +62,7 @@ use life::LifeSigns;
 use live::LiveConfig;
 use owner::SchedulerTask;
 use past_cycles::Replays;
+use readers::Readers;
 
 /// Requests that wait for the scheduler; a handler waits for a free place before it sends another
 /// request.
@@ -150,13 +152,13 @@ pub async fn serve_beside(
     say_if_lost(&glance, store.path());
     let (requests, inbox) = mpsc::channel(QUEUE);
     let board = Arc::new(ViewPublisher::new(owner::initial_view(&config, &glance)));
-    let record = record_at(store.path(), &stop);
+    let readers = Readers::of(store.path());
     let state = ApiState::new(
         Arc::clone(&board),
         requests,
         glance.sequence,
         api_limits(limits),
-        record,
+        record_of(&readers, &stop),
         Arc::clone(&gatekeeper),
         stop.clone(),
     );
@@ -187,6 +189,7 @@ pub async fn serve_beside(
     stop.cancel();
     life.ends(&board);
     let served = drain(&mut serving).await;
+    readers.end().await;
     drained.cancel();
     let outcome = if let Some(outcome) = failed_early { outcome } else { (&mut owner.done).await };
     outcome.unwrap_or_else(|_| Err(owner.panic()))?;
@@ -199,11 +202,11 @@ fn gatekeeper_of(config: &Config) -> Result<Authenticator, AccessError> {
     if config.orchestrator.enabled { gatekeeper.publishing_itself() } else { Ok(gatekeeper) }
 }
 
-/// The readers of the store at `path`, until the daemon stops.
-fn record_at(path: &Path, stop: &CancellationToken) -> api::Record {
+/// The past, by `readers` of the store, until the daemon stops.
+fn record_of(readers: &Readers, stop: &CancellationToken) -> api::Record {
     api::Record {
-        events: Arc::new(Feed::new(path.to_owned())),
-        cycles: Arc::new(Replays::new(path.to_owned(), stop.clone())),
+        events: Arc::new(Feed(readers.clone())),
+        cycles: Arc::new(Replays::new(readers.clone(), stop.clone())),
     }
 }
 

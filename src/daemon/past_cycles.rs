@@ -7,15 +7,13 @@
 
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use tokio::runtime::Handle;
 use tokio::sync::{Semaphore, mpsc};
-use tokio::task::spawn_blocking;
 use tokio_util::sync::CancellationToken;
 
+use super::readers::Readers;
 use super::resume::digest_of;
 use crate::api::{self, CyclesOnRecord, FromRecord, NoPastCycle, PastCycles};
 use crate::journal::{Replay, ReplayError};
@@ -56,27 +54,20 @@ pub struct Replays {
 
 #[derive(Debug)]
 struct Shared {
-    path: PathBuf,
+    readers: Readers,
     stop: CancellationToken,
     /// Replay of the latest request. A request for a later cycle continues it.
     replay: Arc<tokio::sync::Mutex<LatestReplay>>,
     waiting: Semaphore,
     /// The latest views, the newest first.
     views: Mutex<VecDeque<Arc<api::PastView>>>,
-    range: tokio::sync::Mutex<Range>,
-}
-
-/// The ends of the record, as they were when they were last read.
-#[derive(Debug, Default)]
-struct Range {
-    archive: Option<ReadOnlyStore>,
-    read: Option<(Instant, Option<CyclesOnRecord>)>,
+    /// The ends of the record, and when they were read.
+    range: tokio::sync::Mutex<Option<(Instant, Option<CyclesOnRecord>)>>,
 }
 
 /// Replay that the latest request left, to be continued.
 #[derive(Debug, Default)]
 struct LatestReplay {
-    archive: Option<ReadOnlyStore>,
     /// The replay, and when its last cycle ran.
     at: Option<(Replay, i64)>,
 }
@@ -104,10 +95,10 @@ impl From<ReplayError> for Stuck {
 }
 
 impl Replays {
-    /// The past cycles in the record at `path`, until the daemon stops.
-    pub fn new(path: PathBuf, stop: CancellationToken) -> Replays {
+    /// The past cycles in the record, until the daemon stops.
+    pub fn new(readers: Readers, stop: CancellationToken) -> Replays {
         let shared = Shared {
-            path,
+            readers,
             stop: stop.clone(),
             replay: Arc::default(),
             waiting: Semaphore::new(WAITING),
@@ -135,25 +126,19 @@ impl PastCycles for Replays {
             if let Some(known) = self.shared.known(cycle) {
                 return Ok(known);
             }
-            let (shared, here) = (Arc::clone(&self.shared), Handle::current());
-            let computed = spawn_blocking(move || {
+            let shared = Arc::clone(&self.shared);
+            let computed = self.shared.readers.compute(async move |record| {
                 let mut replay = replay;
-                let found = here.block_on(replay.to(&shared, cycle));
-                found.map(|past| shared.keep(past))
+                let past = replay.to(record, &shared.stop, cycle).await?;
+                Ok(shared.keep(past))
             });
             match computed.await {
-                Ok(Ok(past)) => Ok(past),
-                Ok(Err(Stuck::NotYet)) => Err(NoPastCycle::NotYet),
-                Ok(Err(Stuck::NotOnRecord)) => {
-                    Err(NoPastCycle::NotOnRecord(self.shared.range().await))
-                }
-                Ok(Err(Stuck::Unreadable(why))) => {
+                Ok(past) => Ok(past),
+                Err(Stuck::NotYet) => Err(NoPastCycle::NotYet),
+                Err(Stuck::NotOnRecord) => Err(NoPastCycle::NotOnRecord(self.shared.range().await)),
+                Err(Stuck::Unreadable(why)) => {
                     tracing::error!(cycle, why, "a past cycle cannot be computed again");
                     Err(NoPastCycle::Unreadable(why))
-                }
-                Err(error) => {
-                    tracing::error!(cycle, %error, "a past cycle cannot be computed again");
-                    Err(NoPastCycle::Unreadable("the log says why".to_owned()))
                 }
             }
         })
@@ -161,10 +146,11 @@ impl PastCycles for Replays {
 
     fn course(&self) -> mpsc::Receiver<api::PastView> {
         let (views, all) = mpsc::channel(1);
-        let (path, stop, here) = (self.shared.path.clone(), self.stop.clone(), Handle::current());
-        spawn_blocking(move || {
-            let course = Trend { path, stop, views, worked: Duration::ZERO };
-            if let Err(Stuck::Unreadable(why)) = here.block_on(course.run()) {
+        let (readers, stop) = (self.shared.readers.clone(), self.stop.clone());
+        tokio::spawn(async move {
+            let course = Trend { stop, views, worked: Duration::ZERO };
+            let run = readers.compute(async move |record| course.run(record).await);
+            if let Err(Stuck::Unreadable(why)) = run.await {
                 tracing::warn!(why, "charts begin anew: the record cannot be computed again");
             }
         });
@@ -175,15 +161,16 @@ impl PastCycles for Replays {
 impl Shared {
     async fn range(&self) -> Option<CyclesOnRecord> {
         let mut range = self.range.lock().await;
-        if let Some((at, known)) = range.read
+        if let Some((at, known)) = *range
             && at.elapsed() < RANGE_AGE
         {
             return known;
         }
-        let read = range.read_anew(&self.path).await;
+        let read = self.readers.range().await;
         let read = read.map_err(|error| tracing::error!(%error, "the record cannot be read"));
         let read = read.ok().flatten();
-        range.read = Some((Instant::now(), read));
+        let read = read.map(|(oldest, newest)| CyclesOnRecord { oldest, newest });
+        *range = Some((Instant::now(), read));
         read
     }
 
@@ -201,27 +188,16 @@ impl Shared {
     }
 }
 
-impl Range {
-    async fn read_anew(&mut self, path: &Path) -> Result<Option<CyclesOnRecord>, StoreError> {
-        let mut archive = match self.archive.take() {
-            Some(archive) => archive,
-            None => ReadOnlyStore::open(path).await?,
-        };
-        let range = archive.range().await?;
-        self.archive = Some(archive);
-        Ok(range.map(|(oldest, newest)| CyclesOnRecord { oldest, newest }))
-    }
-}
-
 impl LatestReplay {
     /// The cluster after `cycle`.
-    async fn to(&mut self, shared: &Shared, cycle: u64) -> Result<api::PastView, Stuck> {
+    async fn to(
+        &mut self,
+        archive: &mut ReadOnlyStore,
+        stop: &CancellationToken,
+        cycle: u64,
+    ) -> Result<api::PastView, Stuck> {
         // After a failure all begins anew.
-        let (archive, at) = (self.archive.take(), self.at.take());
-        let mut archive = match archive {
-            Some(archive) => archive,
-            None => ReadOnlyStore::open(&shared.path).await?,
-        };
+        let at = self.at.take();
         let checkpoint = archive.checkpoint_before(cycle).await?.ok_or(Stuck::NotOnRecord)?;
         let is_on_the_way = |(replay, _): &(Replay, i64)| {
             // Checkpoints alone are not what a cycle decided.
@@ -240,18 +216,16 @@ impl LatestReplay {
             for past in next.into_iter().take_while(|past| past.cycle <= cycle) {
                 at_ms = past.at_ms;
                 replay = computed(replay, past)?.0;
-                if shared.stop.is_cancelled() {
+                if stop.is_cancelled() {
                     return Err(Stuck::NotYet);
                 }
                 if PATIENCE < started.elapsed() && replay.scheduler().cycle() < cycle {
-                    self.archive = Some(archive);
                     self.at = Some((replay, at_ms));
                     return Err(Stuck::NotYet);
                 }
             }
         }
         let view = replay.scheduler().view();
-        self.archive = Some(archive);
         self.at = Some((replay, at_ms));
         Ok(api::PastView { at_ms, view })
     }
@@ -276,7 +250,6 @@ fn computed(mut replay: Replay, past: PastCycle) -> Result<(Replay, View), Stuck
 
 /// Rows of every cycle on record, for charts.
 struct Trend {
-    path: PathBuf,
     stop: CancellationToken,
     views: mpsc::Sender<api::PastView>,
     /// So long it has computed.
@@ -284,12 +257,11 @@ struct Trend {
 }
 
 impl Trend {
-    async fn run(mut self) -> Result<(), Stuck> {
-        let mut archive = ReadOnlyStore::open(&self.path).await?;
+    async fn run(mut self, archive: &mut ReadOnlyStore) -> Result<(), Stuck> {
         let Some((_, newest)) = archive.range().await? else { return Ok(()) };
         let mut until = newest;
         for start in archive.checkpoint_cycles().await? {
-            if start < until && !self.segment(&mut archive, start, until).await? {
+            if start < until && !self.segment(archive, start, until).await? {
                 return Ok(());
             }
             until = until.min(start);

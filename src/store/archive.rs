@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use sqlx::sqlite::{SqliteConnectOptions, SqliteConnection};
-use sqlx::{ConnectOptions, Row, query, query_scalar};
+use sqlx::{ConnectOptions, Connection, Row, query, query_scalar};
 
 use super::journal::{self, FeedRow, PastCheckpoint, PastCycle};
 use super::{StoreError, from_sql, open};
@@ -43,6 +43,13 @@ impl ReadOnlyStore {
             .map_err(failed("read the schema"))?;
         open::check_schema(version.unwrap_or(0), path)?;
         Ok(ReadOnlyStore { path: path.to_owned(), connection })
+    }
+
+    /// Closes the store. A store that is dropped closes some time later, on a thread of its own.
+    pub async fn close(self) {
+        if let Err(error) = self.connection.close().await {
+            tracing::warn!(%error, file = %self.path.display(), "a reader cannot close the record");
+        }
     }
 
     /// Returns the oldest cycle that can be replayed, and the newest. `None` if the store is empty.
