@@ -51,12 +51,12 @@ fn place_of(node: NodeIx) -> BitPlace {
 
 impl NodeSet {
     /// Number of members.
-    pub(super) fn len(&self) -> u64 {
+    pub(in crate::engine) fn len(&self) -> u64 {
         self.len
     }
 
     /// Inserts `node`, which must not be a member already.
-    pub(super) fn insert(&mut self, node: NodeIx) {
+    pub(in crate::engine) fn insert(&mut self, node: NodeIx) {
         let BitPlace { chunk, word, bit } = place_of(node);
         let chunk = match self.chunks.binary_search_by_key(&chunk, |(place, _)| *place) {
             Ok(at) => &mut self.chunks[at].1,
@@ -77,7 +77,7 @@ impl NodeSet {
     }
 
     /// Removes `node`, which must be a member.
-    pub(super) fn remove(&mut self, node: NodeIx) {
+    pub(in crate::engine) fn remove(&mut self, node: NodeIx) {
         let BitPlace { chunk: place, word, bit } = place_of(node);
         let at = self.chunks.binary_search_by_key(&place, |(place, _)| *place);
         let at = at.expect("a machine that is taken out is in");
@@ -113,7 +113,7 @@ impl NodeSet {
     }
 
     /// All of them, by place.
-    pub(super) fn iter(&self) -> impl Iterator<Item = NodeIx> {
+    pub(in crate::engine) fn iter(&self) -> impl Iterator<Item = NodeIx> {
         self.chunks.iter().flat_map(|&(place, ref chunk)| {
             bits(chunk.summary).flat_map(move |word| {
                 bits(chunk.words[word]).map(move |bit| NodeIx(place * CHUNK + word * WORD + bit))

@@ -407,12 +407,12 @@ impl Calendar {
     }
 
     /// True if work may start on these nodes and stay until `until` without delay of older requests.
-    pub(super) fn leaves_bookings(&self, amounts: &BTreeMap<NodeIx, u64>, until: Millis) -> bool {
-        let has_space = |(node, amount): (&NodeIx, &u64)| {
+    pub(super) fn leaves_bookings(&self, amounts: &[(NodeIx, u64)], until: Millis) -> bool {
+        let has_space = |(node, amount): &(NodeIx, u64)| {
             let node = &self.nodes[node.0];
             node.until <= self.now || *amount <= node.space.least(self.now, until)
         };
-        let nodes = amounts.keys().map(|node| CalendarSpot::Node(node.0));
+        let nodes = amounts.iter().map(|(node, _)| CalendarSpot::Node(node.0));
         amounts.iter().all(has_space) && self.leaves_nodes(nodes, self.now, until)
     }
 

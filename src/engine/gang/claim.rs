@@ -7,6 +7,7 @@
 
 use std::collections::BTreeSet;
 use std::num::NonZeroU64;
+use std::sync::Arc;
 
 use super::Claim;
 use super::decide::amounts_by_node;
@@ -76,7 +77,7 @@ impl GangPlanner {
         let claims = best.map(|(_, claims)| claims).unwrap_or_default();
         for claim in &claims {
             self.claimants.entry(request.pool).or_default().insert(claim.job);
-            draft.claims.entry(claim.node).or_default().push((claim.job, claim.amount));
+            draft.claims.add(*claim);
         }
         self.take_claims(draft, space, listed, &claims);
         self.claims.extend(claims);
@@ -94,8 +95,7 @@ impl GangPlanner {
         if !self.supply[&request.pool].has_any_space(&self.kinds, request.shape, set) {
             return Vec::new();
         }
-        let stock =
-            supply.stock(&self.kinds, request.shape, &request.pieces, bounds, SpacePart::Available);
+        let stock = supply.stock(&self.kinds, request, bounds, SpacePart::Available);
         let counts = request.fitting(&stock).as_many_as_fit();
         let pieces = request.pieces.iter().zip(counts);
         let pieces: Vec<Piece> = pieces.map(|(piece, count)| Piece { count, ..*piece }).collect();
@@ -122,7 +122,7 @@ impl GangPlanner {
         if let Some(supply) = self.supply.get_mut(&pool) {
             let amounts: Vec<(NodeIx, u64)> =
                 claims.iter().map(|claim| (claim.node, claim.amount)).collect();
-            supply.take_all(&self.kinds, &amounts);
+            Arc::make_mut(supply).take_all(&self.kinds, &amounts);
         }
         for claim in claims {
             if let Some(cell) = space.take_like(pool, listed.cell(claim.node), claim.amount) {
@@ -164,6 +164,36 @@ impl GangPlanner {
     }
 }
 
+/// Space that is kept for waiting gangs, by node.
+#[derive(Clone, Debug, Default)]
+pub(in crate::engine) struct NodeClaims(Vec<Vec<(JobIx, u64)>>);
+
+impl NodeClaims {
+    /// True if no gang claims anything.
+    pub(in crate::engine) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Claims on `node`: each gang, and the amount.
+    pub(in crate::engine) fn on(&self, node: NodeIx) -> &[(JobIx, u64)] {
+        self.0.get(node.0).map_or(&[], Vec::as_slice)
+    }
+
+    /// All claims, by node.
+    pub(in crate::engine) fn iter(&self) -> impl Iterator<Item = (NodeIx, &[(JobIx, u64)])> {
+        let all = self.0.iter().zip(0..).map(|(claims, place)| (NodeIx(place), claims.as_slice()));
+        all.filter(|(_, claims)| !claims.is_empty())
+    }
+
+    fn add(&mut self, claim: Claim) {
+        let Claim { job, node, amount } = claim;
+        if self.0.len() <= node.0 {
+            self.0.resize(node.0 + 1, Vec::new());
+        }
+        self.0[node.0].push((job, amount));
+    }
+}
+
 /// True if a waiting gang keeps nodes from younger work in this cycle: for the hold limit of its
 /// class, then not for as long, and so on.
 fn holds_now(draft: &mut Draft<'_>, job: JobIx) -> bool {
@@ -180,7 +210,7 @@ fn holds_now(draft: &mut Draft<'_>, job: JobIx) -> bool {
 /// True if a process of the job at `ix` on `node` leaves the space that older gangs claim there.
 /// Work that can be preempted may use that space meanwhile.
 pub(in crate::engine) fn leaves_claims(draft: &Draft<'_>, ix: JobIx, node: NodeIx) -> bool {
-    let Some(claims) = draft.claims.get(&node) else { return true };
+    let claims = draft.claims.on(node);
     let class = draft.class_of(ix);
     let age = |job: JobIx| (draft.precedence(job), job);
     let older = claims.iter().filter(|(claimant, _)| age(*claimant) < age(ix));
@@ -190,8 +220,7 @@ pub(in crate::engine) fn leaves_claims(draft: &Draft<'_>, ix: JobIx, node: NodeI
 
 /// The same, for claims of younger gangs, too.
 pub(in crate::engine) fn leaves_all_claims(draft: &Draft<'_>, ix: JobIx, node: NodeIx) -> bool {
-    let claims = draft.claims.get(&node).into_iter().flatten();
-    leaves(draft, ix, node, claims.map(|(_, amount)| amount).sum())
+    leaves(draft, ix, node, draft.claims.on(node).iter().map(|(_, amount)| amount).sum())
 }
 
 /// True if a process of the job at `ix` on `node` leaves `claimed` for gangs.

@@ -35,17 +35,18 @@ impl GangPlanner {
         let holds: u64 = draft.shares.held_by(job).map(|(_, share)| share.order.qshares().0).sum();
         let entities = Arc::clone(&draft.entities);
         let goal = draft.jobs[job].demand.cap.nshares.0;
-        draft.jobs[job].given = held.min(goal);
+        draft.jobs[job].target = held.min(goal);
         if goal <= held {
             let held = gang.held().map(|share| (share.rank, share.order.qshares().0));
             let mut ranked: Vec<(Option<u32>, u64)> = held.collect();
             ranked.sort_unstable();
             let stays = ranked.into_iter().zip(0..goal).map(|((_, amount), _)| amount).sum();
-            entities.add(&mut draft.given, job, stays);
+            entities.add(&mut draft.targets, job, stays);
             return;
         }
         let promised = self.promises.remove(&gang.id).unwrap_or_default();
-        let mut request = gang_request(draft, job, shape, goal - held);
+        let are_counted = self.give_back_promised(space, listed, gang.id);
+        let mut request = gang_request(draft, &self.kinds, (job, shape), goal - held);
         self.set_stay(draft, &mut request);
         for promise in &promised {
             self.release(draft, &request, promise);
@@ -56,23 +57,34 @@ impl GangPlanner {
             self.lengths.insert(length_of(draft, job));
         }
         draft.note_times(job, request.until);
-        let outcome = self.outcome_in((space, listed), draft, &mut request, &promised);
+        let before = are_counted.then(|| request.clone());
+        let mut outcome = self.outcome_in((space, listed), draft, &mut request, &promised);
+        if let Some(mut before) = before.filter(|_| outcome.is_err())
+            && let Some(kept) = self.kept_promises(draft, &mut before, &promised)
+        {
+            // The ideal cluster lacks what is promised and not free yet.
+            (request, outcome) = (before, Ok((kept, true)));
+        }
         match outcome.and_then(|plan| self.in_time(draft, job, request.until).map(|()| plan)) {
             Ok((slots, is_promised)) => {
                 let amount: u64 = slots.iter().map(|slot| slot.order.qshares().0).sum();
                 if let Err(refusal) = ledger.grant(draft, job, QShares(amount)) {
                     draft.jobs[job].refusal = Some(refusal);
-                    entities.add(&mut draft.given, job, holds);
+                    entities.add(&mut draft.targets, job, holds);
                     return;
                 }
-                draft.jobs[job].given = held + crate::model::count(&slots);
-                entities.add(&mut draft.given, job, holds + amount);
-                self.use_slots(draft, space, listed, request.pool, &slots);
+                draft.jobs[job].target = held + crate::model::count(&slots);
+                entities.add(&mut draft.targets, job, holds + amount);
+                if is_promised && are_counted {
+                    self.use_promised(draft, space, listed, request.pool, &slots);
+                } else {
+                    self.use_slots(draft, space, listed, request.pool, &slots);
+                }
                 self.start(&request, &slots);
                 draft.gang_plans.push(GangPlan { job, slots, is_promised });
             }
             Err(reason) => {
-                entities.add(&mut draft.given, job, holds);
+                entities.add(&mut draft.targets, job, holds);
                 self.note_wait((space, listed), draft, (ledger, &request), reason);
             }
         }
@@ -123,9 +135,14 @@ impl GangPlanner {
         request: &mut GangRequest<'_>,
         promised: &[Promise],
     ) -> Result<(Vec<Slot>, bool), WaitReason> {
-        let before = request.clone();
+        let may_move = !self.chooses_nodes() && self.may_give_back_expected();
+        let before = may_move.then(|| request.clone());
         let lack = match self.outcome(draft, request, promised) {
-            Ok((slots, _)) if !has_cells(draft, space, listed, &slots) => {
+            Ok((slots, is_promised)) if !has_cells(draft, space, listed, &slots) => {
+                let kept = self.kept_promises(draft, request, promised).filter(|_| !is_promised);
+                if let Some(kept) = kept.filter(|kept| has_cells(draft, space, listed, kept)) {
+                    return Ok((kept, true));
+                }
                 let (found, needed) = (0, crate::model::count(&slots));
                 WaitReason::GangLacks(GangLack {
                     of: GangNodes::Available,
@@ -137,9 +154,7 @@ impl GangPlanner {
             Err(lack @ WaitReason::GangLacks(GangLack { of: GangNodes::Available, .. })) => lack,
             outcome => return outcome,
         };
-        if self.chooses_nodes() || !self.may_give_back_expected() {
-            return Err(lack);
-        }
+        let Some(before) = before else { return Err(lack) };
         let first = std::mem::replace(request, before);
         self.give_back_expected(draft);
         let second = self.outcome(draft, request, promised);
@@ -170,7 +185,7 @@ impl GangPlanner {
         if let Some(kept) = kept {
             // As much may be free elsewhere, while the promised nodes are still in use.
             let has_sets = self.choose_sets(draft, request).is_ok();
-            let elsewhere = self.slots(request, SpacePart::Usable).filter(|_| has_sets);
+            let elsewhere = self.slots(request, SpacePart::Usable).ok().filter(|_| has_sets);
             return Ok(elsewhere.map_or((kept, true), |slots| (slots, false)));
         }
         if request.shape.elasticity == Some(Elasticity::Moldable) {
@@ -184,8 +199,8 @@ impl GangPlanner {
             self.choose_sets(draft, request)?;
         }
         match self.slots(request, SpacePart::Available) {
-            Some(slots) => Ok((slots, false)),
-            None => Err(self.reason_to_wait(draft, request)),
+            Ok(slots) => Ok((slots, false)),
+            Err(lack) => Err(self.reason_to_wait(draft, request, lack)),
         }
     }
 
@@ -255,6 +270,10 @@ impl GangPlanner {
         grow(request, 0, held);
         chosen?;
         let pools = &self.pools[&request.pool];
+        if request.sets.is_empty() && Arc::ptr_eq(&pools.up, &pools.configured) {
+            // All nodes are up, and the gang was tested on them.
+            return Ok(());
+        }
         let is_up = |set: Option<&PlacementSet>| self.test((&pools.up, None), request, set, true);
         let mut best: Option<FitLack> = None;
         for set in request.domains() {
@@ -351,7 +370,7 @@ impl GangPlanner {
         // A gang that fits at a size fits at all smaller sizes.
         let fits = |size: u64| {
             request.pieces[0].count = size;
-            size < least || self.slots(request, SpacePart::Available).is_some()
+            size < least || self.slots(request, SpacePart::Available).is_ok()
         };
         let low = largest(most, fits);
         let size = sizes.at_most(low).filter(|size| least <= *size);
@@ -359,15 +378,17 @@ impl GangPlanner {
         Ok(())
     }
 
-    /// The reason why a gang that could be held by the nodes that are up waits.
+    /// The reason why a gang that could be held by the nodes that are up waits. `lack`: what it lacks
+    /// in the supply, if that is known.
     pub(super) fn reason_to_wait(
         &self,
         draft: &Draft<'_>,
         request: &GangRequest<'_>,
+        lack: Option<FitLack>,
     ) -> WaitReason {
         let supply = &self.supply[&request.pool];
-        let mut best: Option<FitLack> = None;
-        for set in request.domains() {
+        let mut best = lack;
+        for set in request.domains().filter(|_| lack.is_none()) {
             let limits = request.limits.as_ref();
             if let Err(lack) = self.test((supply, limits), request, set, false) {
                 best = Some(better(best, lack));
@@ -400,10 +421,10 @@ pub(super) fn has_cells_for(
     draft: &Draft<'_>,
     space: &mut EmptyCluster,
     listed: &NodeListCapacity,
-    amounts: &BTreeMap<NodeIx, u64>,
+    amounts: &[(NodeIx, u64)],
 ) -> bool {
     let mut taken = Vec::new();
-    let has_all = amounts.iter().all(|(&node, &amount)| {
+    let has_all = amounts.iter().all(|&(node, amount)| {
         let pool = draft.spaces.pool(node);
         let cell = space.take_like(pool, listed.cell(node), amount);
         taken.extend(cell.map(|cell| (pool, cell, amount)));
@@ -415,12 +436,19 @@ pub(super) fn has_cells_for(
     has_all
 }
 
-/// Space of slots on each node.
-pub(super) fn amounts_by_node(slots: &[Slot]) -> BTreeMap<NodeIx, u64> {
-    let mut amounts: BTreeMap<NodeIx, u64> = BTreeMap::new();
-    for slot in slots {
-        *amounts.entry(slot.node).or_default() += slot.order.qshares().0;
-    }
+/// Space of slots on each node, by node.
+pub(super) fn amounts_by_node(slots: &[Slot]) -> Vec<(NodeIx, u64)> {
+    let mut amounts: Vec<(NodeIx, u64)> =
+        slots.iter().map(|slot| (slot.node, slot.order.qshares().0)).collect();
+    // A few ascending runs: a stable sort joins them.
+    amounts.sort_by_key(|(node, _)| *node);
+    amounts.dedup_by(|next, sum| {
+        let is_same = next.0 == sum.0;
+        if is_same {
+            sum.1 += next.1;
+        }
+        is_same
+    });
     amounts
 }
 
@@ -431,6 +459,6 @@ fn lack_of(of: GangNodes, lack: FitLack) -> WaitReason {
 }
 
 /// The lack of the nodes that could hold more.
-fn better(best: Option<FitLack>, lack: FitLack) -> FitLack {
+pub(super) fn better(best: Option<FitLack>, lack: FitLack) -> FitLack {
     best.filter(|best| lack.found <= best.found).unwrap_or(lack)
 }

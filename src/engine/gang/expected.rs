@@ -4,6 +4,7 @@
 //! Design: requests and time, section 3.4.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use super::Slot;
 use super::decide::amounts_by_node;
@@ -30,23 +31,23 @@ impl GangPlanner {
     /// Notes where a job that stays will probably go, of which the target is set and the node is
     /// not chosen yet. If the job gets nothing because of a claim, that is its reason to wait.
     pub(in crate::engine) fn note_target(&mut self, draft: &mut Draft<'_>, job: JobIx) {
-        let JobDraft { given, held, order, refusal, .. } = draft.jobs[job];
+        let JobDraft { target, held, order, refusal, .. } = draft.jobs[job];
         let class = draft.class_of(job);
         let amount = match class.policy {
             ClassPolicy::Reserve => draft.jobs[job].largest_node.max(order.qshares().0),
             ClassPolicy::FixedShare | ClassPolicy::FairShare { .. } => order.qshares().0,
         };
-        if given <= held && matches!(refusal, Some(CountRefusal::NothingLeft { .. })) {
+        if target <= held && matches!(refusal, Some(CountRefusal::NothingLeft { .. })) {
             if let Some(older) = self.claimant_before(draft, job, amount) {
                 draft.gang_reasons.insert(job, WaitReason::BehindOlderGang { job: older });
             }
             return;
         }
-        if given <= held {
+        if target <= held {
             return;
         }
         let promised = draft.snapshot.promises.iter().filter(|it| it.job == draft.jobs[job].id);
-        let new = given.saturating_sub(held + crate::model::count(promised));
+        let new = target.saturating_sub(held + crate::model::count(promised));
         let service = draft.job(job).service;
         for _ in 0..new {
             let Some(supply) = self.supply.get(&class.pool) else { return };
@@ -81,7 +82,7 @@ impl GangPlanner {
         self.services.entry(draft.job(job).service).or_default().insert(node);
         let pools = self.pools.get_mut(&pool).filter(|_| is_endless(draft, job));
         if let Some(pools) = pools {
-            pools.ending.take(&self.kinds, node, amount);
+            Arc::make_mut(&mut pools.ending).take(&self.kinds, node, amount);
         }
     }
 
@@ -91,7 +92,7 @@ impl GangPlanner {
         self.give_back_share(draft, share);
         let pools = self.pools.get_mut(&pool).filter(|_| is_endless(draft, job));
         if let Some(pools) = pools {
-            pools.ending.give_back(&self.kinds, node, amount, amount);
+            Arc::make_mut(&mut pools.ending).give_back(&self.kinds, node, amount, amount);
         }
     }
 
@@ -116,21 +117,13 @@ impl GangPlanner {
 
     fn take_share(&mut self, share: ExpectedShare) {
         let ExpectedShare { pool, node, amount, .. } = share;
-        for supplies in [&mut self.supply, &mut self.unclaimed] {
-            if let Some(supply) = supplies.get_mut(&pool) {
-                supply.take(&self.kinds, node, amount);
-            }
-        }
+        self.change_supply(pool, |supply, kinds| supply.take(kinds, node, amount));
     }
 
     fn give_back_share(&mut self, draft: &Draft<'_>, share: ExpectedShare) {
         let ExpectedShare { pool, node, amount, .. } = share;
         let usable = draft.spaces.usable(node).0.min(amount);
-        for supplies in [&mut self.supply, &mut self.unclaimed] {
-            if let Some(supply) = supplies.get_mut(&pool) {
-                supply.give_back(&self.kinds, node, amount, usable);
-            }
-        }
+        self.change_supply(pool, |supply, kinds| supply.give_back(kinds, node, amount, usable));
     }
 
     /// Finds other nodes for the single requests that are in the way of a gang on `slots`, the
@@ -144,7 +137,7 @@ impl GangPlanner {
     ) -> bool {
         let Some(supply) = self.supply.get(&pool) else { return true };
         let of_gang = amounts_by_node(slots);
-        let lack = |(&node, &amount): (&NodeIx, &u64)| {
+        let lack = |&(node, amount): &(NodeIx, u64)| {
             (node, amount.saturating_sub(supply.space(node).available))
         };
         let mut lacking: BTreeMap<NodeIx, u64> = of_gang.iter().map(lack).collect();
@@ -156,9 +149,9 @@ impl GangPlanner {
             *lack = lack.saturating_sub(amount);
             let has_room = |node: NodeIx| {
                 let taken = taken.get(&node).copied().unwrap_or(0);
-                !of_gang.contains_key(&node)
-                    && draft.may_use(job, node)
-                    && amount + taken <= supply.space(node).available
+                let gang = of_gang.binary_search_by_key(&node, |(node, _)| *node);
+                let gang = gang.map_or(0, |place| of_gang[place].1);
+                draft.may_use(job, node) && amount + taken + gang <= supply.space(node).available
             };
             let Some(other) = supply.best_fit(amount, has_room) else { return false };
             *taken.entry(other).or_default() += amount;

@@ -52,6 +52,17 @@ pub(super) struct Kinds {
     pub(super) windows: WindowLists,
 }
 
+/// Chunks of a gang whose tags the nodes of each kind have, by the place of these tags.
+#[derive(Clone, Debug)]
+pub(super) struct SuitingChunks(Vec<ChunkSet>);
+
+impl SuitingChunks {
+    /// Chunks whose tags nodes of `kind` have.
+    pub(super) fn on(&self, kind: NodeKind) -> ChunkSet {
+        self.0[index(kind.tags)]
+    }
+}
+
 /// Size that a node without a report may have.
 pub(super) const UNKNOWN_SIZE: u64 = 1 << 40;
 
@@ -138,10 +149,10 @@ impl Kinds {
         &self.tags[index(kind.tags)]
     }
 
-    /// Chunks of `shape` whose tags nodes of `kind` have.
-    pub(super) fn suiting(&self, kind: NodeKind, shape: &Shape) -> ChunkSet {
-        let tags = self.tags(kind);
-        shape.chunks.iter().map(|chunk| tags.satisfy(&chunk.tags)).collect()
+    /// Chunks of `shape` whose tags the nodes of each kind have.
+    pub(super) fn suiting(&self, shape: &Shape) -> SuitingChunks {
+        let of = |tags: &Tags| shape.chunks.iter().map(|it| tags.satisfy(&it.tags)).collect();
+        SuitingChunks(self.tags.iter().map(of).collect())
     }
 
     /// Listed nodes of `pool` that never reported.

@@ -66,7 +66,7 @@ pub(super) fn expected_victims(draft: &Draft<'_>, plans: &[GangPlan]) -> BTreeSe
         let surplus = taker.is_among_peers.then(|| surplus(draft, taker, &gone));
         let mut clearance = Clearance { surplus, ..Clearance::default() };
         let amounts = amounts_by_node(&plan.slots);
-        let clear = |(node, amount): (&NodeIx, &u64)| {
+        let clear = |(node, amount): &(NodeIx, u64)| {
             clear(draft, plan.job, &mut clearance, *node, QShares(*amount))
         };
         if amounts.iter().all(clear) {
@@ -174,8 +174,8 @@ impl Clearance {
 fn give_up(draft: &mut Draft<'_>, plan: &GangPlan, nodes: u64) {
     let amount = plan.slots.iter().map(|slot| slot.order.qshares().0).sum();
     let entities = Arc::clone(&draft.entities);
-    entities.remove(&mut draft.given, plan.job, amount);
-    draft.jobs[plan.job].given = draft.jobs[plan.job].held;
+    entities.remove(&mut draft.targets, plan.job, amount);
+    draft.jobs[plan.job].target = draft.jobs[plan.job].held;
     let lack = GangLack { of: GangNodes::Available, chunk: None, found: 0, needed: nodes };
     draft.gang_reasons.insert(plan.job, WaitReason::GangLacks(lack));
 }

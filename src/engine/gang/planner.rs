@@ -1,6 +1,7 @@
 //! State of the decisions on gangs in a cycle.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use super::calendar::{Calendar, length_of};
 use super::decide::amounts_by_node;
@@ -17,15 +18,50 @@ use crate::engine::snapshot::{Node, Promise};
 use crate::engine::target::NodeListCapacity;
 use crate::model::{JobId, JobIx, Millis, NodeIx, PoolIx, Precedence};
 
+/// Space that was promised to a gang. Of a node of which a part is not free yet, only the rest is in
+/// the ideal cluster.
+#[derive(Debug)]
+pub(super) struct PromisedSpace {
+    /// Cells of the ideal cluster, each with the amount taken from it.
+    cells: Vec<(PoolIx, Cell, u64)>,
+    /// Amounts on the nodes of lists.
+    on_lists: Vec<(NodeIx, u64)>,
+    /// False if work of higher priorities was counted on some of it.
+    is_whole: bool,
+}
+
+impl PromisedSpace {
+    fn take(
+        draft: &Draft<'_>,
+        space: &mut EmptyCluster,
+        listed: &mut NodeListCapacity,
+        nodes: impl Iterator<Item = (NodeIx, u64)>,
+    ) -> PromisedSpace {
+        let (cells, on_lists) = (Vec::new(), Vec::new());
+        let mut own = PromisedSpace { cells, on_lists, is_whole: true };
+        for (node, amount) in nodes.filter(|(node, _)| draft.spaces.is_schedulable(*node)) {
+            let (pool, cell) = (draft.spaces.pool(node), listed.cell(node));
+            let amount = amount.min(cell.free);
+            if 0 < amount {
+                let from = space.take_like(pool, cell, amount);
+                own.is_whole &= from.is_some();
+                own.cells.extend(from.map(|cell| (pool, cell, amount)));
+            }
+            own.on_lists.push((node, listed.take(node, amount)));
+        }
+        own
+    }
+}
+
 /// Decisions on the gangs of a cycle.
 #[derive(Debug)]
 pub(in crate::engine) struct GangPlanner {
     pub(super) kinds: Kinds,
     pub(super) pools: BTreeMap<PoolIx, PoolSupplies>,
     /// Space for gangs of the current priority, by pool; claims taken out.
-    pub(super) supply: BTreeMap<PoolIx, Supply>,
-    /// The same, as if no gang had claimed anything.
-    pub(super) unclaimed: BTreeMap<PoolIx, Supply>,
+    pub(super) supply: BTreeMap<PoolIx, Arc<Supply>>,
+    /// The same, as if no gang had claimed anything; one with it until a gang claims something.
+    pub(super) unclaimed: BTreeMap<PoolIx, Arc<Supply>>,
     /// Space that single requests of this cycle will probably use.
     pub(super) expected: Vec<ExpectedShare>,
     /// Space that decisions of this cycle used, by node.
@@ -41,6 +77,9 @@ pub(in crate::engine) struct GangPlanner {
     pub(super) services: BTreeMap<u64, BTreeSet<NodeIx>>,
     /// Promises of the last cycle to gangs, by job.
     pub(super) promises: BTreeMap<JobId, Vec<Promise>>,
+    /// Space of the ideal cluster and of the nodes of lists that was promised, by gang of this priority
+    /// that was not decided on yet.
+    pub(super) promised_space: BTreeMap<JobId, PromisedSpace>,
     /// Calendar of work that stays; `None` if nothing depends on the time.
     pub(super) calendar: Option<Calendar>,
     /// Lengths of requests that were decided on; `None` for an unknown length.
@@ -88,8 +127,10 @@ impl GangPlanner {
             for (kind, nodes) in kinds.unheard(pool) {
                 configured.add_unheard(kind, nodes);
             }
-            let (up, ending) =
-                (Supply::of(&kinds, up().map(empty)), Supply::of(&kinds, up().map(ending)));
+            let configured = Arc::new(configured);
+            let (empty, ending) = (up().map(empty).collect(), up().map(ending).collect());
+            let up = Supply::like(&configured, &kinds, empty);
+            let ending = Supply::like(&up, &kinds, ending);
             pools.insert(pool, PoolSupplies { configured, up, ending });
         }
         let mut promises: BTreeMap<JobId, Vec<Promise>> = BTreeMap::new();
@@ -109,6 +150,7 @@ impl GangPlanner {
             claimed_on_lists: Vec::new(),
             services: BTreeMap::new(),
             promises,
+            promised_space: BTreeMap::new(),
             calendar: Calendar::new(draft),
             lengths: BTreeSet::new(),
             refused: BTreeSet::new(),
@@ -135,28 +177,76 @@ impl GangPlanner {
         for of_gang in claims.chunk_by(|one, next| one.job == next.job) {
             self.take_claims(draft, space, listed, of_gang);
         }
+        self.take_promised(draft, space, listed, priority);
+    }
+
+    /// Takes what was promised to the gangs of a priority that stay out of the ideal cluster, which has
+    /// no names: older requests would be counted in its place.
+    fn take_promised(
+        &mut self,
+        draft: &Draft<'_>,
+        space: &mut EmptyCluster,
+        listed: &mut NodeListCapacity,
+        priority: Precedence,
+    ) {
+        for (&id, promises) in &self.promises {
+            let stays = |job: &JobIx| {
+                draft.precedence(*job) == priority && !draft.class_of(*job).policy.is_preemptable()
+            };
+            let Some(_) = draft.place_of(id).filter(stays) else { continue };
+            let nodes = promises.iter().map(|it| (it.node, it.order.qshares().0));
+            self.promised_space.insert(id, PromisedSpace::take(draft, space, listed, nodes));
+        }
+    }
+
+    /// Returns what was promised to a gang to the ideal cluster: the gang is decided on. True if all of
+    /// it was there.
+    pub(super) fn give_back_promised(
+        &mut self,
+        space: &mut EmptyCluster,
+        listed: &mut NodeListCapacity,
+        gang: JobId,
+    ) -> bool {
+        let Some(mut own) = self.promised_space.remove(&gang) else { return false };
+        while let Some((pool, cell, amount)) = own.cells.pop() {
+            space.give_back(pool, cell, amount);
+        }
+        listed.give_back(own.on_lists.into_iter());
+        own.is_whole
     }
 
     /// Finds the space that gangs with the rights of `taker` may have, less what decisions of this
     /// cycle used.
     pub(super) fn find_supply(&mut self, draft: &Draft<'_>, taker: Taker) {
-        self.supply = supplies(draft, &self.kinds, self.pools.keys().copied(), taker, |_| false);
+        self.supply = supplies(draft, &self.kinds, &self.pools, taker, |_| false);
         for (&node, &amount) in &self.used {
             if let Some(supply) = self.supply.get_mut(&draft.spaces.pool(node)) {
-                supply.take(&self.kinds, node, amount);
+                Arc::make_mut(supply).take(&self.kinds, node, amount);
             }
         }
         self.unclaimed = self.supply.clone();
         self.take_expected();
     }
 
-    /// Takes space of nodes for good.
-    fn take(&mut self, pool: PoolIx, amounts: &[(NodeIx, u64)]) {
-        for supplies in [&mut self.supply, &mut self.unclaimed] {
-            if let Some(supply) = supplies.get_mut(&pool) {
-                supply.take_all(&self.kinds, amounts);
+    /// Changes the space of a pool, with claims and without: once, while these are one.
+    pub(super) fn change_supply(&mut self, pool: PoolIx, change: impl Fn(&mut Supply, &Kinds)) {
+        match (self.supply.get_mut(&pool), self.unclaimed.get_mut(&pool)) {
+            (Some(supply), Some(unclaimed)) if Arc::ptr_eq(supply, unclaimed) => {
+                *unclaimed = Arc::default();
+                change(Arc::make_mut(supply), &self.kinds);
+                *unclaimed = Arc::clone(supply);
+            }
+            (supply, unclaimed) => {
+                for supply in supply.into_iter().chain(unclaimed) {
+                    change(Arc::make_mut(supply), &self.kinds);
+                }
             }
         }
+    }
+
+    /// Takes space of nodes for good.
+    fn take(&mut self, pool: PoolIx, amounts: &[(NodeIx, u64)]) {
+        self.change_supply(pool, |supply, kinds| supply.take_all(kinds, amounts));
         for &(node, amount) in amounts {
             *self.used.entry(node).or_default() += amount;
         }
@@ -169,7 +259,7 @@ impl GangPlanner {
             let supply = self.supply.entry(pool).or_default();
             for node in draft.spaces.schedulable(pool) {
                 let usable = draft.spaces.usable(node).0;
-                supply.set(&self.kinds, node, Space { available: usable, usable });
+                Arc::make_mut(supply).set(&self.kinds, node, Space { available: usable, usable });
             }
         }
     }
@@ -184,6 +274,24 @@ impl GangPlanner {
             space.give_back(pool, cell, amount);
         }
         listed.give_back(self.claimed_on_lists.drain(..));
+        let rest: Vec<JobId> = self.promised_space.keys().copied().collect();
+        for gang in rest {
+            self.give_back_promised(space, listed, gang);
+        }
+    }
+
+    /// Takes the space of promises that hold from everything that later jobs are counted on.
+    pub(super) fn use_promised(
+        &mut self,
+        draft: &Draft<'_>,
+        space: &mut EmptyCluster,
+        listed: &mut NodeListCapacity,
+        pool: PoolIx,
+        slots: &[Slot],
+    ) {
+        let amounts = amounts_by_node(slots);
+        PromisedSpace::take(draft, space, listed, amounts.iter().copied());
+        self.take(pool, &amounts);
     }
 
     /// Takes the space of a plan from everything that later jobs are counted on.
@@ -195,7 +303,7 @@ impl GangPlanner {
         pool: PoolIx,
         slots: &[Slot],
     ) {
-        let mut amounts: Vec<(NodeIx, u64)> = amounts_by_node(slots).into_iter().collect();
+        let mut amounts = amounts_by_node(slots);
         for (node, amount) in &mut amounts {
             draft.effort.step();
             let cell = listed.cell(*node);
@@ -230,11 +338,9 @@ impl GangPlanner {
         if !draft.spaces.is_schedulable(promise.node) {
             return;
         }
-        for supplies in [&mut self.supply, &mut self.unclaimed] {
-            if let Some(supply) = supplies.get_mut(&request.pool) {
-                supply.give_back(&self.kinds, promise.node, amount, usable);
-            }
-        }
+        self.change_supply(request.pool, |supply, kinds| {
+            supply.give_back(kinds, promise.node, amount, usable);
+        });
     }
 }
 

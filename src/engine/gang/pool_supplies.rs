@@ -1,6 +1,7 @@
 //! Space for gangs on nodes: empty, without the work that stays for good, and in this cycle.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use super::Taker;
 use super::kinds::Kinds;
@@ -10,15 +11,16 @@ use crate::engine::share_table::ShareIx;
 use crate::engine::snapshot::Node;
 use crate::model::{JobIx, JobKind, NodeIx, PoolIx, QShares};
 
-/// Nodes of a pool under three conditions that do not depend on the gang.
+/// Nodes of a pool under three conditions that do not depend on the gang. Supplies that do not differ
+/// are one: in a cluster of which all nodes are up, and empty of services, all three.
 #[derive(Debug, Default)]
 pub(super) struct PoolSupplies {
     /// Nodes that the configuration knows, empty.
-    pub(super) configured: Supply,
+    pub(super) configured: Arc<Supply>,
     /// Nodes that are up, empty.
-    pub(super) up: Supply,
+    pub(super) up: Arc<Supply>,
     /// Nodes that are up, once all work that ends has ended.
-    pub(super) ending: Supply,
+    pub(super) ending: Arc<Supply>,
 }
 
 /// True if the processes of `job` stay for good.
@@ -52,10 +54,10 @@ pub(super) fn endless_space(draft: &Draft<'_>) -> BTreeMap<NodeIx, u64> {
 pub(super) fn supplies(
     draft: &Draft<'_>,
     kinds: &Kinds,
-    pools: impl Iterator<Item = PoolIx>,
+    pools: &BTreeMap<PoolIx, PoolSupplies>,
     taker: Taker,
     keeps: impl Fn(ShareIx) -> bool,
-) -> BTreeMap<PoolIx, Supply> {
+) -> BTreeMap<PoolIx, Arc<Supply>> {
     let mut staying = vec![0_u64; draft.snapshot.nodes.len()];
     let gives = |job: JobIx| taker.may_take_from(draft, job);
     for job in draft.jobs.places() {
@@ -85,14 +87,17 @@ pub(super) fn supplies(
         let usable = draft.spaces.usable(ix).0.saturating_sub(promised[ix.0].1);
         (ix, Space { available, usable })
     };
-    let supply_of = |pool: PoolIx| {
+    let supply_of = |(&pool, known): (&PoolIx, &PoolSupplies)| {
         let is_there = |node: &Node| node.pool == pool && node.state.is_schedulable();
         let nodes = || draft.snapshot.nodes_with_ix().filter(|(_, node)| is_there(node));
-        let mut supply = Supply::of(kinds, nodes().map(space));
+        let mut supply = Supply::like(&known.up, kinds, nodes().map(space).collect());
         for (ix, node) in nodes() {
-            supply.owe(ix, in_use(ix, node).saturating_sub(node.order.0));
+            let lack = in_use(ix, node).saturating_sub(node.order.0);
+            if 0 < lack {
+                Arc::make_mut(&mut supply).owe(ix, lack);
+            }
         }
         (pool, supply)
     };
-    pools.map(supply_of).collect()
+    pools.iter().map(supply_of).collect()
 }

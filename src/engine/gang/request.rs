@@ -3,8 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::calendar::GroupLimits;
-use super::decide::amounts_by_node;
+use super::decide::{amounts_by_node, better};
 use super::fit::{FitLack, Fitting, NodeLoad, Piece};
+use super::kinds::{Kinds, SuitingChunks};
 use super::planner::GangPlanner;
 use super::supply::{Bounds, PlacementSet, SpacePart, Stock, Supply};
 use super::timeline::NEVER;
@@ -20,6 +21,8 @@ pub(super) struct GangRequest<'d> {
     pub(super) pool: PoolIx,
     pub(super) shape: &'d Shape,
     pub(super) pieces: Vec<Piece>,
+    /// Chunks whose tags the nodes of each kind have.
+    pub(super) suits: SuitingChunks,
     /// Rank of the first new process.
     pub(super) first_rank: u64,
     pub(super) list: Option<&'d [NodeIx]>,
@@ -97,8 +100,8 @@ pub(super) fn total(pieces: &[Piece]) -> u64 {
 /// Request of a gang: `new` processes beside its present processes.
 pub(super) fn gang_request<'d>(
     draft: &Draft<'d>,
-    job: JobIx,
-    shape: &'d Shape,
+    kinds: &Kinds,
+    (job, shape): (JobIx, &'d Shape),
     new: u64,
 ) -> GangRequest<'d> {
     let mut pieces = pieces(draft, job, shape);
@@ -119,6 +122,7 @@ pub(super) fn gang_request<'d>(
         pool,
         shape,
         pieces,
+        suits: kinds.suiting(shape),
         held: draft.jobs[job].held,
         held_on,
         first_rank: draft.job(job).held().filter_map(|share| share.rank).max().map_or(0, next),
@@ -134,34 +138,51 @@ pub(super) fn gang_request<'d>(
 }
 
 impl GangPlanner {
-    /// Slots on the first set that has all nodes, or on the whole pool.
+    /// Slots on the first set that has all nodes, or on the whole pool. If there are none, what the
+    /// gang lacks; `None` if some of the nodes may not be used for reasons of their own.
     pub(super) fn slots(
         &self,
         request: &GangRequest<'_>,
         pool_supplies: SpacePart,
-    ) -> Option<Vec<Slot>> {
+    ) -> Result<Vec<Slot>, Option<FitLack>> {
+        let mut is_known = request.without.is_empty();
+        let mut best: Option<FitLack> = None;
+        for set in request.domains() {
+            match self.slots_in(request, set, pool_supplies) {
+                Ok(slots) => return Ok(slots),
+                Err(Some(lack)) => best = Some(better(best, lack)),
+                Err(None) => is_known = false,
+            }
+        }
+        Err(best.filter(|_| is_known))
+    }
+
+    /// Slots on the nodes of a set. If there are none, what the gang lacks; `None` if it would keep
+    /// older work waiting.
+    fn slots_in(
+        &self,
+        request: &GangRequest<'_>,
+        set: Option<&PlacementSet>,
+        pool_supplies: SpacePart,
+    ) -> Result<Vec<Slot>, Option<FitLack>> {
         let supply = &self.supply[&request.pool];
-        request.domains().find_map(|set| {
-            let bounds = request.bounds(set);
-            let stock =
-                supply.stock(&self.kinds, request.shape, &request.pieces, bounds, pool_supplies);
-            let loads = request.fitting(&stock).assign().ok()?;
-            let slots = self.name(supply, request, bounds, &stock, &loads);
-            if self.leaves_bookings(request, &slots) {
-                return Some(slots);
-            }
-            if request.is_timed() && !request.shape.is_exclusive {
-                return self.shared_slots(request, set, pool_supplies);
-            }
-            // Some nodes in use would be in use for too long: without them.
-            let without = self.without_long_stays(request);
-            let bounds = Bounds { without: &without, ..bounds };
-            let stock =
-                supply.stock(&self.kinds, request.shape, &request.pieces, bounds, pool_supplies);
-            let loads = request.fitting(&stock).assign().ok()?;
-            let slots = self.name(supply, request, bounds, &stock, &loads);
-            self.leaves_bookings(request, &slots).then_some(slots)
-        })
+        let bounds = request.bounds(set);
+        let stock = supply.stock(&self.kinds, request, bounds, pool_supplies);
+        let loads = request.fitting(&stock).assign().map_err(Some)?;
+        let slots = self.name(supply, request, bounds, &stock, &loads);
+        if self.leaves_bookings(request, &slots) {
+            return Ok(slots);
+        }
+        if request.is_timed() && !request.shape.is_exclusive {
+            return self.shared_slots(request, set, pool_supplies).ok_or(None);
+        }
+        // Some nodes in use would be in use for too long: without them.
+        let without = self.without_long_stays(request);
+        let bounds = Bounds { without: &without, ..bounds };
+        let stock = supply.stock(&self.kinds, request, bounds, pool_supplies);
+        let loads = request.fitting(&stock).assign().map_err(|_| None)?;
+        let slots = self.name(supply, request, bounds, &stock, &loads);
+        self.leaves_bookings(request, &slots).then_some(slots).ok_or(None)
     }
 
     /// True if no older gang starts later because a gang starts on `slots` now.
@@ -212,24 +233,25 @@ impl GangPlanner {
     ) -> Vec<Slot> {
         let mut slots: Vec<Slot> = Vec::new();
         let mut rank = request.first_rank;
+        let is_exclusive = request.shape.is_exclusive;
         let mut filled: BTreeMap<NodeIx, (usize, u64)> = BTreeMap::new();
         for (chunk, mut nodes) in of_chunk.into_iter().enumerate() {
             nodes.sort_unstable();
             let size = request.pieces[chunk].size;
             for (node, processes) in nodes {
                 for _ in 0..processes {
-                    filled.entry(node).or_insert((slots.len(), 0)).1 += size;
+                    if is_exclusive {
+                        filled.entry(node).or_insert((slots.len(), 0)).1 += size;
+                    }
                     slots.push(Slot { rank: small(rank), node, order: order(size) });
                     rank += 1;
                 }
             }
         }
-        if request.shape.is_exclusive {
-            for (node, (first, amount)) in filled {
-                let whole = self.kinds.of(node.0).order;
-                let own = slots[first].order.qshares().0;
-                slots[first].order = order(own + whole.saturating_sub(amount));
-            }
+        for (node, (first, amount)) in filled {
+            let whole = self.kinds.of(node.0).order;
+            let own = slots[first].order.qshares().0;
+            slots[first].order = order(own + whole.saturating_sub(amount));
         }
         slots
     }
@@ -244,8 +266,7 @@ impl GangPlanner {
         is_lenient: bool,
     ) -> Result<(), FitLack> {
         let bounds = Bounds { without: &BTreeSet::new(), limits, ..request.bounds(set) };
-        let stock =
-            supply.stock(&self.kinds, request.shape, &request.pieces, bounds, SpacePart::Available);
+        let stock = supply.stock(&self.kinds, request, bounds, SpacePart::Available);
         let fitting = request.fitting(&stock);
         match fitting.test_all() {
             Err(lack) if !is_lenient || fitting.is_proof(&lack) => Err(lack),

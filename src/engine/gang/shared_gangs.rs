@@ -154,7 +154,7 @@ impl GangPlanner {
                     if request.list.is_none() {
                         self.add_empty(&mut shelves, request, set, (&mut leftover, at), is_open);
                     }
-                    self.shared_stock(request, shelves)
+                    GangPlanner::shared_stock(request, shelves)
                 };
                 assign_shared(request, stock)
             })?;
@@ -208,7 +208,7 @@ impl GangPlanner {
             for (shelf, mut places) in empty {
                 shelves.entry(shelf).or_default().append(&mut places);
             }
-            self.shared_stock(request, shelves)
+            GangPlanner::shared_stock(request, shelves)
         };
         let spots = assign_shared(request, stock)?;
         let mut of_chunk: Vec<Vec<(NodeIx, u64)>> = vec![Vec::new(); request.pieces.len()];
@@ -271,10 +271,10 @@ impl GangPlanner {
     }
 
     /// Nodes in the order of their use: by kind, then by windows, the fullest first.
-    fn shared_stock(&self, request: &GangRequest<'_>, shelves: SharedShelves) -> SharedStock {
+    fn shared_stock(request: &GangRequest<'_>, shelves: SharedShelves) -> SharedStock {
         let mut stock = SharedStock::default();
         for ((kind, _, _, free, empty), places) in shelves {
-            let suits = self.kinds.suiting(kind, request.shape);
+            let suits = request.suits.on(kind);
             if suits.is_empty() {
                 continue;
             }
@@ -354,7 +354,7 @@ impl GangPlanner {
         match request.shape.place {
             Place::Pack => {
                 let all = request.pieces.len();
-                let suits = move |kind| self.kinds.suiting(kind, request.shape).has_all(all);
+                let suits = move |kind| request.suits.on(kind).has_all(all);
                 let amount = total(&request.pieces);
                 vec![ChunkNeed { amount, most_per_node: 1, units: 1, suits: Box::new(suits) }]
             }

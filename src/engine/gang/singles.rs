@@ -191,9 +191,8 @@ impl GangPlanner {
             });
             let amount = if whole.is_some() { size } else { amount };
             let leaves_bookings = || {
-                let amounts = BTreeMap::from([(node, amount)]);
                 let until = times.end_now();
-                !calendar.has_bookings() || calendar.leaves_bookings(&amounts, until)
+                !calendar.has_bookings() || calendar.leaves_bookings(&[(node, amount)], until)
             };
             is_whole && draft.is_in_reach(job, node) && times.allow_now(list) && leaves_bookings()
         }

@@ -1,10 +1,13 @@
 //! Space for gangs on the nodes of a pool, by kind of node.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use super::calendar::{GroupLimit, GroupLimits};
-use super::fit::{NodeBatch, Piece};
+use super::fit::NodeBatch;
 use super::kinds::{Kinds, NodeKind};
+use super::request::GangRequest;
+use crate::engine::capacity::NodeSet;
 use crate::model::{Name, NodeIx, Shape};
 
 /// Space of a node for a gang, in qshares.
@@ -43,7 +46,7 @@ pub(super) type PlacementSet = (Name, Name);
 /// Nodes by kind and space.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Supply {
-    shelves: BTreeMap<Shelf, BTreeSet<NodeIx>>,
+    shelves: BTreeMap<Shelf, NodeSet>,
     /// Shelf of each node, by its place.
     shelf_of: Vec<Option<Shelf>>,
     /// Space that was taken from nodes that did not have it. What is returned pays for it first.
@@ -97,17 +100,36 @@ impl Stock {
 impl Supply {
     /// Nodes with their space, ascending.
     pub(super) fn of(kinds: &Kinds, nodes: impl Iterator<Item = (NodeIx, Space)>) -> Supply {
-        // Sets are built whole, which is much cheaper than node by node.
-        let mut shelves: BTreeMap<Shelf, Vec<NodeIx>> = BTreeMap::new();
+        let mut shelves: BTreeMap<Shelf, NodeSet> = BTreeMap::new();
         let mut shelf_of = Vec::new();
         for (node, space) in nodes {
             let shelf = Shelf::of(kinds, node, space);
-            shelves.entry(shelf).or_default().push(node);
+            shelves.entry(shelf).or_default().insert(node);
             shelf_of.resize(node.0, None);
             shelf_of.push(Some(shelf));
         }
-        let shelves = shelves.into_iter().map(|(shelf, nodes)| (shelf, BTreeSet::from_iter(nodes)));
-        Supply { shelves: shelves.collect(), shelf_of, ..Supply::default() }
+        Supply { shelves, shelf_of, ..Supply::default() }
+    }
+
+    /// A supply of `nodes`, ascending: `known` itself, if it has just these.
+    pub(super) fn like(
+        known: &Arc<Supply>,
+        kinds: &Kinds,
+        nodes: Vec<(NodeIx, Space)>,
+    ) -> Arc<Supply> {
+        if known.is_of(&nodes) {
+            return Arc::clone(known);
+        }
+        Arc::new(Supply::of(kinds, nodes.into_iter()))
+    }
+
+    /// True if the supply has just these nodes, ascending, and all that it knows is their space.
+    fn is_of(&self, nodes: &[(NodeIx, Space)]) -> bool {
+        let all = self.shelf_of.iter().zip(0..);
+        let own = all.filter_map(|(shelf, place)| Some((NodeIx(place), shelf.as_ref()?)));
+        let own =
+            own.map(|(node, &Shelf { available, usable, .. })| (node, Space { available, usable }));
+        self.unheard.is_empty() && self.short.is_empty() && own.eq(nodes.iter().copied())
     }
 
     /// Adds listed nodes that never reported.
@@ -137,8 +159,8 @@ impl Supply {
         if let Some(shelf) = before
             && let Some(nodes) = self.shelves.get_mut(&shelf)
         {
-            nodes.remove(&node);
-            if nodes.is_empty() {
+            nodes.remove(node);
+            if nodes.len() == 0 {
                 self.shelves.remove(&shelf);
             }
         }
@@ -171,27 +193,23 @@ impl Supply {
             }
         }
         for ((before, after), nodes) in moves {
-            self.move_nodes(before, after, nodes);
+            self.move_nodes(before, after, &nodes);
         }
     }
 
-    fn move_nodes(&mut self, before: Shelf, after: Shelf, nodes: Vec<NodeIx>) {
-        let moved = match self.shelves.get_mut(&before) {
-            Some(all) if nodes.len() < all.len() => {
-                for node in &nodes {
-                    all.remove(node);
-                }
-                nodes.into_iter().collect()
+    fn move_nodes(&mut self, before: Shelf, after: Shelf, nodes: &[NodeIx]) {
+        let is_empty = self.shelves.get_mut(&before).is_some_and(|all| {
+            for node in nodes {
+                all.remove(*node);
             }
-            _ => self.shelves.remove(&before).unwrap_or_default(),
-        };
+            all.len() == 0
+        });
+        if is_empty {
+            self.shelves.remove(&before);
+        }
         let others = self.shelves.entry(after).or_default();
-        // To join two sets costs as much as both are large.
-        if others.len() < moved.len() {
-            let smaller = std::mem::replace(others, moved);
-            others.extend(smaller);
-        } else {
-            others.extend(moved);
+        for node in nodes {
+            others.insert(*node);
         }
     }
 
@@ -235,17 +253,18 @@ impl Supply {
         values
     }
 
-    /// Groups of the nodes that a gang of `shape` may use, in the order of their use.
+    /// Groups of the nodes that a gang may use within `bounds`, in the order of their use.
     pub(super) fn stock(
         &self,
         kinds: &Kinds,
-        shape: &Shape,
-        pieces: &[Piece],
+        request: &GangRequest<'_>,
         bounds: Bounds<'_>,
         pool_supplies: SpacePart,
     ) -> Stock {
-        let mut stock = Stock { groups: Vec::new(), shelves: Vec::new() };
-        let least = pieces.iter().map(|piece| piece.size).min().unwrap_or(1);
+        let most = self.shelves.len() + self.unheard.len();
+        let (groups, shelves) = (Vec::with_capacity(most), Vec::with_capacity(most));
+        let mut stock = Stock { groups, shelves };
+        let least = request.pieces.iter().map(|piece| piece.size).min().unwrap_or(1);
         let is_in_set = |kind: NodeKind| {
             bounds.set.is_none_or(|(key, value)| kinds.tags(kind).get(key) == Some(value))
         };
@@ -256,17 +275,17 @@ impl Supply {
                 SpacePart::Usable => shelf.usable,
             };
             let is_enough =
-                if shape.is_exclusive { free == shelf.kind.order } else { least <= free };
+                if request.shape.is_exclusive { free == shelf.kind.order } else { least <= free };
             if free < least || !is_enough || !is_in_set(shelf.kind) {
                 continue;
             }
-            let suits = kinds.suiting(shelf.kind, shape);
+            let suits = request.suits.on(shelf.kind);
             if suits.is_empty() {
                 continue;
             }
             let count = match bounds.list {
-                None if bounds.without.is_empty() => number_of(nodes),
-                _ => crate::model::count(nodes.iter().filter(|node| bounds.allow(**node))),
+                None if bounds.without.is_empty() => nodes.len(),
+                _ => crate::model::count(nodes.iter().filter(|node| bounds.allow(*node))),
             };
             let count = match bounds.limits {
                 Some(all) => within_limit(all, &mut limits, shelf, count),
@@ -279,7 +298,7 @@ impl Supply {
         }
         for (kind, nodes) in self.unheard.iter().filter(|_| bounds.list.is_none()) {
             if is_in_set(*kind) {
-                let suits = kinds.suiting(*kind, shape);
+                let suits = request.suits.on(*kind);
                 stock.groups.push(NodeBatch { nodes: *nodes, free: kind.order, suits });
                 stock.shelves.push(None);
             }
@@ -309,7 +328,7 @@ impl Supply {
         bounds: Bounds<'_>,
     ) -> impl Iterator<Item = NodeIx> {
         let nodes = stock.shelves[group].and_then(|shelf| self.shelves.get(&shelf));
-        nodes.into_iter().flatten().copied().filter(move |node| bounds.allow(*node))
+        nodes.into_iter().flat_map(NodeSet::iter).filter(move |node| bounds.allow(*node))
     }
 
     /// The node with the least space of at least `amount` for which `may_use` is true, if possible
@@ -318,7 +337,7 @@ impl Supply {
         let find = |space: fn(&Shelf) -> u64| {
             let shelves = self.shelves.iter().filter(|(shelf, _)| amount <= space(shelf));
             let nodes = shelves.filter_map(|(shelf, nodes)| {
-                let first = nodes.iter().copied().find(|&node| may_use(node))?;
+                let first = nodes.iter().find(|&node| may_use(node))?;
                 Some((space(shelf), shelf.kind.order == space(shelf), shelf.kind, first))
             });
             nodes.min().map(|(.., node)| node)
@@ -349,17 +368,12 @@ fn within_limit(
     count
 }
 
-/// Number of nodes, without a look at each.
-fn number_of(nodes: &BTreeSet<NodeIx>) -> u64 {
-    u64::try_from(nodes.len()).unwrap_or(u64::MAX)
-}
-
 /// Number of `nodes` that are in `list`.
-fn count_within(nodes: &BTreeSet<NodeIx>, list: Option<&[NodeIx]>) -> u64 {
+fn count_within(nodes: &NodeSet, list: Option<&[NodeIx]>) -> u64 {
     match list {
-        None => number_of(nodes),
+        None => nodes.len(),
         Some(list) => {
-            let is_listed = |node: &&NodeIx| list.binary_search(node).is_ok();
+            let is_listed = |node: &NodeIx| list.binary_search(node).is_ok();
             crate::model::count(nodes.iter().filter(is_listed))
         }
     }

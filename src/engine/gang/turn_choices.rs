@@ -1,6 +1,7 @@
 //! Nodes of gangs in their turn, once all targets are known.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use super::decide::amounts_by_node;
 use super::place::expected_victims;
@@ -67,9 +68,8 @@ impl GangPlanner {
         // Gangs of fixed work take first, which leaves less that peers can give.
         let gone = expected_victims(draft, &draft.gang_plans[..first]);
         let surplus = surplus(draft, taker, &gone);
-        let pools = self.pools.keys().copied();
-        self.supply =
-            supplies(draft, &self.kinds, pools, taker, |holding| !surplus.contains(&holding));
+        let keeps = |holding| !surplus.contains(&holding);
+        self.supply = supplies(draft, &self.kinds, &self.pools, taker, keeps);
         for (&node, &amount) in &before.used {
             self.take_from_supply(draft, node, amount);
         }
@@ -78,7 +78,8 @@ impl GangPlanner {
         let mut are_confirmed = true;
         for plan in plans {
             let Some(shape) = gang_shape(draft.job(plan.job)) else { continue };
-            let mut request = gang_request(draft, plan.job, shape, count(&plan.slots));
+            let mut request =
+                gang_request(draft, &self.kinds, (plan.job, shape), count(&plan.slots));
             for promise in before.promises.get(&draft.jobs[plan.job].id).into_iter().flatten() {
                 self.release(draft, &request, promise);
             }
@@ -88,7 +89,7 @@ impl GangPlanner {
                 are_confirmed = false;
                 let mut outcome = self.choose(draft, &mut request);
                 if ROUNDS < choices.rounds && outcome.is_ok() {
-                    outcome = Err(self.reason_to_wait(draft, &request));
+                    outcome = Err(self.reason_to_wait(draft, &request, None));
                 }
                 choices.outcomes.insert(plan.job, outcome.clone());
                 outcome.unwrap_or_default()
@@ -107,9 +108,9 @@ impl GangPlanner {
         request: &mut GangRequest<'_>,
     ) -> Result<Vec<Slot>, WaitReason> {
         self.choose_sets(draft, request)?;
-        let free = self.slots(request, SpacePart::Usable);
-        let slots = free.or_else(|| self.slots(request, SpacePart::Available));
-        slots.ok_or_else(|| self.reason_to_wait(draft, request))
+        let free = self.slots(request, SpacePart::Usable).ok();
+        let slots = free.map_or_else(|| self.slots(request, SpacePart::Available), Ok);
+        slots.map_err(|lack| self.reason_to_wait(draft, request, lack))
     }
 
     fn can_have(&self, draft: &Draft<'_>, slots: &[Slot]) -> bool {
@@ -121,7 +122,7 @@ impl GangPlanner {
 
     fn take_from_supply(&mut self, draft: &Draft<'_>, node: NodeIx, amount: u64) {
         if let Some(supply) = self.supply.get_mut(&draft.spaces.pool(node)) {
-            supply.take(&self.kinds, node, amount);
+            Arc::make_mut(supply).take(&self.kinds, node, amount);
         }
     }
 }
@@ -135,11 +136,11 @@ pub(super) fn surplus(
 ) -> BTreeSet<ShareIx> {
     let mut gives = BTreeSet::new();
     for job in draft.jobs.places().filter(|&job| taker.may_take_from(draft, job)) {
-        let JobDraft { held, given, is_gang, is_adapting, .. } = draft.jobs[job];
+        let JobDraft { held, target, is_gang, is_adapting, .. } = draft.jobs[job];
         let is_peer = draft.precedence(job) == taker.priority && !is_gang;
         let most = match (is_peer, is_adapting) {
             (false, _) => held,
-            (true, false) => held.saturating_sub(given),
+            (true, false) => held.saturating_sub(target),
             (true, true) => 0,
         };
         let all = draft.shares.held_by(job);

@@ -39,7 +39,7 @@ struct Price {
     /// Qshares that the gang holds and has paid for, if it grows.
     held: u64,
     /// Fair share of the gang, in qshares.
-    deserves: u64,
+    fair_share: u64,
     /// Duration of the gang, if it is known.
     duration: Option<Millis>,
     /// Qshare-milliseconds on the account of the user.
@@ -87,7 +87,7 @@ impl Price {
         Price {
             asks,
             held: 0,
-            deserves: draft.jobs[job].pure_fair_share.min(asks),
+            fair_share: draft.jobs[job].pure_fair_share.min(asks),
             duration: draft.class_of(job).gangs.duration(declared),
             balance: account.map_or(0, |account| account.balance(snapshot.cycle, period)),
         }
@@ -96,13 +96,13 @@ impl Price {
     /// The price of `asks` more qshares, for a gang in its turn: until the end of that.
     fn of_growth(draft: &Draft<'_>, job: JobIx, asks: u64) -> Price {
         let duration = draft.job(job).gang.turn.map(|turn| time_left(draft.snapshot, turn));
-        let (held, deserves) = (held_by(draft, job), draft.jobs[job].pure_fair_share);
-        Price { held, deserves, duration, ..Price::of(draft, job, asks) }
+        let (held, fair_share) = (held_by(draft, job), draft.jobs[job].pure_fair_share);
+        Price { held, fair_share, duration, ..Price::of(draft, job, asks) }
     }
 
     /// True if the gang needs no more than its fair share.
     fn is_within_share(&self) -> bool {
-        self.held + self.asks <= self.deserves
+        self.held + self.asks <= self.fair_share
     }
 
     /// Qshare-milliseconds that are missing until the gang is due; `None` if it never is.
@@ -110,7 +110,7 @@ impl Price {
         if self.is_within_share() {
             return Some(0);
         }
-        let beyond = signed(self.asks).saturating_sub(signed(self.deserves));
+        let beyond = signed(self.asks).saturating_sub(signed(self.fair_share));
         let rest = beyond.saturating_mul(signed(self.duration?));
         Some(rest.saturating_sub(self.balance).max(0))
     }
@@ -158,8 +158,8 @@ impl TurnsBegun {
     /// Notes that a gang saves up, and when it will be due. A gang that is never due keeps no
     /// savings from younger ones.
     fn save(&mut self, draft: &mut Draft<'_>, job: JobIx, price: &Price) {
-        let (deserves, asks) = (QShares(price.deserves), QShares(price.held + price.asks));
-        draft.gang_reasons.insert(job, WaitReason::Earning { deserves, asks });
+        let (fair_share, asks) = (QShares(price.fair_share), QShares(price.held + price.asks));
+        draft.gang_reasons.insert(job, WaitReason::Earning { fair_share, asks });
         if price.missing().is_some() {
             self.saving.insert(account_of(draft, job));
         }
@@ -204,10 +204,10 @@ impl GangPlanner {
         self.find_supply(draft, Taker::of(draft, first));
         for &job in gangs {
             draft.effort.step();
-            let JobDraft { held, given, demand, .. } = draft.jobs[job];
+            let JobDraft { held, target, demand, .. } = draft.jobs[job];
             let is_over = demand.cap.nshares.0 <= held;
             // A gang that grows has to be in its turn already.
-            let may_grow = given == held && is_paid(draft.snapshot, &draft.job(job).gang);
+            let may_grow = target == held && is_paid(draft.snapshot, &draft.job(job).gang);
             if is_over || 0 < held && !may_grow {
                 continue;
             }
@@ -228,7 +228,8 @@ impl GangPlanner {
     ) {
         let JobDraft { id, held, demand, .. } = draft.jobs[job];
         let promised = self.promises.remove(&id).unwrap_or_default();
-        let mut request = gang_request(draft, job, shape, demand.cap.nshares.0 - held);
+        let mut request =
+            gang_request(draft, &self.kinds, (job, shape), demand.cap.nshares.0 - held);
         for promise in &promised {
             self.release(draft, &request, promise);
         }
@@ -253,7 +254,7 @@ impl GangPlanner {
                 draft.gang_reasons.insert(job, WaitReason::GangLacks(lack));
                 return;
             }
-            // A turn that was promised has come, even if its user now deserves less.
+            // A turn that was promised has come, even if the fair share is smaller now.
             Ok(plan) if !promised.is_empty() || is_within_share => plan,
             Ok(plan) if price.missing() == Some(0) && begun.may_begin(draft, job) => plan,
             Ok(_) => {
@@ -269,9 +270,9 @@ impl GangPlanner {
             begun.classes.insert(class);
         }
         let entities = Arc::clone(&draft.entities);
-        draft.jobs[job].given = held + count(&slots);
+        draft.jobs[job].target = held + count(&slots);
         draft.jobs[job].has_stepped = 0 < held;
-        entities.add(&mut draft.given, job, asks);
+        entities.add(&mut draft.targets, job, asks);
         self.use_slots(draft, space, listed, request.pool, &slots);
         draft.gang_plans.push(GangPlan { job, slots, is_promised });
     }
@@ -300,11 +301,16 @@ impl GangPlanner {
         for job in waiting {
             let Some(shape) = gang_shape(draft.job(job)) else { continue };
             planner.set_usable(draft);
-            let mut request = gang_request(draft, job, shape, draft.jobs[job].demand.cap.nshares.0);
+            let mut request = gang_request(
+                draft,
+                &planner.kinds,
+                (job, shape),
+                draft.jobs[job].demand.cap.nshares.0,
+            );
             if planner.choose_sets(draft, &mut request).is_err() {
                 continue;
             }
-            let Some(slots) = planner.slots(&request, SpacePart::Usable) else { continue };
+            let Ok(slots) = planner.slots(&request, SpacePart::Usable) else { continue };
             for Slot { rank, node, order } in slots {
                 draft.expand_now(job, node, order, Some(rank));
             }
@@ -324,12 +330,13 @@ fn count_held(
     for (_, share) in draft.shares.held_by(job) {
         *amounts.entry(share.node()).or_default() += share.order.qshares().0;
     }
+    let amounts: Vec<(NodeIx, u64)> = amounts.into_iter().collect();
     if !has_cells_for(draft, space, listed, &amounts) {
         return false;
     }
-    draft.jobs[job].given = draft.jobs[job].held;
+    draft.jobs[job].target = draft.jobs[job].held;
     let entities = Arc::clone(&draft.entities);
-    entities.add(&mut draft.given, job, amounts.values().sum());
+    entities.add(&mut draft.targets, job, amounts.iter().map(|(_, amount)| amount).sum());
     for (node, amount) in amounts {
         space.take_like(draft.spaces.pool(node), listed.cell(node), amount);
         listed.take(node, amount);
@@ -407,7 +414,7 @@ pub(in crate::engine) fn accounts(draft: &Draft<'_>) -> (Vec<TurnBill>, Vec<Turn
             incomes.entry((class, user)).or_insert(TurnIncome { class, user, rate, most: 0 });
         let duration = draft.class_of(job).gangs.max_duration.or(longest);
         income.most = income.most.max(Price { duration, ..price }.total());
-        if asks.is_some() && 0 < draft.jobs[job].given {
+        if asks.is_some() && 0 < draft.jobs[job].target {
             if let Some(turn) = paid {
                 price.duration = Some(time_left(snapshot, turn));
             }

@@ -187,7 +187,7 @@ impl GangPlanner {
         }
         let would_start = |part, has_windows| {
             let limits = self.limits(request, request.soonest, part, has_windows);
-            let supply = (&self.unclaimed[&request.pool], Some(&limits));
+            let supply = (&*self.unclaimed[&request.pool], Some(&limits));
             request.domains().any(|set| self.test(supply, request, set, false).is_ok())
         };
         if would_start(CalendarPart::All, true) {
@@ -262,7 +262,7 @@ impl GangPlanner {
         for (&(kind, list), limit) in limits {
             let tags = self.kinds.tags(kind);
             let is_in_set = set.is_none_or(|(key, value)| tags.get(key) == Some(value));
-            let suits = self.kinds.suiting(kind, request.shape);
+            let suits = request.suits.on(kind);
             if 0 < limit.free && least <= kind.order && is_in_set && !suits.is_empty() {
                 groups.push(NodeBatch { nodes: limit.free, free: kind.order, suits });
                 kinds.push((kind, list));
@@ -308,7 +308,7 @@ impl Draft<'_> {
     pub(in crate::engine) fn tell_openings(&mut self) {
         let reserved: Vec<JobIx> = self.reserved.keys().copied().collect();
         for job in reserved {
-            let is_counted = self.jobs[job].held < self.jobs[job].given;
+            let is_counted = self.jobs[job].held < self.jobs[job].target;
             if let Some(opens) = self.opening_of(job).filter(|_| is_counted) {
                 self.tell_start(job, opens, &[opens]);
             }

@@ -119,7 +119,7 @@ fn find_plan(draft: &Draft<'_>, id: JobId) -> Result<UrgentPlan, UrgentRefusal> 
     let gang = gang_shape(draft.job(job));
     let mut planner = GangPlanner::for_request(draft, job);
     planner.look_from(draft, Taker { priority: draft.precedence(job), is_among_peers: false });
-    let mut request = gang_request(draft, job, gang.unwrap_or(&single), new);
+    let mut request = gang_request(draft, &planner.kinds, (job, gang.unwrap_or(&single)), new);
     planner.set_stay(draft, &mut request);
     planner.ignore_bookings(&mut request);
     planner.in_time(draft, job, request.until).map_err(refusal)?;

@@ -186,7 +186,7 @@ impl<'s, 'a> RemedySearch<'s, 'a> {
 
     fn slots(&mut self) -> Option<Vec<Slot>> {
         self.update();
-        self.planner.slots(&self.request, SpacePart::Available)
+        self.planner.slots(&self.request, SpacePart::Available).ok()
     }
 
     /// Number of taken shares of a job.

@@ -1,6 +1,7 @@
 //! Space for an urgent job, and the obstacle if there is too little.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use crate::engine::draft::Draft;
 use crate::engine::gang::Taker;
@@ -29,7 +30,8 @@ impl GangPlanner {
 
     /// Enters the space of a node.
     pub(super) fn set_space(&mut self, pool: PoolIx, node: NodeIx, space: Space) {
-        self.supply.entry(pool).or_default().set(&self.kinds, node, space);
+        let supply = self.supply.entry(pool).or_default();
+        Arc::make_mut(supply).set(&self.kinds, node, space);
     }
 
     /// True if a process of the request may be on a node with this much space.
@@ -53,7 +55,7 @@ impl GangPlanner {
         request: &GangRequest<'_>,
     ) -> WaitReason {
         self.unclaimed.clone_from(&self.supply);
-        let reason = self.reason_to_wait(draft, request);
+        let reason = self.reason_to_wait(draft, request, None);
         self.cause(draft, request, reason)
     }
 
