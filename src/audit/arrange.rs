@@ -168,7 +168,7 @@ pub(super) fn is_arrangeable(
         if line.class.policy == ClassPolicy::Reserve {
             return false;
         }
-        for _ in line.has()..line.report.given.0 {
+        for _ in line.has()..line.report.target.0 {
             let list = line.job.nodes.clone();
             items.push(Item { order: line.order(), class: line.job.class, list });
         }
@@ -200,7 +200,7 @@ fn waiting_for_good<'l, 'a>(
             && !line.is_gang()
             && line.priority <= priority
             && ledger.snapshot.topology.top_of(line.class.pool) == tree
-            && line.has() < line.report.given.0
+            && line.has() < line.report.target.0
     })
 }
 

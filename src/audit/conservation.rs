@@ -67,7 +67,7 @@ pub(super) fn check_requests(ledger: &Ledger<'_>, findings: &mut Vec<Finding>) {
         let mut others = ledger.jobs.iter().filter(|other| other.is_fair_share());
         is_timed && others.any(|it| it.priority < line.priority && 0 < it.expanded + it.promised)
     };
-    let waiting = fixed.filter(|line| line.has() < line.report.given.0);
+    let waiting = fixed.filter(|line| line.has() < line.report.target.0);
     for line in waiting.filter(|line| !is_forestalled(line)) {
         let is_limited = ledger.allotment_for(line).is_some();
         let asked = line.job.order.qshares().0;

@@ -29,7 +29,7 @@ pub(super) fn check_capacity(ledger: &Ledger<'_>, findings: &mut Vec<Finding>) {
     for line in &ledger.jobs {
         let tree = topology.top_of(line.class.pool);
         let (capacity, counted) = trees.entry(tree).or_default();
-        *counted += line.given();
+        *counted += line.target();
         for share in line.job.held() {
             let node = ledger.snapshot.node(share.node);
             if !node.state.is_schedulable() || topology.top_of(node.pool) != tree {
@@ -50,9 +50,9 @@ pub(super) fn check_capacity(ledger: &Ledger<'_>, findings: &mut Vec<Finding>) {
 pub(super) fn check_caps(ledger: &Ledger<'_>, findings: &mut Vec<Finding>) {
     for line in &ledger.jobs {
         let most = line.cap.max(line.held);
-        if line.report.given.0 > most {
-            let (id, given) = (line.job.id, line.report.given);
-            let detail = format!("{given} for job {id}, which can use {most}");
+        if line.report.target.0 > most {
+            let (id, target) = (line.job.id, line.report.target);
+            let detail = format!("{target} for job {id}, which can use {most}");
             findings.push(Rule::CountAboveCap.finding(detail));
         }
     }
@@ -75,8 +75,8 @@ pub(super) fn check_evenness(ledger: &Ledger<'_>, findings: &mut Vec<Finding>) {
             let unmet = jobs.iter().map(|&job| &ledger.jobs[job]).filter(|line| is_unmet(line));
             let Some(speaker) = unmet.min_by_key(|line| line.job.order) else { continue };
             let orders = jobs.iter().map(|&job| ledger.jobs[job].job.order.qshares().0);
-            let given = ledger.standing(behind).given;
-            let reach = (behind, given + orders.max().unwrap_or(0));
+            let target = ledger.standing(behind).target;
+            let reach = (behind, target + orders.max().unwrap_or(0));
             let sides = sides_by_speaker
                 .entry((speaker.job.order, speaker.class.pool))
                 .or_insert_with(|| sides_seen_by(ledger, speaker, &peers));
@@ -89,7 +89,7 @@ pub(super) fn check_evenness(ledger: &Ledger<'_>, findings: &mut Vec<Finding>) {
                     speaker.job.id,
                     side.total,
                     ledger.describe(side.peer),
-                    given,
+                    target,
                 );
                 findings.push(Rule::UnevenCounts.finding(detail));
             }
@@ -152,7 +152,7 @@ fn is_unmet(line: &JobLine<'_>) -> bool {
     !line.has_ended()
         && line.job.nodes.is_none()
         && line.is_plain()
-        && line.report.given.0 < line.cap
+        && line.report.target.0 < line.cap
 }
 
 /// Part of the target of the job at `place` that a peer could have instead.
@@ -161,9 +161,9 @@ fn countable(ledger: &Ledger<'_>, place: JobIx) -> u64 {
     if line.has_ended() {
         return 0;
     }
-    let given = line.report.given.of_order(line.job.order).0;
+    let target = line.report.target.of_order(line.job.order).0;
     let is_apart =
         |ix| !ledger.snapshot.node(ix).state.is_schedulable() || !ledger.is_in_pool(line, ix);
     let apart = line.job.held().filter(|share| is_apart(share.node));
-    given.saturating_sub(apart.map(|share| share.order.qshares().0).sum())
+    target.saturating_sub(apart.map(|share| share.order.qshares().0).sum())
 }

@@ -71,7 +71,7 @@ pub(super) fn check_priorities(ledger: &Ledger<'_>, findings: &mut Vec<Finding>)
         let is_waiting = if line.is_fair_share() {
             is_behind(line)
         } else {
-            line.has() == 0 && 0 < line.report.given.0 && !line.has_ended() && !line.is_gang()
+            line.has() == 0 && 0 < line.report.target.0 && !line.has_ended() && !line.is_gang()
         };
         let is_limited = !line.is_fair_share() && ledger.allotment_for(line).is_some();
         if !is_waiting || is_limited {

@@ -109,9 +109,9 @@ impl<'a> Ledger<'a> {
                     promised: 0,
                     floor: held,
                     ceiling: held,
-                    given: self.gang(place).map_or_else(
-                        || counted(job, report.given.0),
-                        |gang| gang.counted(report.given.0),
+                    target: self.gang(place).map_or_else(
+                        || counted(job, report.target.0),
+                        |gang| gang.counted(report.target.0),
                     ),
                 },
                 user: 0,

@@ -83,7 +83,7 @@ pub(super) struct EntityAmounts {
     /// Most that the entity can have had: all gains, no losses.
     pub(super) ceiling: u64,
     /// Target in the report.
-    pub(super) given: u64,
+    pub(super) target: u64,
 }
 
 /// A class, a user within a class, or a job.
@@ -122,8 +122,8 @@ impl JobLine<'_> {
     }
 
     /// Target of the job, in qshares.
-    pub(super) fn given(&self) -> u64 {
-        self.standing.given
+    pub(super) fn target(&self) -> u64 {
+        self.standing.target
     }
 
     pub(super) fn is_fair_share(&self) -> bool {
@@ -177,6 +177,6 @@ impl EntityAmounts {
         self.promised += other.promised;
         self.floor += other.floor;
         self.ceiling += other.ceiling;
-        self.given += other.given;
+        self.target += other.target;
     }
 }

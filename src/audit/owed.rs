@@ -67,9 +67,9 @@ impl Owed {
         let Some(smallest) = smallest else { return };
         // A target below the smallest legal size is a target of nothing.
         let is_target = |line: &JobLine<'_>| {
-            let given = line.report.given.0;
-            let legal = |shape| (1..=given).any(|size| is_legal(shape, size));
-            0 < given && sized_shape(line.job).is_none_or(legal)
+            let target = line.report.target.0;
+            let legal = |shape| (1..=target).any(|size| is_legal(shape, size));
+            0 < target && sized_shape(line.job).is_none_or(legal)
         };
         let is_counted = |place: &JobIx| is_meant(*place) && is_target(&ledger.jobs[*place]);
         let is_covered = !has_gang && share.covers(least(&ledger.jobs[smallest]));

@@ -245,7 +245,7 @@ pub(super) fn check_pairs(ledger: &Ledger<'_>, findings: &mut Vec<Finding>) {
         let before = takers.floor + gained_before_last(ledger, &toll);
         let is_taken = !toll.taken.is_empty();
         let is_behind = ledger.by_weight((donor, after), (taker, before)).is_le();
-        let is_surplus = donors.given <= after
+        let is_surplus = donors.target <= after
             && ledger.by_weight((donor, donors.ceiling), (taker, before)).is_gt();
         if is_taken && is_behind && !is_surplus {
             let detail = format!(
@@ -354,12 +354,12 @@ pub(super) fn check_donors(ledger: &Ledger<'_>, findings: &mut Vec<Finding>) {
             || takers.iter().any(|&taker| ledger.jobs[taker].floor() == 0)
             || takers.iter().filter_map(|&taker| ledger.dividing(donor, taker)).any(|(side, _)| {
                 let standing = ledger.standing(side);
-                standing.ceiling > standing.given
+                standing.ceiling > standing.target
             });
         let given_away: u64 = takers.iter().map(|_| 1).sum();
         let before = line.held + line.kept;
         let after = before.saturating_sub(given_away);
-        let is_needy = |held| line.is_poor_with(held, threshold) && line.report.given.0 > held;
+        let is_needy = |held| line.is_poor_with(held, threshold) && line.report.target.0 > held;
         if !is_exempt && is_needy(after) && !is_needy(before) {
             let detail = format!("job {} gave and has {after} left", line.job.id);
             findings.push(Rule::NeedyDonor.finding(detail));

@@ -78,11 +78,11 @@ fn difference(ledger: &Ledger<'_>, entity: Option<Entity>, account: &JobAccount)
     let found = entity.map(|entity| ledger.standing(entity)).unwrap_or_default();
     format!(
         "holds {}, its target is {}; the report says {} and {}",
-        found.held, found.given, account.held, account.given
+        found.held, found.target, account.held, account.target
     )
 }
 
 fn adds_up(ledger: &Ledger<'_>, entity: Entity, account: &JobAccount) -> bool {
     let found = ledger.standing(entity);
-    (account.held.0, account.given.0) == (found.held, found.given)
+    (account.held.0, account.target.0) == (found.held, found.target)
 }

@@ -259,7 +259,7 @@ mod tests {
             wanted: NShares(1),
             cap: None,
             pure_fair_share: QShares(0),
-            given: NShares(0),
+            target: NShares(0),
             promised: NShares(0),
             behind_since: None,
             held_back: None,

@@ -23,7 +23,7 @@ pub(super) struct ClassAccount {
 /// `account` in MiB, of quanta of `quantum_mb`.
 pub(super) fn figures(account: &wire::Account, quantum_mb: u64) -> ShareFigures {
     ShareFigures {
-        deserved: account.fair_share().saturating_mul(quantum_mb),
+        fair_share: account.fair_share().saturating_mul(quantum_mb),
         held: account.held.saturating_mul(quantum_mb),
         wanted: account.wanted.saturating_mul(quantum_mb),
     }
@@ -47,7 +47,7 @@ pub(super) fn users(view: &View) -> Vec<(Name, ShareFigures)> {
         for user in &class.load.users {
             let of_class = figures(&user.account, class.load.quantum_mb);
             let sum = users.entry(Name::from(user.user.as_str())).or_default();
-            sum.deserved += of_class.deserved;
+            sum.fair_share += of_class.fair_share;
             sum.held += of_class.held;
             sum.wanted += of_class.wanted;
         }

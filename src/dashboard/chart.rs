@@ -85,7 +85,7 @@ fn of_memory(notes: &PastNotes, params: &HistoryParams) -> History {
             curve("in use", &|sample| sample.used),
         ],
         Some(whose) => vec![
-            curve("fair share", &|sample| sample.figures(whose).deserved),
+            curve("fair share", &|sample| sample.figures(whose).fair_share),
             curve("held", &|sample| sample.figures(whose).held),
         ],
     };
@@ -122,7 +122,7 @@ fn of_preemptions(notes: &PastNotes) -> History {
 pub(super) struct PastRow {
     pub at_ms: i64,
     pub at: String,
-    pub deserved: String,
+    pub fair_share: String,
     pub held: String,
     pub wanted: String,
 }
@@ -139,7 +139,7 @@ pub(super) fn table(notes: &PastNotes, whose: Whose<'_>, until: i64) -> Vec<Past
             PastRow {
                 at_ms: sample.at_ms,
                 at: words::time(sample.at_ms),
-                deserved: memory(figures.deserved),
+                fair_share: memory(figures.fair_share),
                 held: memory(figures.held),
                 wanted: memory(figures.wanted),
             }

@@ -42,7 +42,7 @@ struct ClassRow {
     is_default: bool,
     hours: Option<HoursCell>,
     wanted: String,
-    deserved: String,
+    fair_share: String,
     held: String,
     bar: Bar,
     spark: Spark,
@@ -71,7 +71,7 @@ pub(super) async fn page(
             users: class.load.users.len(),
             is_default: info.is_default,
             wanted: memory(class.figures.wanted),
-            deserved: due(class.figures, class.load.policy),
+            fair_share: due(class.figures, class.load.policy),
             held: memory(class.figures.held),
             bar: Bar::of(class.figures, scale),
             spark: Spark::of(&notes, Whose::Class(&class.name), ask.until_ms()),
@@ -153,7 +153,7 @@ pub(super) async fn one(
         let figures = account::figures(&user.account, quantum);
         let colour = Some(palette.colour(&user.user));
         let row = AccountRow::of(&user.user, figures, user_scale, colour);
-        users.push(AccountRow { deserved: due(figures, class.load.policy), ..row });
+        users.push(AccountRow { fair_share: due(figures, class.load.policy), ..row });
     }
     let of_class = |job: &&JobView| job.class == name;
     let shown = view.jobs.iter().filter(of_class).take(LISTED);

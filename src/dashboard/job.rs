@@ -41,8 +41,8 @@ struct AccountLine {
     name: String,
     link: String,
     wanted: String,
-    deserved: String,
-    given: String,
+    fair_share: String,
+    target: String,
     held: String,
 }
 
@@ -225,11 +225,11 @@ fn accounts(why: &Why, job: &JobView) -> Vec<AccountLine> {
     let quantum = job.quantum.map_or(0, |quantum| quantum.memory().0);
     // Jobs outside fair share have no fair share, which the page must not present as zero.
     let is_fair = why.sums.policy == Some(wire::Policy::FairShare);
-    let line = |what, name: &str, link, wanted: u64, deserved: u64, given: u64, held: u64| {
-        let [wanted, due, given, held] =
-            [wanted, deserved, given, held].map(|amount| memory(amount.saturating_mul(quantum)));
-        let deserved = if is_fair { due } else { "–".to_owned() };
-        AccountLine { what, name: name.to_owned(), link, wanted, deserved, given, held }
+    let line = |what, name: &str, link, wanted: u64, fair_share: u64, target: u64, held: u64| {
+        let [wanted, due, target, held] =
+            [wanted, fair_share, target, held].map(|amount| memory(amount.saturating_mul(quantum)));
+        let fair_share = if is_fair { due } else { "–".to_owned() };
+        AccountLine { what, name: name.to_owned(), link, wanted, fair_share, target, held }
     };
     let of = |what, name: &str, link, account: &wire::Account| {
         line(what, name, link, account.wanted, account.deserved, account.given, account.held)

@@ -61,7 +61,7 @@ pub(super) struct AccountRow {
     pub name: String,
     pub colour: Option<usize>,
     pub held: String,
-    pub deserved: String,
+    pub fair_share: String,
     pub bar: Bar,
 }
 
@@ -72,7 +72,7 @@ impl AccountRow {
             name: name.to_owned(),
             colour,
             held: memory(figures.held),
-            deserved: memory(figures.deserved),
+            fair_share: memory(figures.fair_share),
             bar: Bar::of(figures, scale),
         }
     }
@@ -82,7 +82,7 @@ impl AccountRow {
 /// zero.
 pub(super) fn due(figures: ShareFigures, policy: wire::Policy) -> String {
     match policy {
-        wire::Policy::FairShare => memory(figures.deserved),
+        wire::Policy::FairShare => memory(figures.fair_share),
         wire::Policy::FixedShare | wire::Policy::Reserve => "–".to_owned(),
     }
 }
@@ -107,7 +107,10 @@ pub(super) async fn page(
         .filter(|(_, figures)| 0 < figures.held.max(figures.wanted))
         .map(|(name, figures)| {
             let colour = Some(palette.colour(name));
-            (figures.held.max(figures.deserved), AccountRow::of(name, *figures, user_scale, colour))
+            (
+                figures.held.max(figures.fair_share),
+                AccountRow::of(name, *figures, user_scale, colour),
+            )
         })
         .collect();
     user_rows.sort_by_key(|(size, _)| std::cmp::Reverse(*size));
@@ -119,7 +122,7 @@ pub(super) async fn page(
             .iter()
             .filter(|class| 0 < class.load.jobs)
             .map(|class| AccountRow {
-                deserved: due(class.figures, class.load.policy),
+                fair_share: due(class.figures, class.load.policy),
                 ..AccountRow::of(&class.name, class.figures, class_scale, None)
             })
             .collect(),
@@ -142,7 +145,7 @@ pub(super) async fn page(
 
 /// The amount that a whole bar stands for.
 pub(super) fn scale(all: impl Iterator<Item = ShareFigures>) -> u64 {
-    let most = all.map(|figures| figures.held.max(figures.deserved)).max();
+    let most = all.map(|figures| figures.held.max(figures.fair_share)).max();
     // A little more, so that a mark at the end is seen.
     most.unwrap_or(0).saturating_mul(105).div_euclid(100).max(1)
 }
@@ -182,7 +185,7 @@ fn alarms(status: &wire::Status) -> Vec<String> {
 fn tiles(status: &wire::Status, users: impl Iterator<Item = ShareFigures>) -> Vec<FigureTile> {
     let (nodes, jobs, shares) = (&status.nodes, &status.jobs, &status.shares);
     let short = users.fold((0, 0), |(short, due), figures| {
-        let mine = figures.deserved.min(figures.wanted);
+        let mine = figures.fair_share.min(figures.wanted);
         (short + mine.saturating_sub(figures.held), due + mine)
     });
     let is_quiet = match status.calm.quiet_cycles {

@@ -23,7 +23,7 @@ pub(super) struct Bar {
     held: u64,
     wanted: u64,
     /// Position of the mark of the fair share; `None` without a fair share.
-    deserved: Option<u64>,
+    fair_share: Option<u64>,
     words: String,
 }
 
@@ -31,23 +31,23 @@ impl Bar {
     /// `figures`, where `scale` is the whole width.
     pub fn of(figures: ShareFigures, scale: u64) -> Bar {
         let part = |amount| words::percent(amount, scale).min(100);
-        let ShareFigures { deserved, held, wanted } = figures;
+        let ShareFigures { fair_share, held, wanted } = figures;
         let words = format!(
             "holds {}, fair share {}, could use {}",
             words::memory(held),
-            words::memory(deserved),
+            words::memory(fair_share),
             words::memory(wanted)
         );
         // Jobs outside fair share have no fair share, and so no mark.
-        let mark = (deserved != 0).then(|| part(deserved));
-        Bar { held: part(held), wanted: part(wanted), deserved: mark, words }
+        let mark = (fair_share != 0).then(|| part(fair_share));
+        Bar { held: part(held), wanted: part(wanted), fair_share: mark, words }
     }
 
     /// `part` of `whole`, of things called `what`.
     pub fn filled(part: u64, whole: u64, what: &str) -> Bar {
         let words = format!("{} of {} {what}", words::number(part), words::number(whole));
         let held = words::percent(part, whole).min(100);
-        Bar { held, wanted: 100, deserved: None, words }
+        Bar { held, wanted: 100, fair_share: None, words }
     }
 }
 
@@ -56,7 +56,7 @@ impl Bar {
 #[template(path = "spark.html")]
 pub(super) struct Spark {
     held: String,
-    deserved: String,
+    fair_share: String,
 }
 
 /// Width and height of a spark.
@@ -75,7 +75,7 @@ impl Spark {
         let points: Vec<(i64, ShareFigures)> =
             samples.map(|sample| (sample.at_ms, sample.figures(whose))).collect();
         let first = points.first().map_or(0, |(at, _)| *at);
-        let most = points.iter().map(|(_, figures)| figures.held.max(figures.deserved)).max();
+        let most = points.iter().map(|(_, figures)| figures.held.max(figures.fair_share)).max();
         let (length, most) = ((last - first).unsigned_abs().max(1), most.unwrap_or(0).max(1));
         let line = |amount: fn(&ShareFigures) -> u64| {
             let mut d = String::new();
@@ -89,9 +89,9 @@ impl Spark {
             d
         };
         // A spark without a fair share has no mark, as a bar.
-        let is_due = points.iter().any(|(_, figures)| figures.deserved != 0);
-        let deserved = if is_due { line(|figures| figures.deserved) } else { String::new() };
-        Spark { held: line(|figures| figures.held), deserved }
+        let is_due = points.iter().any(|(_, figures)| figures.fair_share != 0);
+        let fair_share = if is_due { line(|figures| figures.fair_share) } else { String::new() };
+        Spark { held: line(|figures| figures.held), fair_share }
     }
 }
 

@@ -24,7 +24,7 @@ const USERS_MAX: usize = 100;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct ShareFigures {
     /// Fair share, as if all users could use theirs.
-    pub deserved: u64,
+    pub fair_share: u64,
     /// Memory held, without terminating processes.
     pub held: u64,
     /// Demand: memory that it could use now.
@@ -63,7 +63,7 @@ impl ChartSample {
     pub fn bound(&mut self) {
         if USERS_MAX < self.users.len() {
             self.users.sort_by_key(|(name, figures)| {
-                (std::cmp::Reverse(figures.held.max(figures.deserved)), name.clone())
+                (std::cmp::Reverse(figures.held.max(figures.fair_share)), name.clone())
             });
             self.users.truncate(USERS_MAX);
             self.users.sort_by(|(one, _), (other, _)| one.cmp(other));
@@ -188,14 +188,14 @@ mod tests {
     #[test]
     fn of_very_many_users_the_largest_are_kept() {
         let user = |number: u64| {
-            let figures = ShareFigures { deserved: number, ..ShareFigures::default() };
+            let figures = ShareFigures { fair_share: number, ..ShareFigures::default() };
             (Name::from(format!("u{number:04}")), figures)
         };
         let mut sample =
             ChartSample { users: (0..500).map(user).collect(), ..ChartSample::default() };
         sample.bound();
         assert_eq!(sample.users.len(), USERS_MAX);
-        assert_eq!(sample.figures(Whose::User("u0499")).deserved, 499);
+        assert_eq!(sample.figures(Whose::User("u0499")).fair_share, 499);
         assert_eq!(sample.figures(Whose::User("u0001")), ShareFigures::default());
         assert!(sample.users.is_sorted_by(|(one, _), (other, _)| one < other));
     }

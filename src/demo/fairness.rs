@@ -1,6 +1,6 @@
 //! Shortfall of users from their fair share, as seen over HTTP.
 //!
-//! The simulator computes the entitlement: weighted max-min over classes, users and jobs, as if
+//! The simulator computes the fair shares: weighted max-min over classes, users and jobs, as if
 //! capacity were fluid. A user who holds less and wants more counts with the difference. Shares on
 //! their way between two users count for neither, so even a perfect scheduler shows some error
 //! while jobs come and go. Large processes and the remainders of nodes add to it.
@@ -9,7 +9,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::api::wire::{ClassInfo, JobInfo, NodeInfo, NodeState, ShareState};
-use crate::sim::measure::{JobClaim, Slots, entitle};
+use crate::sim::measure::{JobClaim, Slots, fluid_shares};
 
 /// The error so far.
 #[derive(Debug, Default)]
@@ -23,7 +23,7 @@ pub(super) struct FairnessMeter {
 /// A user in a class; amounts in qshares.
 #[derive(Clone, Copy, Debug, Default)]
 struct DemoParty {
-    entitled: f64,
+    fair_share: f64,
     wanted: u64,
     held: u64,
 }
@@ -58,14 +58,14 @@ impl FairnessMeter {
             claim.party = numbers[claimant];
         }
         let room = room(nodes, jobs, |job| weights.contains_key(job.class.as_str()));
-        let entitlement = entitle(&claims, &Slots::of(&room));
-        for (claimant, amount) in claimants.iter().zip(&entitlement.amounts) {
-            parties.entry(*claimant).or_default().entitled += amount;
+        let fluid = fluid_shares(&claims, &Slots::of(&room));
+        for (claimant, amount) in claimants.iter().zip(&fluid.amounts) {
+            parties.entry(*claimant).or_default().fair_share += amount;
         }
-        if entitlement.is_contended {
+        if fluid.is_contended {
             let short = parties.values().filter(|party| party.held < party.wanted);
             self.shortfall +=
-                short.map(|party| (party.entitled - real(party.held)).max(0.0)).sum::<f64>();
+                short.map(|party| (party.fair_share - real(party.held)).max(0.0)).sum::<f64>();
             self.capacity += real(room.iter().sum());
         }
     }

@@ -11,7 +11,7 @@ use super::capacity::{DemandByOrder, Pools, SpaceIndex};
 use super::demand;
 use super::effort::Effort;
 use super::fairness_tree::{Amounts, FairnessTree};
-use super::gang::{CalendarLeaves, GangPlan, gang_shape, leaves_claims};
+use super::gang::{CalendarLeaves, GangPlan, NodeClaims, gang_shape, leaves_claims};
 pub(super) use super::job_draft::{CountRefusal, JobDraft};
 use super::place::ListCursors;
 use super::precedence::reserved_work;
@@ -41,7 +41,7 @@ pub(super) struct Draft<'a> {
     /// State of each job, in the order of the snapshot.
     pub jobs: IxVec<JobIx, JobDraft>,
     /// Target of each entity, in qshares.
-    pub given: Amounts,
+    pub targets: Amounts,
     /// Amount that each entity holds, in qshares: promises included, terminating shares excluded.
     pub held: Amounts,
     pub expansions: Vec<Expansion>,
@@ -74,7 +74,7 @@ pub(super) struct Draft<'a> {
     /// Targets before they were rounded to a legal size.
     pub illegal_targets: BTreeMap<JobIx, u64>,
     /// Space that is kept for waiting gangs, by node: the gang, and the amount.
-    pub claims: BTreeMap<NodeIx, Vec<(JobIx, u64)>>,
+    pub claims: NodeClaims,
     /// Space that work that stays got in this cycle, by node; kept while there are claims.
     pub newly_kept: BTreeMap<NodeIx, u64>,
     /// Next cycle that decides otherwise even if nothing happens.
@@ -153,7 +153,7 @@ impl<'a> Draft<'a> {
             spaces: SpaceIndex::new(snapshot, &entities, &mut shares),
             shares,
             jobs,
-            given: entities.no_amounts(),
+            targets: entities.no_amounts(),
             held,
             entities,
             expansions: Vec::new(),
@@ -171,7 +171,7 @@ impl<'a> Draft<'a> {
             list_cursors: ListCursors::default(),
             start_estimates: BTreeMap::new(),
             illegal_targets: BTreeMap::new(),
-            claims: BTreeMap::new(),
+            claims: NodeClaims::default(),
             newly_kept: BTreeMap::new(),
             next_change: None,
             valid_until: None,
@@ -213,13 +213,13 @@ impl<'a> Draft<'a> {
         (!self.jobs[ix].is_restricted || self.job(ix).may_use(node)) && self.is_open_to(ix, node)
     }
 
-    /// Lowers the target of `job` to `given` nshares.
-    pub(super) fn lower_target(&mut self, job: JobIx, given: u64) {
-        let less = self.jobs[job].given.saturating_sub(given);
+    /// Lowers the target of `job` to `target` nshares.
+    pub(super) fn lower_target(&mut self, job: JobIx, target: u64) {
+        let less = self.jobs[job].target.saturating_sub(target);
         let amount = NShares(less).of_order(self.jobs[job].order).0;
-        self.jobs[job].given -= less;
+        self.jobs[job].target -= less;
         let entities = Arc::clone(&self.entities);
-        entities.remove(&mut self.given, job, amount);
+        entities.remove(&mut self.targets, job, amount);
     }
 
     /// Notes that the same snapshot may be planned otherwise from `moment` on.
@@ -260,7 +260,7 @@ impl<'a> Draft<'a> {
 
     /// Nshares that `job` is below its target.
     pub(super) fn shortfall(&self, job: JobIx) -> u64 {
-        self.below(job, self.jobs[job].given)
+        self.below(job, self.jobs[job].target)
     }
 
     /// True if `job` has nothing, though a first process is owed to it and its cap allows a
@@ -348,7 +348,7 @@ impl<'a> Draft<'a> {
 
     /// True if `job` would be needy if only `nshares` nshares were left to it.
     pub(super) fn becomes_needy_with(&self, job: JobIx, nshares: u64) -> bool {
-        nshares < self.jobs[job].given && self.would_be_needy_with(job, nshares)
+        nshares < self.jobs[job].target && self.would_be_needy_with(job, nshares)
     }
 
     /// Gives `job` a new share on `node`.
@@ -524,15 +524,15 @@ mod tests {
             (2, 4, false),
             (3, 7, false), // at the threshold
         ];
-        for (held, deserved, is_needy) in cases {
+        for (held, fair_share, is_needy) in cases {
             let mut scene = Scene::new(&[8]);
             scene.settings().fragmentation_threshold = 3;
             scene.running((ANN, FAIR), 2, held, 0);
             let mut draft = Draft::new(&scene.snapshot);
             let job = JobIx(0);
-            (draft.jobs[job].given, draft.jobs[job].pure_fair_share) = (4, deserved);
-            assert_eq!(draft.is_needy(job), is_needy, "{held} of {deserved}");
-            assert_eq!(draft.becomes_needy_with(job, held), is_needy, "{held} of {deserved}");
+            (draft.jobs[job].target, draft.jobs[job].pure_fair_share) = (4, fair_share);
+            assert_eq!(draft.is_needy(job), is_needy, "{held} of {fair_share}");
+            assert_eq!(draft.becomes_needy_with(job, held), is_needy, "{held} of {fair_share}");
         }
     }
 }

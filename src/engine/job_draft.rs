@@ -36,7 +36,7 @@ pub(super) struct JobDraft {
     /// Most nshares that the job may keep. Shares beyond its declared maximum are preempted.
     pub may_keep: u64,
     /// Target computed by How Much, in nshares.
-    pub given: u64,
+    pub target: u64,
     /// Processes on nodes, in nshares, terminating shares excluded.
     pub held: u64,
     /// Space promised to the job, in nshares.
@@ -83,7 +83,7 @@ impl JobDraft {
             most: most_of(job, demand.cap.nshares.0),
             demand,
             may_keep: demand::maximum(job).unwrap_or(u64::MAX),
-            given: 0,
+            target: 0,
             held,
             promised: 0,
             is_owed: false,

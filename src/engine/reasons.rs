@@ -42,8 +42,8 @@ pub(super) fn report(draft: &Draft<'_>) -> Report {
         };
         for account in [&mut groups[group], &mut classes[class.0]] {
             account.wanted += wanted;
-            account.deserved += QShares(job.pure_fair_share);
-            account.given += QShares(draft.given.jobs[ix]);
+            account.fair_share += QShares(job.pure_fair_share);
+            account.target += QShares(draft.targets.jobs[ix]);
             account.held += QShares(draft.held.jobs[ix] - promised.jobs[ix]);
         }
     }
@@ -66,7 +66,7 @@ pub(super) fn report(draft: &Draft<'_>) -> Report {
 /// Space that waiting gangs claim.
 fn claimed_space(draft: &Draft<'_>) -> Vec<ClaimedSpace> {
     let claims = draft.claims.iter();
-    let all = claims.flat_map(|(node, claims)| claims.iter().map(|claim| (*node, *claim)));
+    let all = claims.flat_map(|(node, claims)| claims.iter().map(move |claim| (node, *claim)));
     let claim = |(node, (gang, amount)): (NodeIx, (JobIx, u64))| ClaimedSpace {
         node,
         job: draft.jobs[gang].id,
@@ -114,13 +114,13 @@ impl Verdicts {
 
 fn job_report(draft: &Draft<'_>, verdicts: &mut Verdicts, ix: JobIx) -> JobReport {
     draft.effort.step();
-    let JobDraft { id, demand, given, held, promised, pure_fair_share, .. } = draft.jobs[ix];
+    let JobDraft { id, demand, target, held, promised, pure_fair_share, .. } = draft.jobs[ix];
     JobReport {
         job: id,
         wanted: demand.wanted,
         cap: cap(draft, ix),
         pure_fair_share: QShares(pure_fair_share),
-        given: NShares(given),
+        target: NShares(target),
         held: NShares(held),
         promised: NShares(promised),
         held_back: draft.jobs[ix].held_back,
@@ -146,7 +146,7 @@ fn cap(draft: &Draft<'_>, ix: JobIx) -> Cap {
 }
 
 fn reason(draft: &Draft<'_>, verdicts: &mut Verdicts, ix: JobIx) -> WaitReason {
-    let JobDraft { order, given, held, promised, pure_fair_share, refusal, .. } = draft.jobs[ix];
+    let JobDraft { order, target, held, promised, pure_fair_share, refusal, .. } = draft.jobs[ix];
     let cap = cap(draft, ix);
     if matches!(cap.bound, CapBound::Spent | CapBound::Completing | CapBound::Overrun) {
         return WaitReason::Capped { bound: cap.bound, cap: cap.nshares };
@@ -186,7 +186,7 @@ fn reason(draft: &Draft<'_>, verdicts: &mut Verdicts, ix: JobIx) -> WaitReason {
         Some(CountRefusal::OverAllotment { allotment, held, asks }) => {
             return WaitReason::OverAllotment { allotment, held, asks };
         }
-        Some(CountRefusal::NothingLeft { left }) if given <= held => {
+        Some(CountRefusal::NothingLeft { left }) if target <= held => {
             let nothing_left = WaitReason::NothingLeft { left, asks: order };
             return draft.gang_reasons.get(&ix).copied().unwrap_or(nothing_left);
         }
@@ -195,21 +195,21 @@ fn reason(draft: &Draft<'_>, verdicts: &mut Verdicts, ix: JobIx) -> WaitReason {
     if let Some(held_back) = draft.jobs[ix].held_back {
         return WaitReason::HeldBack(held_back);
     }
-    if given <= held {
-        let deserved = QShares(pure_fair_share);
-        return WaitReason::FairShareUsed { given: NShares(given), cap: cap.nshares, deserved };
+    if target <= held {
+        let fair_share = QShares(pure_fair_share);
+        return WaitReason::FairShareUsed { target: NShares(target), cap: cap.nshares, fair_share };
     }
     let (free, largest_hole) = verdicts.usable(draft, ix);
-    WaitReason::Fragmented { given: NShares(given), free, largest_hole, asks: order }
+    WaitReason::Fragmented { target: NShares(target), free, largest_hole, asks: order }
 }
 
 /// The reason of a job whose target lies between two legal sizes, and that has the smaller size.
 fn no_legal_size(draft: &Draft<'_>, ix: JobIx) -> Option<WaitReason> {
     let counted = *draft.illegal_targets.get(&ix)?;
     let next = legal_at_least(sizes_of(draft.job(ix))?, counted)?;
-    let JobDraft { given, held, .. } = draft.jobs[ix];
-    let given_all = given <= held;
-    given_all.then_some(WaitReason::NoLegalSize { given: NShares(counted), next: NShares(next) })
+    let JobDraft { target, held, .. } = draft.jobs[ix];
+    let given_all = target <= held;
+    given_all.then_some(WaitReason::NoLegalSize { target: NShares(counted), next: NShares(next) })
 }
 
 /// The reason why the gang at `ix` has fewer processes than it wants.
@@ -307,7 +307,7 @@ mod tests {
             (
                 10,
                 WaitReason::Fragmented {
-                    given: NShares(4),
+                    target: NShares(4),
                     free: nothing,
                     largest_hole: nothing,
                     asks,

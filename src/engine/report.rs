@@ -41,9 +41,9 @@ pub struct JobAccount {
     /// The sum of its jobs' caps.
     pub wanted: QShares,
     /// Pure fair share: the amount if every class, user and job could use its part.
-    pub deserved: QShares,
+    pub fair_share: QShares,
     /// Target computed by How Much.
-    pub given: QShares,
+    pub target: QShares,
     /// Amount held after this cycle, terminating shares excluded.
     pub held: QShares,
 }
@@ -72,7 +72,7 @@ pub struct JobReport {
     /// Fair share before bonus shares. Zero for work that is not fair-share.
     pub pure_fair_share: QShares,
     /// Target computed by How Much.
-    pub given: NShares,
+    pub target: NShares,
     /// Processes held after this cycle, terminating shares excluded.
     pub held: NShares,
     /// Space promised to the job, still occupied by terminating shares.

@@ -50,11 +50,11 @@ pub enum WaitReason {
     /// The job has its whole target; the rest of its demand belongs to other jobs.
     FairShareUsed {
         /// Target of the job.
-        given: NShares,
+        target: NShares,
         /// Cap of the job.
         cap: NShares,
         /// Fair share before bonus shares.
-        deserved: QShares,
+        fair_share: QShares,
     },
     /// Higher priorities, or work that cannot be preempted, leave nothing for the job.
     NothingLeft {
@@ -112,14 +112,14 @@ pub enum WaitReason {
     /// The gang needs more than its fair share, and saves up for its turn.
     Earning {
         /// Fair share of the gang.
-        deserves: QShares,
+        fair_share: QShares,
         /// Memory that the gang needs.
         asks: QShares,
     },
     /// No legal size lies between what the job has and its target.
     NoLegalSize {
         /// Target of the job.
-        given: NShares,
+        target: NShares,
         /// The next legal size.
         next: NShares,
     },
@@ -131,7 +131,7 @@ pub enum WaitReason {
     /// node would leave another job worse off than this job is.
     Fragmented {
         /// Target of the job.
-        given: NShares,
+        target: NShares,
         /// Free memory on nodes that the job may use.
         free: QShares,
         /// Largest free piece on a single node.
@@ -270,8 +270,8 @@ impl WaitReason {
             ),
             WaitReason::Capped { bound, cap } => format!("held at {cap}: {bound}"),
             // Without the fair share, which may be more than the job could use.
-            WaitReason::FairShareUsed { given, cap, .. } => {
-                format!("fair share used: its target is {given} of the {cap} it could use")
+            WaitReason::FairShareUsed { target, cap, .. } => {
+                format!("fair share used: its target is {target} of the {cap} it could use")
             }
             WaitReason::NothingLeft { left, asks } => format!(
                 "nothing left: higher priorities and fixed work leave {}, one process needs {}",
@@ -294,13 +294,13 @@ impl WaitReason {
             | WaitReason::DeadlineUnreachable { .. }
             | WaitReason::ClassClosed { .. }
             | WaitReason::WaitsForOverrun { .. } => self.sentence_of_time(),
-            WaitReason::Earning { deserves, asks } => format!(
+            WaitReason::Earning { fair_share, asks } => format!(
                 "saving up: it needs {} at once, and its fair share is {}",
                 text(*asks),
-                text(*deserves)
+                text(*fair_share)
             ),
-            WaitReason::NoLegalSize { given, next } => {
-                format!("no legal size: its target is {given}, the next size it can use is {next}")
+            WaitReason::NoLegalSize { target, next } => {
+                format!("no legal size: its target is {target}, the next size it can use is {next}")
             }
             WaitReason::Adapting => {
                 "adapting: its last change of size is not confirmed yet".to_owned()
@@ -313,11 +313,11 @@ impl WaitReason {
     /// Returns in words that free memory is in pieces.
     fn sentence_of_holes(&self, quantum: Option<Quantum>) -> String {
         let text = |amount: QShares| amount_text(quantum, amount);
-        let WaitReason::Fragmented { given, free, largest_hole, asks } = self else {
+        let WaitReason::Fragmented { target, free, largest_hole, asks } = self else {
             return self.code().to_owned();
         };
         format!(
-            "fragmented: its target is {given}, {} free but at most {} in one piece; one process needs {}, \
+            "fragmented: its target is {target}, {} free but at most {} in one piece; one process needs {}, \
              and clearing a node would leave another job worse off",
             is(quantum, *free),
             text(*largest_hole),
@@ -433,7 +433,7 @@ mod tests {
                 ["39 qshares of 40", "7"],
             ),
             (
-                WaitReason::FairShareUsed { given: n(4), cap: n(9), deserved: q(31) },
+                WaitReason::FairShareUsed { target: n(4), cap: n(9), fair_share: q(31) },
                 "fair_share_used",
                 ["4 of the 9", "target is 4"],
             ),
@@ -444,7 +444,7 @@ mod tests {
                 ["2", "room for 2 more"],
             ),
             (
-                WaitReason::Fragmented { given: n(4), free: q(12), largest_hole: q(6), asks },
+                WaitReason::Fragmented { target: n(4), free: q(12), largest_hole: q(6), asks },
                 "fragmented",
                 ["12", "at most 6"],
             ),
@@ -458,8 +458,8 @@ mod tests {
             (lack(GangNodes::Up, Some(0)), "gang_needs_nodes", ["chunk 1", "up could hold 10"]),
             (lack(GangNodes::Available, Some(0)), "gang_waits", ["needs 11", "10 can be had now"]),
             (WaitReason::BehindOlderGang { job: JobId(7) }, "behind_older_gang", ["job 7", "kept"]),
-            (WaitReason::Earning { deserves: q(5), asks: q(9) }, "earning", ["9", "share is 5"]),
-            (WaitReason::NoLegalSize { given: n(5), next: n(8) }, "no_legal_size", ["5", "8"]),
+            (WaitReason::Earning { fair_share: q(5), asks: q(9) }, "earning", ["9", "share is 5"]),
+            (WaitReason::NoLegalSize { target: n(5), next: n(8) }, "no_legal_size", ["5", "8"]),
             (WaitReason::Adapting, "adapting", ["size", "confirmed"]),
             (held_back(Declined::TooLate), "too_late", ["in time", "free room"]),
             (held_back(Declined::Quiet { cycles: 13 }), "quiet_stop", ["13 cycles", "its peers"]),

@@ -138,7 +138,7 @@ fn write_report(text: &mut impl Write, snapshot: &Snapshot, report: &Report) -> 
     for line in &report.jobs {
         let Cap { nshares, bound } = line.cap;
         write!(text, "counted {} {} {nshares} {}", line.job, line.wanted, bound.code())?;
-        write!(text, " {} {} {}", line.pure_fair_share, line.given, line.held)?;
+        write!(text, " {} {} {}", line.pure_fair_share, line.target, line.held)?;
         write!(text, " {} {}", line.promised, u8::from(line.is_needy))?;
         if let Some(held_back) = &line.held_back {
             text.write_char(' ')?;
@@ -164,8 +164,8 @@ fn write_report(text: &mut impl Write, snapshot: &Snapshot, report: &Report) -> 
 }
 
 fn write_account(text: &mut impl Write, whose: &str, account: &JobAccount) -> fmt::Result {
-    let JobAccount { wanted, deserved, given, held } = account;
-    writeln!(text, "{whose} {wanted} {deserved} {given} {held}")
+    let JobAccount { wanted, fair_share, target, held } = account;
+    writeln!(text, "{whose} {wanted} {fair_share} {target} {held}")
 }
 
 fn write_held_back(text: &mut impl Write, held_back: &Declined) -> fmt::Result {
@@ -189,8 +189,8 @@ fn write_reason(text: &mut impl Write, reason: &WaitReason) -> fmt::Result {
             write!(text, " {allotment} {held} {asks}")
         }
         WaitReason::Capped { bound: _, cap } => write!(text, " {cap}"),
-        WaitReason::FairShareUsed { given, cap, deserved } => {
-            write!(text, " {given} {cap} {deserved}")
+        WaitReason::FairShareUsed { target, cap, fair_share } => {
+            write!(text, " {target} {cap} {fair_share}")
         }
         WaitReason::NothingLeft { left, asks } => write!(text, " {left} {asks}"),
         WaitReason::WaitingForExits { promised } => write!(text, " {promised}"),
@@ -211,15 +211,15 @@ fn write_reason(text: &mut impl Write, reason: &WaitReason) -> fmt::Result {
         WaitReason::DeadlineUnreachable { starts, deadline } => {
             write!(text, " {} {deadline}", Optional(*starts))
         }
-        WaitReason::Earning { deserves, asks } => write!(text, " {deserves} {asks}"),
-        WaitReason::NoLegalSize { given, next } => write!(text, " {given} {next}"),
+        WaitReason::Earning { fair_share, asks } => write!(text, " {fair_share} {asks}"),
+        WaitReason::NoLegalSize { target, next } => write!(text, " {target} {next}"),
         WaitReason::Adapting => Ok(()),
         WaitReason::HeldBack(held_back) => {
             text.write_char(' ')?;
             write_held_back(text, held_back)
         }
-        WaitReason::Fragmented { given, free, largest_hole, asks } => {
-            write!(text, " {given} {free} {largest_hole} {asks}")
+        WaitReason::Fragmented { target, free, largest_hole, asks } => {
+            write!(text, " {target} {free} {largest_hole} {asks}")
         }
     }
 }

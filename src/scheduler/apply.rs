@@ -190,7 +190,7 @@ impl Scheduler {
             wanted: report.map_or(NShares(0), |report| report.wanted),
             cap: report.map(|report| report.cap),
             pure_fair_share: report.map_or(QShares(0), |report| report.pure_fair_share),
-            given: report.map_or(NShares(0), |report| report.given),
+            target: report.map_or(NShares(0), |report| report.target),
             promised: report.map_or(NShares(0), |report| report.promised),
             behind_since: job.behind_since(),
             held_back: report.and_then(|report| report.held_back),

@@ -270,7 +270,7 @@ impl TrackedJob {
         before: Option<&JobReport>,
         has_got_room: bool,
     ) -> bool {
-        let is_behind = report.held.0 + report.promised.0 < report.given.0;
+        let is_behind = report.held.0 + report.promised.0 < report.target.0;
         let waits = is_behind && !has_got_room && !self.record.last.has_grown;
         let has_changed = waits != self.behind_since.is_some();
         if has_changed {

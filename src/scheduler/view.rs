@@ -133,7 +133,7 @@ pub struct JobView {
     /// Fair share before bonus shares.
     pub pure_fair_share: QShares,
     /// Target of the job, as counted by How Much.
-    pub given: NShares,
+    pub target: NShares,
     /// Room promised to it.
     pub promised: NShares,
     /// Since which cycle it has been below its count and has got nothing; `None` if it is not, or
@@ -173,8 +173,8 @@ impl JobView {
             None => nshares.of_order(order),
         };
         let wanted = of(self.cap.map_or(self.wanted, |cap| cap.nshares));
-        let deserved = self.pure_fair_share;
-        Some(JobAccount { wanted, deserved, given: of(self.given), held: amount })
+        let fair_share = self.pure_fair_share;
+        Some(JobAccount { wanted, fair_share, target: of(self.target), held: amount })
     }
 
     /// Amount that so many further processes of size `order` need; of all chunks of a gang, each by

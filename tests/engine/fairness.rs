@@ -300,7 +300,7 @@ fn a_reservation_counts_as_large_as_its_node() {
     assert_eq!((cluster.held(1), cluster.reason(1)), (0, "nothing_left"), "4 GB is not allowed");
     assert_eq!(cluster.nodes("m2=3").cycles(2).held(1), 1);
     let account = cluster.view.classes[0].account;
-    assert_eq!((account.given.0, account.held.0), (3, 3));
+    assert_eq!((account.target.0, account.held.0), (3, 3));
 }
 
 /// Room is promised as a whole machine; if the machine has another size by the time it is free, the

@@ -115,8 +115,8 @@ fn it_is_counted_while_exits_are_awaited_as_it_is_afterwards() {
     script.step("2 bob@fixed 5 on m1; 3 cid@fixed 4 on m1; 4 dan@fixed 8");
     for _ in 0..4 {
         script.cycle();
-        let given = [2, 3, 4].map(|id| script.cluster.job(id).given.0);
-        assert_eq!(given, [1, 0, 1], "{}", script.cluster.picture());
+        let targets = [2, 3, 4].map(|id| script.cluster.job(id).target.0);
+        assert_eq!(targets, [1, 0, 1], "{}", script.cluster.picture());
     }
     script.cluster.confirms_exits = true;
     script.settle();

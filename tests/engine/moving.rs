@@ -301,6 +301,6 @@ fn a_fragmented_job_reports_the_free_space() {
     }
     let asks = Order::new(2).unwrap();
     let (free, largest_hole) = (QShares(2), QShares(1));
-    let reason = WaitReason::Fragmented { given: NShares(1), free, largest_hole, asks };
+    let reason = WaitReason::Fragmented { target: NShares(1), free, largest_hole, asks };
     assert_eq!(script.cluster.job(3).reason, Some(Waiting::Engine(reason)));
 }

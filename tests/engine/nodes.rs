@@ -99,7 +99,7 @@ fn each_flag_alone_keeps_work_away() {
         cluster.arrive(single(3, "dan", "fixed", 3, JobKind::Service)).cycle();
         assert_eq!(cluster.node("m2").state.words(), [*word]);
         assert_eq!(cluster.holdings([1, 2, 3]), [2, 0, 0], "{word}");
-        assert_eq!(cluster.job(1).given.0, 2, "{word}: not counted either");
+        assert_eq!(cluster.job(1).target.0, 2, "{word}: not counted either");
         assert_eq!([2, 3].map(|id| cluster.reason(id)), ["no_machine_up"; 2], "{word}");
         cluster.complete(2);
         clear(&mut cluster);
@@ -228,7 +228,7 @@ fn work_on_unschedulable_nodes_takes_nothing_from_the_others() {
     cluster.arrive(single(1, "ann", "fixed", 6, JobKind::Service)).cycle();
     cluster.vary_off("m1").nodes("m2=8").arrive(job(2, "bob", "normal", 1)).cycles(2);
     assert_eq!(cluster.holdings([1, 2]), [1, 8], "{}", cluster.picture());
-    assert_eq!(cluster.job(2).given.0, 8);
+    assert_eq!(cluster.job(2).target.0, 8);
 }
 
 /// F94, L10, D4: fair shares are parts of the usable memory.

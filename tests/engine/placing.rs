@@ -61,11 +61,11 @@ fn exact_multiples_are_used_up_before_larger_holes_are_split() {
             let of_jobs = jobs.iter().zip(1..);
             let sums = of_jobs.map(|((order, _), id)| {
                 let job = cluster.job(id);
-                [order * job.given.0, order * job.held().0]
+                [order * job.target.0, order * job.held().0]
             });
             let sums = sums.reduce(|[one, two], [three, four]| [one + three, two + four]);
-            let [given, held] = sums.unwrap();
-            assert_eq!(given, all, "{nodes} {jobs:?}: {}", cluster.picture());
+            let [targets, held] = sums.unwrap();
+            assert_eq!(targets, all, "{nodes} {jobs:?}: {}", cluster.picture());
             assert_eq!(held, all, "{nodes} {jobs:?}: {}", cluster.picture());
         }
     }
@@ -218,7 +218,7 @@ fn every_reservation_has_a_node_of_its_own() {
         cluster.arrive(single(id, "bob", "reserve", 4, JobKind::Reservation));
     }
     cluster.cycle();
-    assert_eq!([2, 3, 4, 5].map(|id| cluster.job(id).given.0), [1, 1, 1, 0]);
+    assert_eq!([2, 3, 4, 5].map(|id| cluster.job(id).target.0), [1, 1, 1, 0]);
     cluster.cycle();
     let mut nodes: Vec<_> = (2..=4).map(|id| cluster.nodes_of(id).concat()).collect();
     nodes.sort_unstable();

@@ -131,11 +131,11 @@ fn the_counts_of_a_tree_add_up_to_what_it_has() {
             vec![fair("above", 100, UNPACED), in_pool(fair("below", 100, UNPACED), depth)];
         let mut cluster = nested(classes);
         cluster.arrive(job(1, "ann", "above", 1)).arrive(job(2, "bob", "below", 1)).cycle();
-        let given = [1, 2].map(|id| cluster.job(id).given.0);
-        assert_eq!(given.iter().sum::<u64>(), 16, "{given:?}");
+        let targets = [1, 2].map(|id| cluster.job(id).target.0);
+        assert_eq!(targets.iter().sum::<u64>(), 16, "{targets:?}");
         let below: u64 = 4 * (4 - u64::try_from(depth).unwrap());
-        assert_eq!(given[1], below.min(8), "a half, where its pools have that much");
-        assert_eq!(cluster.cycles(3).holdings([1, 2]), given);
+        assert_eq!(targets[1], below.min(8), "a half, where its pools have that much");
+        assert_eq!(cluster.cycles(3).holdings([1, 2]), targets);
     }
 }
 
@@ -150,8 +150,8 @@ fn what_is_counted_at_any_depth_is_gone_for_worse_priorities() {
         let mut cluster = nested(classes);
         cluster.arrive(job(1, "ann", "urgent", 1)).arrive(job(2, "bob", "normal", 1)).cycle();
         let urgent = 4 * (4 - u64::try_from(depth).unwrap());
-        assert_eq!(cluster.job(1).given.0, urgent);
-        assert_eq!(cluster.job(2).given.0, 16 - urgent);
+        assert_eq!(cluster.job(1).target.0, urgent);
+        assert_eq!(cluster.job(2).target.0, 16 - urgent);
         assert_eq!(cluster.cycles(2).holdings([1, 2]), [urgent, 16 - urgent]);
     }
 }

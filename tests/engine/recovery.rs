@@ -182,7 +182,7 @@ fn other_weights_show_in_the_next_cycle() {
     cluster
         .reconfigure(|topology| topology.classes[0].policy = ClassPolicy::FairShare { weight: 200 })
         .cycle();
-    assert_eq!([1, 2].map(|id| cluster.job(id).given.0), [8, 4]);
+    assert_eq!([1, 2].map(|id| cluster.job(id).target.0), [8, 4]);
     assert_eq!(cluster.cycle().holdings([1, 2]), [8, 4]);
     cluster.reconfigure(|topology| topology.classes[1].priority = 1).cycles(2);
     assert_eq!(cluster.holdings([1, 2]), [0, 12]);

@@ -92,9 +92,9 @@ fn l04_shares_on_an_unschedulable_node_are_taken_from_no_table() {
     let mut cluster = cluster();
     cluster.nodes("m1=8").arrive(at_most(job(1, "ann", "fixed", 3), 2)).cycle();
     cluster.quiesce("m1", 8).nodes("m2=3 m3=2").arrive(job(2, "bob", "normal", 1)).cycle();
-    assert_eq!((cluster.job(2).given.0, cluster.held(2)), (5, 5));
+    assert_eq!((cluster.job(2).target.0, cluster.held(2)), (5, 5));
     cluster.vary_off("m2").cycle();
-    assert_eq!((cluster.job(2).given.0, cluster.held(2)), (2, 2));
+    assert_eq!((cluster.job(2).target.0, cluster.held(2)), (2, 2));
 }
 
 #[test]
@@ -141,7 +141,7 @@ fn l08_counts_of_any_depth_reduce_what_worse_priorities_see() {
     let mut cluster = Cluster::new(Topology { pools, classes, ..topology() });
     cluster.nodes("a=12 b=12 c=12").arrive(job(1, "ann", "urgent", 1));
     cluster.arrive(job(2, "bob", "normal", 1)).cycle();
-    assert_eq!([1, 2].map(|id| cluster.job(id).given.0), [12, 24]);
+    assert_eq!([1, 2].map(|id| cluster.job(id).target.0), [12, 24]);
 }
 
 #[test]
@@ -543,9 +543,9 @@ fn g06_a_node_is_counted_for_one_reservation_only() {
     cluster.arrive(single(2, "ann", "reserve", 4, JobKind::Reservation));
     cluster.arrive(single(3, "ann", "reserve", 4, JobKind::Reservation));
     cluster.arrive(job(4, "bob", "normal", 1)).cycle();
-    assert_eq!([1, 2, 3, 4].map(|id| cluster.job(id).given.0), [1, 1, 0, 0]);
+    assert_eq!([1, 2, 3, 4].map(|id| cluster.job(id).target.0), [1, 1, 0, 0]);
     cluster.nodes("m3=4").complete(3).cycle();
-    assert_eq!((cluster.job(4).given.0, cluster.held(4)), (4, 4));
+    assert_eq!((cluster.job(4).target.0, cluster.held(4)), (4, 4));
     assert_eq!(cluster.cycle().preempted(), 0, "and nothing of it is taken back");
 }
 
@@ -586,7 +586,7 @@ fn g09_what_a_grandchild_pool_gives_is_gone_for_worse_priorities() {
     let mut cluster = Cluster::new(Topology { pools, classes, ..topology() });
     cluster.nodes("a=4 b=4 c=4").arrive(job(2, "bob", "normal", 1)).cycle();
     cluster.arrive(at_most(job(1, "ann", "urgent", 1), 3)).cycle();
-    assert_eq!([1, 2].map(|id| cluster.job(id).given.0), [3, 9]);
+    assert_eq!([1, 2].map(|id| cluster.job(id).target.0), [3, 9]);
     assert_eq!(cluster.cycle().holdings([1, 2]), [3, 9]);
 }
 

@@ -44,7 +44,7 @@ fn fixed_work_is_counted_before_anything_is_offered() {
     cluster.arrive(job(2, "bob", "urgent", 1)).cycles(2);
     assert_eq!(cluster.holdings([1, 2]), [4, 2], "not even for a better priority");
     cluster.nodes("m1=3").cycles(2);
-    assert_eq!(cluster.job(1).given.0, 4);
+    assert_eq!(cluster.job(1).target.0, 4);
     assert_eq!(cluster.held(1), 4);
 }
 
@@ -68,7 +68,7 @@ fn equals_get_equal_parts() {
 fn only_what_fits_is_counted() {
     let mut cluster = Cluster::with_classes(vec![fair("normal", 100, UNPACED)]);
     cluster.nodes("m1=3 m2=3 m3=5 m4=4").arrive(job(1, "ann", "normal", 4)).cycle();
-    assert_eq!((cluster.job(1).given.0, cluster.held(1)), (2, 2));
+    assert_eq!((cluster.job(1).target.0, cluster.held(1)), (2, 2));
     cluster.arrive(job(2, "bob", "normal", 3)).arrive(job(3, "cid", "normal", 1)).cycles(4);
     let used: u64 = cluster.view.nodes.iter().map(|node| node.used.0).sum();
     assert_eq!(used, 15, "{}", cluster.picture());
@@ -387,7 +387,7 @@ proptest! {
         let mut of_users: BTreeMap<(usize, usize), Side> = BTreeMap::new();
         let mut of_jobs: BTreeMap<(usize, usize), Vec<Side>> = BTreeMap::new();
         for (&(class, user, wanted), id) in jobs.iter().zip(1..) {
-            let counted = cluster.job(id).given.0;
+            let counted = cluster.job(id).target.0;
             let weight = CLASSES[class].1;
             let of_class = of_classes.entry(class).or_insert(Side { weight, ..Side::default() });
             let of_user = of_users.entry((class, user)).or_insert(Side { weight: 1, ..Side::default() });

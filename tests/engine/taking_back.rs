@@ -249,7 +249,7 @@ fn at_the_threshold_no_job_is_needy() {
         let planned = cluster.view.planned.as_deref().unwrap();
         let report = planned.schedule.report.jobs.iter().find(|line| line.job == JobId(9)).unwrap();
         assert_eq!((report.held.0, report.promised.0), (2, 0));
-        assert!(report.given.0 > 2 && report.pure_fair_share.0 > 4, "{report:?}");
+        assert!(report.target.0 > 2 && report.pure_fair_share.0 > 4, "{report:?}");
         assert_eq!(report.is_needy, is_needy, "threshold {threshold}");
     }
 }

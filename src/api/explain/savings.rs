@@ -36,13 +36,13 @@ pub fn savings_for(view: &View, job: &JobView) -> Option<GangSavings> {
 /// Need of a gang that saves up on the account, in qshare-milliseconds. `None`: it does not save
 /// up, or it never has enough, as the length of its run is unknown.
 fn needed(view: &View, job: &JobView) -> Option<i64> {
-    let Some(Waiting::Engine(WaitReason::Earning { deserves, asks })) = job.reason else {
+    let Some(Waiting::Engine(WaitReason::Earning { fair_share, asks })) = job.reason else {
         return None;
     };
     if job.held() != NShares(0) {
         return None;
     }
-    let more = asks.0.saturating_sub(deserves.0);
+    let more = asks.0.saturating_sub(fair_share.0);
     i64::try_from(more.saturating_mul(duration(view, job)?)).ok()
 }
 

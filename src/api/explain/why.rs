@@ -152,9 +152,9 @@ fn gang_waits(job: &JobView, reason: &Reason) -> String {
             };
             format!("{state}: {}", lack(*of).unwrap_or_else(|| of.to_string()))
         }
-        Cause::Earning { deserves, asks } => {
+        Cause::Earning { fair_share, asks } => {
             let text = |amount: QShares| amount_text(job.quantum, amount);
-            format!("saves up for its turn: {}", saving_up(&text(*deserves), &text(*asks)))
+            format!("saves up for its turn: {}", saving_up(&text(*fair_share), &text(*asks)))
         }
         Cause::BehindOlderGang { job: older } => {
             format!("waits behind job {older}, which is older and has the free nodes kept for it")
@@ -276,11 +276,11 @@ fn bound(job: &JobView, class: Option<&Account>, user: Option<&Account>) -> Boun
         | Cause::DeadlineUnreachable { .. }
         | Cause::ClassClosed { .. }
         | Cause::WaitsForOverrun { .. } => told(BoundBy::Time, cause.sentence(job.quantum)),
-        Cause::Earning { deserves, asks } => {
-            told(BoundBy::JobShare, saving_up(&text(*deserves), &text(*asks)))
+        Cause::Earning { fair_share, asks } => {
+            told(BoundBy::JobShare, saving_up(&text(*fair_share), &text(*asks)))
         }
-        Cause::NoLegalSize { given, next } => {
-            told(BoundBy::JobShare, format!("its target is {given}, its next legal size {next}"))
+        Cause::NoLegalSize { target, next } => {
+            told(BoundBy::JobShare, format!("its target is {target}, its next legal size {next}"))
         }
         Cause::Adapting => told(BoundBy::Room, "its last change of size goes on".to_owned()),
         Cause::HeldBack(held_back) => told(BoundBy::Price, bound_of_price(*held_back)),
@@ -305,8 +305,8 @@ fn bound_of_price(held_back: Declined) -> String {
     format!("{what} ({})", held_back.code())
 }
 
-fn saving_up(deserves: &str, asks: &str) -> String {
-    format!("it needs {asks} at once, and its fair share is {deserves}")
+fn saving_up(fair_share: &str, asks: &str) -> String {
+    format!("it needs {asks} at once, and its fair share is {fair_share}")
 }
 
 fn in_pieces(free: &str, largest: &str, asks: &str) -> String {
@@ -327,8 +327,8 @@ fn share(job: &JobView, class: Option<&Account>, user: Option<&Account>) -> Boun
     let order = job.order.map_or(QShares(0), Order::qshares).0;
     let text = |amount: u64| amount_text(job.quantum, QShares(amount));
     let in_qshares = |nshares: u64| nshares.saturating_mul(order);
-    let given = in_qshares(job.given.0);
-    let own = in_qshares(job.cap.map_or(0, |cap| cap.nshares.0)).saturating_sub(given);
+    let target = in_qshares(job.target.0);
+    let own = in_qshares(job.cap.map_or(0, |cap| cap.nshares.0)).saturating_sub(target);
     let unmet = |account: &Account| account.wanted.saturating_sub(account.given);
     let of = |account: &Account| {
         format!("to have {} of the {} it could use", text(account.given), text(account.wanted))
@@ -340,7 +340,7 @@ fn share(job: &JobView, class: Option<&Account>, user: Option<&Account>) -> Boun
                 "user {} is {}, this job {} of it, and other jobs of the user want more too",
                 job.user,
                 of(user),
-                text(given)
+                text(target)
             ),
         },
         (Some(class), Some(user)) if unmet(user) < unmet(class) => Bound {
@@ -359,7 +359,7 @@ fn share(job: &JobView, class: Option<&Account>, user: Option<&Account>) -> Boun
         },
         (None, _) => Bound {
             by: BoundBy::ClassShare,
-            sentence: format!("its target is {}, and others have the rest", text(given)),
+            sentence: format!("its target is {}, and others have the rest", text(target)),
         },
     }
 }

@@ -60,10 +60,10 @@ impl Collector for Cluster {
             classes
                 .map(move |class| ([("class", class.name.to_string())], amount(&class.account).0))
         };
-        all(&mut to, ENTITLEMENT, accounts(|account| account.deserved))?;
+        all(&mut to, ENTITLEMENT, accounts(|account| account.fair_share))?;
         all(&mut to, HELD, accounts(|account| account.held))?;
         all(&mut to, WANTED, accounts(|account| account.wanted))?;
-        all(&mut to, COUNTED, accounts(|account| account.given))?;
+        all(&mut to, COUNTED, accounts(|account| account.target))?;
         all(&mut to, GANGS, gangs::by_state(view))?;
         all(&mut to, GANG_WAIT, gangs::longest_waits(view, CivilTime::of(published).now))?;
         all(&mut to, SAVINGS, gangs::savings(view))?;
@@ -342,12 +342,12 @@ fn coverage(view: &View) -> impl Iterator<Item = Sample<1, f64>> {
     counts.into_iter().map(sample)
 }
 
-/// Shortfalls over what is deserved, at every level at which memory is divided.
+/// Shortfalls over fair shares, at every level at which memory is divided.
 fn fairness(view: &View) -> [Sample<1, f64>; 3] {
     let fair = || view.classes.iter().filter(|class| !class.users.is_empty());
-    let classes = fair().map(|class| (class.account.deserved.0, class.account.held.0));
+    let classes = fair().map(|class| (class.account.fair_share.0, class.account.held.0));
     let users = fair().flat_map(|class| &class.users);
-    let users = users.map(|(_, account)| (account.deserved.0, account.held.0));
+    let users = users.map(|(_, account)| (account.fair_share.0, account.held.0));
     let jobs = view.jobs.iter().filter_map(|job| {
         let held = job.order.map(|order| job.held().of_order(order))?;
         Some((job.pure_fair_share.0, held.0))
@@ -360,12 +360,12 @@ fn fairness(view: &View) -> [Sample<1, f64>; 3] {
     ]
 }
 
-/// Of what is deserved and what is held.
+/// Part of the fair shares that their owners do not hold, from pairs of fair share and held amount.
 fn deviation(sides: impl Iterator<Item = (u64, u64)>) -> f64 {
     let (mut missing, mut all) = (0, 0);
-    for (deserved, held) in sides {
-        missing += deserved.saturating_sub(held);
-        all += deserved;
+    for (fair_share, held) in sides {
+        missing += fair_share.saturating_sub(held);
+        all += fair_share;
     }
     ratio(missing, all)
 }

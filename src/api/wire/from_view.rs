@@ -151,8 +151,8 @@ impl From<&JobAccount> for wire::Account {
     fn from(account: &JobAccount) -> wire::Account {
         wire::Account {
             wanted: account.wanted.0,
-            deserved: account.deserved.0,
-            given: account.given.0,
+            deserved: account.fair_share.0,
+            given: account.target.0,
             held: account.held.0,
         }
     }
@@ -333,7 +333,7 @@ impl wire::JobSums {
             cap: job.cap.map(|cap| cap.nshares.0),
             cap_bound: job.cap.map(bound),
             deserved: job.pure_fair_share.0,
-            given: job.given.0,
+            given: job.target.0,
             held: job.held().0,
             promised: job.promised.0,
             behind_cycles: job.behind_cycles(cycle),

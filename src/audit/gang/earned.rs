@@ -50,7 +50,7 @@ impl TurnSums {
         let gains: i128 = gang.gains().map(|process| i128::from(process.order)).sum();
         // A gang without a gain fell due while it ran; other gangs that ran grow in their turn.
         let asks: i128 = gang.all().map(|process| i128::from(process.order)).sum();
-        let deserves = i128::from(line.report.pure_fair_share.0);
+        let fair_share = i128::from(line.report.pure_fair_share.0);
         let turn = line.job.gang.turn.filter(|_| 0 < gains && gains < asks);
         let left = turn.map(|turn| Left::of(ledger, turn));
         let whole = duration(ledger, gang).map(i128::from);
@@ -58,8 +58,8 @@ impl TurnSums {
         let back = left.map_or(0, |left| left.price);
         TurnSums {
             uses: asks * duration.unwrap_or(0),
-            has: duration.map(|duration| savings(ledger, gang) + back + deserves * duration),
-            is_within_share: asks <= deserves,
+            has: duration.map(|duration| savings(ledger, gang) + back + fair_share * duration),
+            is_within_share: asks <= fair_share,
         }
     }
 
@@ -152,10 +152,10 @@ pub(in crate::audit) fn check_paid(ledger: &Ledger<'_>, findings: &mut Vec<Findi
     }
     for (donor, taken) in taken {
         let line = &ledger.jobs[donor];
-        let (left, given) = (line.held.saturating_sub(taken), line.report.given.0);
-        if left < given {
+        let (left, target) = (line.held.saturating_sub(taken), line.report.target.0);
+        if left < target {
             let id = line.job.id;
-            let detail = format!("job {id} of {given} is left with {left} for a turn");
+            let detail = format!("job {id} of {target} is left with {left} for a turn");
             findings.push(Rule::TurnNotEarned.finding(detail));
         }
     }

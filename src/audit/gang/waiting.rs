@@ -126,7 +126,7 @@ fn may_wait(ledger: &Ledger<'_>, gang: &GangLine) -> bool {
     let mut others = ledger.jobs.with_ix();
     let is_behind_work = others.any(|(place, other)| {
         let is_counted = other.is_fair_share() && other.priority < line.priority;
-        let most = if is_counted { other.cap } else { other.report.given.0 };
+        let most = if is_counted { other.cap } else { other.report.target.0 };
         precedes(ledger, place, gang.place)
             && tree(place) == tree(gang.place)
             && (is_counted || !other.is_fair_share())

@@ -58,12 +58,12 @@ fn it_is_too_late_where_a_prediction_says_so_and_the_cluster_moves() {
 
 #[test]
 fn only_a_job_whose_first_process_has_a_price_may_have_nothing_for_its_price() {
-    let says = |given| {
+    let says = |target| {
         let mut scene = Scene::new(&[2]);
         let ann = scene.running((ANN, HEAVY), 1, 2, 0);
         let bob = scene.job(BOB, FAIR, 1, 1);
-        scene.count(ann, 2 - given);
-        scene.count(bob, given);
+        scene.count(ann, 2 - target);
+        scene.count(bob, target);
         scene.report();
         let held_back = Declined::TooDear { loss: 3_600_000, limit: 2_000_000 };
         scene.schedule.report.jobs[JobIx(1)].held_back = Some(held_back);

@@ -48,10 +48,10 @@ fn counted(ann: &[(ClassIx, u32, u64)], bob: (ClassIx, u32, u64)) -> Vec<Rule> {
     let mut scene = Scene::new(&[32]);
     let theirs = ann.iter().map(|&job| (ANN, job)).chain([(BOB, bob)]);
     let mut fill = 32;
-    for (user, (class, nshare, given)) in theirs {
-        let job = scene.job(user, class, nshare, given + 32);
-        scene.hold(job, given, 0);
-        fill -= u64::from(nshare) * given;
+    for (user, (class, nshare, target)) in theirs {
+        let job = scene.job(user, class, nshare, target + 32);
+        scene.hold(job, target, 0);
+        fill -= u64::from(nshare) * target;
     }
     scene.running((ANN, FIXED), 1, fill, 0);
     scene.broken()

@@ -7,13 +7,13 @@ use crate::model::Place;
 /// Length of the gang.
 const LENGTH: u64 = 100_000;
 
-/// Bob's job holds all of a node of 4. Ann's gang needs all of it for 100 s, deserves half of it,
+/// Bob's job holds all of a node of 4. Ann's gang needs all of it for 100 s, has a fair share of half of it,
 /// and its user has saved so many qshare-milliseconds. Its turn has come: it takes the node.
 fn turn(base: i64) -> (Scene, JobId, JobId) {
     let mut scene = Scene::new(&[4]);
     let gang = scene.gang((ANN, FAIR), &[(4, 1)], Place::Free);
     scene.shape(gang).duration = Some(LENGTH);
-    scene.deserved.insert(gang, 2);
+    scene.fair_share.insert(gang, 2);
     let bob = scene.running((BOB, FAIR), 1, 4, 0);
     scene.edit(bob).facts.remaining = 0;
     scene.count(bob, 0);
@@ -47,9 +47,9 @@ fn a_turn_is_taken_once_it_is_earned() {
     let (scene, gang, _) = turn(400_000);
     scene.breaks(Rule::TurnNotEarned, |scene| scene.shape(gang).duration = None);
     let (mut scene, gang, _) = turn(0);
-    scene.deserved.insert(gang, 4);
+    scene.fair_share.insert(gang, 4);
     scene.breaks(Rule::TurnNotEarned, |scene| {
-        scene.deserved.insert(gang, 3);
+        scene.fair_share.insert(gang, 3);
     });
 }
 
@@ -60,7 +60,7 @@ fn a_turn_is_paid_for() {
         let mut scene = Scene::new(&[4]);
         let gang = scene.gang((ANN, FAIR), &[(4, 1)], Place::Free);
         scene.shape(gang).duration = Some(LENGTH);
-        scene.deserved.insert(gang, 2);
+        scene.fair_share.insert(gang, 2);
         scene.begin(gang, &[0; 4]);
         scene.snapshot.turns =
             vec![TurnAccount { class: FAIR, user: ANN, base, since: 90, rate: 0, most: 400_000 }];
@@ -92,7 +92,7 @@ fn the_paid_time_of_a_gang_is_its_own() {
     let taking = |until: u64| {
         let mut scene = Scene::new(&[4]);
         let ann = scene.gang((ANN, FAIR), &[(4, 1)], Place::Free);
-        scene.deserved.insert(ann, 4);
+        scene.fair_share.insert(ann, 4);
         let bob = scene.gang((BOB, FAIR), &[(4, 1)], Place::Free);
         scene.started(bob, &[0; 4]);
         scene.edit(bob).gang.turn = Some(PaidTurn { from: 90, until, price: 1 });

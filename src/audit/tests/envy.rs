@@ -211,12 +211,12 @@ fn worse_priority_is_always_to_be_had() {
 
 #[test]
 fn worse_priority_is_to_be_had_for_counted_work_that_stays() {
-    let broken = |given| {
+    let broken = |target| {
         let mut scene = Scene::new(&[1]);
         let low = scene.running((ANN, LOW), 1, 1, 0);
         let bob = scene.job(BOB, FIXED, 1, 1);
-        scene.count(low, 1 - given);
-        scene.count(bob, given);
+        scene.count(low, 1 - target);
+        scene.count(bob, target);
         scene.snapshot.calm = at_rest();
         scene.broken()
     };

@@ -272,13 +272,13 @@ fn an_arrangement_is_searched_for() {
 /// Bob's part is less than a process; but if his job has a target of a process, it is owed.
 #[test]
 fn a_counted_job_has_one_at_rest_and_in_motion() {
-    let broken = |rest_cycles, given| {
+    let broken = |rest_cycles, target| {
         let mut scene = scene(&[2]);
         let ann = scene.running((ANN, HEAVY), 1, 2, 0);
         scene.edit(ann).facts.remaining = 9;
         let bob = scene.job(BOB, FAIR, 1, 1);
-        scene.count(ann, 2 - given);
-        scene.count(bob, given);
+        scene.count(ann, 2 - target);
+        scene.count(bob, target);
         scene.snapshot.calm.rest_cycles = rest_cycles;
         scene.broken()
     };

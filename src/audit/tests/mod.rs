@@ -68,8 +68,8 @@ const FREE_GROWTH: CapRules = CapRules {
 pub(crate) struct Scene {
     pub(crate) snapshot: Snapshot,
     schedule: CycleSchedule,
-    given: BTreeMap<JobId, u64>,
-    deserved: BTreeMap<JobId, u64>,
+    target: BTreeMap<JobId, u64>,
+    fair_share: BTreeMap<JobId, u64>,
     estimates: BTreeMap<JobId, StartEstimate>,
 }
 
@@ -91,9 +91,9 @@ impl Scene {
             windows: Arc::default(),
             hours: Arc::default(),
         };
-        let (given, deserved) = (BTreeMap::new(), BTreeMap::new());
+        let (target, fair_share) = (BTreeMap::new(), BTreeMap::new());
         let estimates = BTreeMap::new();
-        Scene { snapshot, schedule: CycleSchedule::default(), given, deserved, estimates }
+        Scene { snapshot, schedule: CycleSchedule::default(), target, fair_share, estimates }
     }
 
     /// Adds a job of order `nshare` with work for `work` processes.
@@ -194,8 +194,8 @@ impl Scene {
         });
     }
 
-    fn count(&mut self, job: JobId, given: u64) {
-        self.given.insert(job, given);
+    fn count(&mut self, job: JobId, target: u64) {
+        self.target.insert(job, target);
     }
 
     /// Writes the report.
@@ -213,21 +213,21 @@ impl Scene {
             let promises = self.schedule.promises.iter().filter(|promise| promise.job == job.id);
             let promised = NShares(promises.map(|_| 1).sum());
             let has = held + promised;
-            let given = self.given.get(&job.id).map_or(has, |&given| NShares(given));
+            let target = self.target.get(&job.id).map_or(has, |&target| NShares(target));
             let kept = self.snapshot.promises.iter().filter(|promise| promise.job == job.id);
             let kept: u64 = kept.map(|_| 1).sum();
             let rules = &self.snapshot.class_of(job).cap_rules;
             let cap = NShares(cap_of(job, rules, period, kept));
             let account = &mut self.schedule.report.classes[job.class.0];
             account.held += held.of_order(job.order);
-            account.given += given.of_order(job.order);
+            account.target += target.of_order(job.order);
             let reason = WaitReason::WaitingForExits { promised };
             self.schedule.report.jobs.push(JobReport {
                 job: job.id,
                 wanted: cap,
                 cap: Cap { nshares: cap, bound: CapBound::WorkLeft },
-                pure_fair_share: QShares(self.deserved.get(&job.id).copied().unwrap_or(0)),
-                given,
+                pure_fair_share: QShares(self.fair_share.get(&job.id).copied().unwrap_or(0)),
+                target,
                 held,
                 promised,
                 held_back: None,

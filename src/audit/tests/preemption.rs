@@ -570,7 +570,7 @@ fn the_donor_stays_strictly_better_off() {
     let ann = scene.running((ANN, FAIR), 1, 2, 0);
     let bob = scene.running((BOB, FAIR), 1, 1, 1);
     scene.edit(bob).facts.remaining = 2;
-    scene.deserved = BTreeMap::from([(bob, 2)]);
+    scene.fair_share = BTreeMap::from([(bob, 2)]);
     scene.count(ann, 2);
     scene.count(bob, 1);
     scene.breaks(Rule::UnfairPreemption, |scene| {
@@ -630,11 +630,11 @@ fn a_donor_does_not_become_needy() {
     for _ in 0..3 {
         scene.promise(bob, 0);
     }
-    scene.deserved = BTreeMap::from([(ann, 3), (bob, 3)]);
+    scene.fair_share = BTreeMap::from([(ann, 3), (bob, 3)]);
     scene.count(ann, 2);
     scene.count(bob, 2);
     scene.breaks(Rule::NeedyDonor, |scene| {
-        scene.deserved.insert(ann, 4);
+        scene.fair_share.insert(ann, 4);
     });
 }
 
@@ -648,7 +648,7 @@ fn giving() -> (Scene, JobId, JobId) {
     scene.edit(bob).facts.remaining = 2;
     scene.preempt(ann, 0, Some(bob), VictimRule::Defragmentation);
     scene.promise(bob, 0);
-    scene.deserved = BTreeMap::from([(ann, 4), (bob, 2)]);
+    scene.fair_share = BTreeMap::from([(ann, 4), (bob, 2)]);
     scene.count(fixed, 0);
     scene.count(ann, 2);
     scene.count(bob, 2);

@@ -77,7 +77,7 @@ fn of_two_nodes_one_is_the_first() {
 /// Bob's class is due two thirds of a process, and its target is 0 or 1.
 #[test]
 fn a_first_process_that_is_neither_owed_nor_counted_has_its_price() {
-    let broken = |loss, given| {
+    let broken = |loss, target| {
         let mut scene = Scene::new(&[2]);
         let ann = scene.running((ANN, HEAVY), 1, 2, 0);
         let bob = scene.job(BOB, FAIR, 1, 1);
@@ -85,8 +85,8 @@ fn a_first_process_that_is_neither_owed_nor_counted_has_its_price() {
         scene.promise(bob, 0);
         scene.edit(ann).shares[0].facts.investment = loss;
         scene.schedule.preemptions[0].loss = loss;
-        scene.count(ann, 2 - given);
-        scene.count(bob, given);
+        scene.count(ann, 2 - target);
+        scene.count(bob, target);
         scene.broken()
     };
     assert_eq!(broken(LIMIT, 0), []);

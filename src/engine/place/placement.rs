@@ -48,8 +48,9 @@ fn beside_claims(
     job: JobIx,
     place: impl Fn(&BTreeSet<NodeIx>) -> Option<NodeIx>,
 ) -> Option<NodeIx> {
-    let claimed = draft.claims.keys().copied().filter(|&node| !leaves_all_claims(draft, job, node));
-    let claimed: BTreeSet<NodeIx> = claimed.collect();
+    let claimed = draft.claims.iter().map(|(node, _)| node);
+    let claimed: BTreeSet<NodeIx> =
+        claimed.filter(|&node| !leaves_all_claims(draft, job, node)).collect();
     let taken = draft.services.get(&draft.job(job).service);
     let avoid = taken.map_or_else(|| claimed.clone(), |taken| taken | &claimed);
     place(&avoid).or_else(|| place(&claimed))

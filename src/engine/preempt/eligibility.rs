@@ -20,7 +20,7 @@ const FEW: u64 = 8;
 
 /// Rights of a request against other jobs, while the victims of a plan are being chosen.
 #[expect(clippy::struct_excessive_bools, reason = "rights that are held independently")]
-pub(super) struct Entitlement<'d, 'a> {
+pub(super) struct Eligibility<'d, 'a> {
     draft: &'d Draft<'a>,
     pub(super) keeps: &'d Keeps,
     pub(super) requester: JobIx,
@@ -45,17 +45,17 @@ pub(super) struct Entitlement<'d, 'a> {
     taken: Vec<(JobIx, u64)>,
 }
 
-impl<'d, 'a> Entitlement<'d, 'a> {
+impl<'d, 'a> Eligibility<'d, 'a> {
     pub(super) fn new(
         draft: &'d Draft<'a>,
         keeps: &'d Keeps,
         requester: JobIx,
-    ) -> Entitlement<'d, 'a> {
+    ) -> Eligibility<'d, 'a> {
         let defragmentation = draft.snapshot.topology.settings.defragmentation;
         let holds_nothing = draft.has(requester) == 0;
         let is_below_target = 0 < draft.shortfall(requester);
         let may_balance = defragmentation && draft.snapshot.calm.is_at_rest();
-        let mut entitlement = Entitlement {
+        let mut eligibility = Eligibility {
             draft,
             keeps,
             requester,
@@ -70,13 +70,13 @@ impl<'d, 'a> Entitlement<'d, 'a> {
             order: draft.jobs[requester].order.qshares().0,
             taken: Vec::new(),
         };
-        if may_balance && !entitlement.reaches_worse_priorities() {
-            entitlement.limit = match budget::worth(draft, requester) {
+        if may_balance && !eligibility.reaches_worse_priorities() {
+            eligibility.limit = match budget::worth(draft, requester) {
                 Worth::UpTo(limit) => Some(limit),
                 Worth::Anything | Worth::Nothing(_) => None,
             };
         }
-        entitlement
+        eligibility
     }
 
     /// Starts over for another node.
@@ -111,7 +111,7 @@ impl<'d, 'a> Entitlement<'d, 'a> {
     }
 
     /// True if the requester may preempt at all.
-    pub(super) fn is_entitled(&self) -> bool {
+    pub(super) fn is_eligible(&self) -> bool {
         self.is_starved
             || self.is_below_target
             || self.may_balance
@@ -361,6 +361,6 @@ impl<'d, 'a> Entitlement<'d, 'a> {
     }
 
     fn target(&self, level: Level, job: JobIx) -> u64 {
-        self.draft.entities.at(&self.draft.given, level, job)
+        self.draft.entities.at(&self.draft.targets, level, job)
     }
 }

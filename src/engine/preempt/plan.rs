@@ -2,7 +2,7 @@
 
 use std::cmp::Reverse;
 
-use super::eligibility::Entitlement;
+use super::eligibility::Eligibility;
 use super::keeps::Keeps;
 use crate::engine::capacity::Tenant;
 use crate::engine::draft::Draft;
@@ -88,7 +88,7 @@ impl EvictionClass {
     ) -> EvictionClass {
         EvictionClass {
             is_resident,
-            is_within_target: keeps.amounts.jobs[job] <= draft.given.jobs[job],
+            is_within_target: keeps.amounts.jobs[job] <= draft.targets.jobs[job],
             becomes_needy: draft.becomes_needy_with(job, keeps.nshares[job].saturating_sub(1)),
         }
     }
@@ -125,18 +125,18 @@ impl EvictionRank {
 /// to go.
 pub(super) fn plan_on(
     draft: &Draft<'_>,
-    entitlement: &mut Entitlement<'_, '_>,
+    eligibility: &mut Eligibility<'_, '_>,
     node: NodeIx,
     order: Order,
     missing: QShares,
 ) -> Option<(Cost, Plan)> {
-    let victims = choose_victims(draft, entitlement, node, missing)?;
+    let victims = choose_victims(draft, eligibility, node, missing)?;
     let freed: QShares = victims.iter().map(|victim| victim.order).sum();
     let worst = victims.iter().map(|victim| victim.class).max();
     let loss = victims.iter().map(|victim| victim.loss).fold(0, Millis::saturating_add);
     let overshoot = freed.saturating_sub(missing);
     let cost = Cost { is_too_dear: false, worst, loss, victims: victims.len(), overshoot, node };
-    let cost = cost.within(entitlement.limit);
+    let cost = cost.within(eligibility.limit);
     let considered = Alternatives::default();
     Some((cost, Plan { node, order, victims, loss, considered }))
 }
@@ -144,7 +144,7 @@ pub(super) fn plan_on(
 /// Returns the shares on `node` that free `missing` quanta, least rank first, none superfluous.
 fn choose_victims(
     draft: &Draft<'_>,
-    entitlement: &mut Entitlement<'_, '_>,
+    eligibility: &mut Eligibility<'_, '_>,
     node: NodeIx,
     missing: QShares,
 ) -> Option<Vec<Victim>> {
@@ -152,7 +152,7 @@ fn choose_victims(
         return Some(Vec::new());
     }
     let there = draft.spaces.held_shares(node).filter_map(|(holding, tenant)| {
-        Some((holding, tenant, entitlement.rule(holding.job, tenant.order().0)?))
+        Some((holding, tenant, eligibility.rule(holding.job, tenant.order().0)?))
     });
     let there: Vec<(ShareIx, Tenant, VictimRule)> = there.collect();
     // Each share taken makes the next harder to take. So a sum that is too small stays too small.
@@ -161,29 +161,29 @@ fn choose_victims(
     }
     let candidates = there.into_iter().map(|(holding, tenant, rule)| {
         let share = draft.shares.at(holding);
-        let class = EvictionClass::of(draft, entitlement.keeps, holding.job, share.is_resident);
+        let class = EvictionClass::of(draft, eligibility.keeps, holding.job, share.is_resident);
         let rank = EvictionRank::of(draft, share);
         Victim { holding, rule, class, rank, order: tenant.order(), loss: tenant.loss() }
     });
     let mut candidates: Vec<Victim> = candidates.collect();
     candidates.sort_unstable_by_key(|victim| (victim.class, victim.rank));
-    let most = entitlement.limit.unwrap_or(Millis::MAX);
+    let most = eligibility.limit.unwrap_or(Millis::MAX);
     let beyond = |victims: &Vec<Victim>| loss_of(victims).saturating_sub(most);
-    let mut best = take_in_turn(entitlement, &candidates, missing);
+    let mut best = take_in_turn(eligibility, &candidates, missing);
     let is_enough =
         |best: &Option<Vec<Victim>>| best.as_ref().is_some_and(|best| beyond(best) == 0);
-    // A large share may do where small shares before it use the entitlement up, or cost too much.
+    // A large share may do where small shares before it use up what the rules allow, or cost too much.
     if !is_enough(&best) {
-        entitlement.reset();
+        eligibility.reset();
         candidates.sort_by_key(|victim| (Reverse(victim.order), victim.class, victim.rank));
-        let other = take_in_turn(entitlement, &candidates, missing);
+        let other = take_in_turn(eligibility, &candidates, missing);
         best = best.into_iter().chain(other).min_by_key(beyond);
     }
     // Small shares of several sides may do where a large share of a single side is too much.
     if !is_enough(&best) {
-        entitlement.reset();
+        eligibility.reset();
         candidates.sort_by_key(|victim| (victim.order, victim.class, victim.rank));
-        let other = take_in_turn(entitlement, &candidates, missing);
+        let other = take_in_turn(eligibility, &candidates, missing);
         best = best.into_iter().chain(other).min_by_key(beyond);
     }
     best
@@ -197,7 +197,7 @@ fn loss_of(victims: &[Victim]) -> Millis {
 /// Takes candidates in turn until `missing` is free. Each share taken counts against its owner in
 /// the next test.
 fn take_in_turn(
-    entitlement: &mut Entitlement<'_, '_>,
+    eligibility: &mut Eligibility<'_, '_>,
     candidates: &[Victim],
     missing: QShares,
 ) -> Option<Vec<Victim>> {
@@ -207,8 +207,8 @@ fn take_in_turn(
         if missing <= freed {
             break;
         }
-        if let Some(rule) = entitlement.rule(candidate.holding.job, candidate.order.0) {
-            entitlement.take(candidate.holding.job, candidate.order.0);
+        if let Some(rule) = eligibility.rule(candidate.holding.job, candidate.order.0) {
+            eligibility.take(candidate.holding.job, candidate.order.0);
             freed += candidate.order;
             victims.push(Victim { rule, ..*candidate });
         }

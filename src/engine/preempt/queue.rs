@@ -13,7 +13,7 @@ use std::collections::binary_heap::PeekMut;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
 
 use super::budget::{self, Worth};
-use super::eligibility::Entitlement;
+use super::eligibility::Eligibility;
 use super::feasible::Feasible;
 use super::keeps::Keeps;
 use super::offers::{Offer, Offers};
@@ -156,12 +156,12 @@ impl Reclaim {
         if let Some(plan) = feasible.room_to_come().filter(|_| !self.keeps.has_given(job)) {
             return Ok(plan);
         }
-        let mut entitlement = Entitlement::new(draft, &self.keeps, job);
-        if !entitlement.is_entitled() {
+        let mut eligibility = Eligibility::new(draft, &self.keeps, job);
+        if !eligibility.is_eligible() {
             return Err(None);
         }
         if let (false, Worth::Nothing(held_back)) =
-            (entitlement.reaches_worse_priorities(), budget::worth(draft, job))
+            (eligibility.reaches_worse_priorities(), budget::worth(draft, job))
         {
             return Err(Some(held_back));
         }
@@ -170,28 +170,28 @@ impl Reclaim {
         {
             let mut plans = Plans::default();
             for node in feasible.suitable() {
-                plans.consider(draft, &feasible, &mut entitlement, node);
+                plans.consider(draft, &feasible, &mut eligibility, node);
             }
             plans
         } else {
             let (order, user) = (draft.jobs[job].order.qshares().0, draft.entities.group_of(job));
             let standing = standing(draft, job);
-            let kind = kind(draft, &entitlement, false);
+            let kind = kind(draft, &eligibility, false);
             let grown = self.grown.len();
-            let begin = || Queue::new(draft, (&self.offers, &entitlement), standing, grown);
+            let begin = || Queue::new(draft, (&self.offers, &eligibility), standing, grown);
             let queue = self.queues.entry(kind).or_insert_with(begin);
             if is_less(standing, queue.standing) {
                 *queue = begin();
             }
             queue.standing = standing;
-            let own = (user, order, entitlement.rights());
+            let own = (user, order, eligibility.rights());
             let state = (draft.held.jobs[job], self.changes);
             let is_known =
                 self.own.get(&own).is_some_and(|known| known.0 <= state.0 && known.1 == state.1);
             let mut plans = Plans::default();
-            let request = (&feasible, &mut entitlement);
+            let request = (&feasible, &mut eligibility);
             queue.search(draft, &self.offers, request, &self.grown, &mut plans);
-            if !is_known && !own_plans(draft, &self.offers, &feasible, &mut entitlement, &mut plans)
+            if !is_known && !own_plans(draft, &self.offers, &feasible, &mut eligibility, &mut plans)
             {
                 self.own.insert(own, state);
             }
@@ -201,17 +201,17 @@ impl Reclaim {
     }
 }
 
-/// Returns the kind of the request of `entitlement`. With `with_own`, the kind includes its user if
+/// Returns the kind of the request of `eligibility`. With `with_own`, the kind includes its user if
 /// other jobs of the user may lose shares to it.
-pub(super) fn kind(draft: &Draft<'_>, entitlement: &Entitlement<'_, '_>, with_own: bool) -> Kind {
-    let job = entitlement.requester;
+pub(super) fn kind(draft: &Draft<'_>, eligibility: &Eligibility<'_, '_>, with_own: bool) -> Kind {
+    let job = eligibility.requester;
     let (class, user) = (draft.entities.class_of(job), draft.entities.group_of(job));
     let has_others = with_own && draft.held.jobs[job] < draft.held.groups[user];
-    let is_apart = has_others || entitlement.is_barred();
+    let is_apart = has_others || eligibility.is_barred();
     let order = draft.jobs[job].order.qshares().0;
     let confined = draft.jobs[job].is_restricted.then_some(job);
     let apart = is_apart.then_some(user);
-    (class, order, entitlement.rights(), apart, confined, entitlement.limit)
+    (class, order, eligibility.rights(), apart, confined, eligibility.limit)
 }
 
 /// Returns the holdings of the class and user of `job`.
@@ -239,18 +239,18 @@ impl Plans {
         &mut self,
         draft: &Draft<'_>,
         feasible: &Feasible<'_, '_>,
-        entitlement: &mut Entitlement<'_, '_>,
+        eligibility: &mut Eligibility<'_, '_>,
         node: NodeIx,
     ) -> Option<Cost> {
         draft.effort.search();
         let order = feasible.order_on(node)?;
-        entitlement.reset();
+        eligibility.reset();
         let missing = draft.spaces.missing_for(node, order.qshares());
-        if missing == QShares(0) && entitlement.has_given() {
+        if missing == QShares(0) && eligibility.has_given() {
             return None;
         }
-        let found = plan_on(draft, entitlement, node, order, missing);
-        entitlement.reset();
+        let found = plan_on(draft, eligibility, node, order, missing);
+        eligibility.reset();
         let (cost, plan) = found?;
         let is_known =
             |known: &Option<(Cost, Plan)>| known.as_ref().is_some_and(|(k, _)| *k == cost);
@@ -290,7 +290,7 @@ fn own_plans(
     draft: &Draft<'_>,
     offers: &Offers,
     feasible: &Feasible<'_, '_>,
-    entitlement: &mut Entitlement<'_, '_>,
+    eligibility: &mut Eligibility<'_, '_>,
     plans: &mut Plans,
 ) -> bool {
     let user = draft.entities.group_of(feasible.job);
@@ -298,22 +298,22 @@ fn own_plans(
     let may_give = jobs.any(|&job| {
         draft.effort.search();
         0 < draft.jobs[job].held
-            && entitlement.rule(job, draft.jobs[job].order.qshares().0).is_some()
+            && eligibility.rule(job, draft.jobs[job].order.qshares().0).is_some()
     });
     if !may_give {
         return false;
     }
-    let of_user = (user, !entitlement.gives_first_processes());
-    for &offer in offers.of(draft, entitlement.keeps, of_user) {
+    let of_user = (user, !eligibility.gives_first_processes());
+    for &offer in offers.of(draft, eligibility.keeps, of_user) {
         if plans.are_complete(&offer.cost) {
             break;
         }
         let node = offer.cost.node;
         let Some(order) = feasible.order_on(node) else { continue };
         let missing = draft.spaces.missing_for(node, order.qshares());
-        let bound = offers.bound(draft, entitlement.keeps, offer.cost, missing);
-        if bound.is_some_and(|bound| !plans.are_complete(&bound.within(entitlement.limit))) {
-            plans.consider(draft, feasible, entitlement, node);
+        let bound = offers.bound(draft, eligibility.keeps, offer.cost, missing);
+        if bound.is_some_and(|bound| !plans.are_complete(&bound.within(eligibility.limit))) {
+            plans.consider(draft, feasible, eligibility, node);
         }
     }
     true
@@ -323,11 +323,11 @@ impl Queue {
     /// Builds the queue for all requests with equal rights. `standing` is that of the first.
     fn new(
         draft: &Draft<'_>,
-        (offers, entitlement): (&Offers, &Entitlement<'_, '_>),
+        (offers, eligibility): (&Offers, &Eligibility<'_, '_>),
         standing: RequestStanding,
         grown: usize,
     ) -> Queue {
-        let own_class = draft.entities.class_of(entitlement.requester);
+        let own_class = draft.entities.class_of(eligibility.requester);
         let mut other_class = None;
         let groups = draft.entities.groups().with_ix();
         let first_offers = groups.filter_map(|(group, &(class, _))| {
@@ -339,14 +339,14 @@ impl Queue {
             let is_reached = match other_class {
                 // The answer is the same for all users of another class.
                 Some((known, is_reached)) if known == class => is_reached,
-                _ => entitlement.reaches(job),
+                _ => eligibility.reaches(job),
             };
             other_class = (class != own_class).then_some((class, is_reached));
             if !is_reached {
                 return None;
             }
-            let of_group = (group, entitlement.reaches_last_processes(job));
-            let first = offers.of(draft, entitlement.keeps, of_group).first()?;
+            let of_group = (group, eligibility.reaches_last_processes(job));
+            let first = offers.of(draft, eligibility.keeps, of_group).first()?;
             Some(Reverse((*first, of_group, 0)))
         });
         Queue {
@@ -363,20 +363,20 @@ impl Queue {
         &mut self,
         draft: &Draft<'_>,
         offers: &Offers,
-        (feasible, entitlement): (&Feasible<'_, '_>, &mut Entitlement<'_, '_>),
+        (feasible, eligibility): (&Feasible<'_, '_>, &mut Eligibility<'_, '_>),
         grown: &[NodeIx],
         plans: &mut Plans,
     ) {
         for &node in &grown[self.seen..] {
             let Some(order) = feasible.order_on(node) else { continue };
             let missing = draft.spaces.missing_for(node, order.qshares());
-            let bound = offers.least(draft, entitlement.keeps, node, missing);
-            self.heap.extend(bound.map(|bound| Reverse(bound.within(entitlement.limit))));
+            let bound = offers.least(draft, eligibility.keeps, node, missing);
+            self.heap.extend(bound.map(|bound| Reverse(bound.within(eligibility.limit))));
         }
         self.seen = grown.len();
         let mut found = Vec::new();
         loop {
-            self.offer(draft, offers, (feasible, entitlement));
+            self.offer(draft, offers, (feasible, eligibility));
             let Some(&Reverse(bound)) = self.heap.peek() else { break };
             if plans.are_complete(&bound) {
                 break;
@@ -385,11 +385,11 @@ impl Queue {
             if self.heap.peek() == Some(&Reverse(bound)) {
                 continue;
             }
-            let cost = plans.consider(draft, feasible, entitlement, bound.node);
+            let cost = plans.consider(draft, feasible, eligibility, bound.node);
             // Shares of its own user there may go for the next request, and at a lower cost. Space
             // to come, closed to a job that lost a share, may be gone by then.
             let is_free = || draft.spaces.missing_for(bound.node, QShares(1)) == QShares(0);
-            if entitlement.has_own_on(bound.node) || (entitlement.has_given() && is_free()) {
+            if eligibility.has_own_on(bound.node) || (eligibility.has_given() && is_free()) {
                 found.push(Reverse(bound));
             } else if let Some(cost) = cost {
                 // A smaller victim may do next, if the victim found here may no longer go.
@@ -407,7 +407,7 @@ impl Queue {
         &mut self,
         draft: &Draft<'_>,
         offers: &Offers,
-        (feasible, entitlement): (&Feasible<'_, '_>, &Entitlement<'_, '_>),
+        (feasible, eligibility): (&Feasible<'_, '_>, &Eligibility<'_, '_>),
     ) {
         while let Some(mut next) = self.offers.peek_mut() {
             let Reverse((offer, of_group, place)) = *next;
@@ -415,11 +415,11 @@ impl Queue {
                 return;
             }
             draft.effort.search();
-            if !entitlement.reaches_user(of_group.0) {
+            if !eligibility.reaches_user(of_group.0) {
                 PeekMut::pop(next);
                 continue;
             }
-            match offers.of(draft, entitlement.keeps, of_group).get(place + 1) {
+            match offers.of(draft, eligibility.keeps, of_group).get(place + 1) {
                 Some(following) => *next = Reverse((*following, of_group, place + 1)),
                 None => drop(PeekMut::pop(next)),
             }
@@ -430,8 +430,8 @@ impl Queue {
             let offered = before + offer.quanta;
             self.offered[node.0] = offered;
             if before < missing && missing <= offered {
-                let bound = offers.bound(draft, entitlement.keeps, offer.cost, missing);
-                self.heap.extend(bound.map(|bound| Reverse(bound.within(entitlement.limit))));
+                let bound = offers.bound(draft, eligibility.keeps, offer.cost, missing);
+                self.heap.extend(bound.map(|bound| Reverse(bound.within(eligibility.limit))));
             }
         }
     }

@@ -7,7 +7,7 @@ use rand::{RngExt as _, SeedableRng as _};
 use rand_chacha::ChaCha8Rng;
 
 use super::budget::{objection_to, worth};
-use super::eligibility::Entitlement;
+use super::eligibility::Eligibility;
 use super::feasible::Feasible;
 use super::keeps::Keeps;
 use super::plan::{Cost, plan_on};
@@ -56,10 +56,10 @@ fn counted<'a>(snapshot: &'a Snapshot, counts: &[u64]) -> Draft<'a> {
     let mut draft = Draft::new(snapshot);
     let entities = Arc::clone(&draft.entities);
     for (job, &count) in draft.jobs.places().zip(counts) {
-        draft.jobs[job].given = count;
+        draft.jobs[job].target = count;
         draft.jobs[job].is_owed = 0 < count;
         let quanta = draft.jobs[job].order.qshares().0 * count;
-        entities.add(&mut draft.given, job, quanta);
+        entities.add(&mut draft.targets, job, quanta);
     }
     draft
 }
@@ -68,10 +68,10 @@ fn counted<'a>(snapshot: &'a Snapshot, counts: &[u64]) -> Draft<'a> {
 fn rules(scene: &Scene, counts: &[u64], quanta: usize) -> Vec<Option<VictimRule>> {
     let draft = counted(&scene.snapshot, counts);
     let keeps = Keeps::new(&draft);
-    let mut entitlement = Entitlement::new(&draft, &keeps, JobIx(counts.len() - 1));
+    let mut eligibility = Eligibility::new(&draft, &keeps, JobIx(counts.len() - 1));
     let in_turn = (0..quanta).map(|_| {
-        let rule = entitlement.rule(JobIx(0), 1);
-        entitlement.take(JobIx(0), 1);
+        let rule = eligibility.rule(JobIx(0), 1);
+        eligibility.take(JobIx(0), 1);
         rule
     });
     in_turn.collect()
@@ -104,8 +104,8 @@ fn at_rest_a_first_process_goes_first_only_where_all_have_room_for_one() {
     let draft = |scene: &Scene| {
         let draft = counted(&scene.snapshot, &[1, 1, 1]);
         let keeps = Keeps::new(&draft);
-        let entitlement = Entitlement::new(&draft, &keeps, JobIx(2));
-        (entitlement.rule(JobIx(0), 2), entitlement.is_blocked_by(|job| job == JobIx(0)))
+        let eligibility = Eligibility::new(&draft, &keeps, JobIx(2));
+        (eligibility.rule(JobIx(0), 2), eligibility.is_blocked_by(|job| job == JobIx(0)))
     };
     assert_eq!(draft(&at_rest(&[5], &uneven)), (ENVY, false));
     assert_eq!(draft(&at_rest(&[5, 3], &uneven)), (None, true));
@@ -119,11 +119,11 @@ fn a_plan_is_charged_as_a_whole() {
     assert_eq!(rules(&scene, &[2, 2], 3), [FAIR_SHARE, FAIR_SHARE, None]);
     let draft = counted(&scene.snapshot, &[2, 2]);
     let keeps = Keeps::new(&draft);
-    let mut entitlement = Entitlement::new(&draft, &keeps, JobIx(1));
+    let mut eligibility = Eligibility::new(&draft, &keeps, JobIx(1));
     let order = Order::new(4).unwrap();
     for (missing, goes) in [(2, true), (3, false)] {
-        entitlement.reset();
-        let plan = plan_on(&draft, &mut entitlement, NodeIx(0), order, QShares(missing));
+        eligibility.reset();
+        let plan = plan_on(&draft, &mut eligibility, NodeIx(0), order, QShares(missing));
         assert_eq!(plan.is_some(), goes, "{missing}");
     }
 }
@@ -199,7 +199,7 @@ fn a_job_does_not_give_and_take_in_one_cycle() {
     let may_take = |note: fn(&mut Keeps)| {
         let mut keeps = Keeps::new(&draft);
         note(&mut keeps);
-        Entitlement::new(&draft, &keeps, JobIx(2)).rule(JobIx(0), 1)
+        Eligibility::new(&draft, &keeps, JobIx(2)).rule(JobIx(0), 1)
     };
     assert_eq!(may_take(|_| {}), FAIR_SHARE);
     assert_eq!(may_take(|keeps| keeps.note_giver(JobIx(2))), None);
@@ -283,8 +283,8 @@ fn an_arrangement_is_found_by_first_fit_or_not() {
 /// Returns the users that the first of four may take from in an idle cluster, by processes of 1.
 fn may_take_from(draft: &Draft<'_>) -> Vec<usize> {
     let keeps = Keeps::new(draft);
-    let entitlement = Entitlement::new(draft, &keeps, JobIx(0));
-    (0..4).filter(|&victim| entitlement.rule(JobIx(victim), 1) == ENVY).collect()
+    let eligibility = Eligibility::new(draft, &keeps, JobIx(0));
+    (0..4).filter(|&victim| eligibility.rule(JobIx(victim), 1) == ENVY).collect()
 }
 
 fn four_users(held: [u64; 4]) -> Scene {
@@ -390,7 +390,7 @@ fn cheapest(draft: &Draft<'_>, keeps: &Keeps, job: JobIx) -> Option<(Cost, Vec<S
         if missing == QShares(0) && keeps.has_given(job) {
             return None;
         }
-        let mut fresh = Entitlement::new(draft, keeps, job);
+        let mut fresh = Eligibility::new(draft, keeps, job);
         let (cost, plan) = plan_on(draft, &mut fresh, node, order, missing)?;
         Some((cost, plan.victims.iter().map(|victim| victim.holding).collect()))
     });

@@ -67,7 +67,7 @@ fn serve_all(
 ) {
     let mut turns = seats.len();
     let mut walk =
-        WaterFill::new(&draft.entities, Turn::ByFinish, seats, &draft.given, &draft.held);
+        WaterFill::new(&draft.entities, Turn::ByFinish, seats, &draft.targets, &draft.held);
     while !walk.is_over() {
         // After a refusal, the rest may grow much further, so the bulk step is repeated. It runs
         // rarely enough to cost less than the turns.
@@ -121,15 +121,15 @@ fn count_in_turn(
 fn enter(draft: &mut Draft<'_>, counted: impl Iterator<Item = (Participant, u64)>) {
     let entities = Arc::clone(&draft.entities);
     for (Participant { job, order, .. }, nshares) in counted.filter(|(_, nshares)| 0 < *nshares) {
-        draft.jobs[job].given += nshares;
-        entities.add(&mut draft.given, job, NShares(nshares).of_order(order).0);
+        draft.jobs[job].target += nshares;
+        entities.add(&mut draft.targets, job, NShares(nshares).of_order(order).0);
     }
 }
 
 /// Limit of a job's target: its cap, and the space on the nodes that it lists.
 fn seat(draft: &Draft<'_>, listed: &NodeListCapacity, job: JobIx) -> Participant {
     let order = draft.jobs[job].order;
-    let below_cap = draft.jobs[job].most.saturating_sub(draft.jobs[job].given);
+    let below_cap = draft.jobs[job].most.saturating_sub(draft.jobs[job].target);
     let room_to_grow = listed.most(job, order).map_or(below_cap, |most| most.min(below_cap));
     Participant { job, order, room_to_grow }
 }
@@ -147,10 +147,10 @@ fn count_what_stays_anyway(draft: &mut Draft<'_>, jobs: &[JobIx]) {
     stays.sort_unstable();
     for holding in stays {
         let job = &mut draft.jobs[holding.job];
-        if job.given < job.may_keep {
-            job.given += 1;
+        if job.target < job.may_keep {
+            job.target += 1;
             let order = draft.shares.at(holding).order.qshares().0;
-            entities.add(&mut draft.given, holding.job, order);
+            entities.add(&mut draft.targets, holding.job, order);
         }
     }
 }
@@ -177,7 +177,7 @@ fn note_where_nothing_is_left(
 /// priority could use its part. The space left for the class's pools is divided among classes by
 /// weight, then equally among users, then equally among jobs.
 ///
-/// Design: "Defragmentation", "deserved shares"; decision D4: schedulable capacity only.
+/// Design: "Defragmentation", "deserved shares" (the seed's word for the fair share); decision D4: schedulable capacity only.
 pub(super) fn remember_pure_fair_shares(
     draft: &mut Draft<'_>,
     space: &EmptyCluster,
@@ -300,7 +300,7 @@ mod tests {
         let jobs: Vec<JobIx> = scene.snapshot.jobs.places().collect();
         remember_pure_fair_shares(&mut draft, &space, &jobs);
         count(&mut draft, &mut space, &mut listed, &jobs);
-        draft.jobs.iter().map(|job| job.given).collect()
+        draft.jobs.iter().map(|job| job.target).collect()
     }
 
     /// Targets of all jobs, in nshares, if every nshare is served in turn.
@@ -310,10 +310,10 @@ mod tests {
         let mut listed = NodeListCapacity::new(&draft);
         let seats = scene.snapshot.jobs.places().map(|job| seat(&draft, &listed, job));
         let mut walk =
-            WaterFill::new(&draft.entities, Turn::ByFinish, seats, &draft.given, &draft.held);
+            WaterFill::new(&draft.entities, Turn::ByFinish, seats, &draft.targets, &draft.held);
         count_in_turn(&draft, &mut space, &mut listed, &mut walk, usize::MAX);
         enter(&mut draft, walk.served());
-        draft.jobs.iter().map(|job| job.given).collect()
+        draft.jobs.iter().map(|job| job.target).collect()
     }
 
     /// Few cases differ: a smaller order may be counted in place of a larger order.
@@ -377,7 +377,7 @@ mod tests {
         let mut listed = NodeListCapacity::new(&draft);
         let seats = scene.snapshot.jobs.places().map(|job| seat(&draft, &listed, job));
         let mut walk =
-            WaterFill::new(&draft.entities, Turn::ByFinish, seats, &draft.given, &draft.held);
+            WaterFill::new(&draft.entities, Turn::ByFinish, seats, &draft.targets, &draft.held);
         count_at_once(&draft, &mut space, &mut listed, &mut walk);
         let left = space.total(&draft.pools, PoolIx(0)).0;
         assert!(left < 64, "{left} of 1024");

@@ -122,7 +122,7 @@ pub(super) fn count(
     ix: JobIx,
 ) {
     if draft.is_overrun(ix) {
-        draft.jobs[ix].given = 0;
+        draft.jobs[ix].target = 0;
         return;
     }
     let mut timed = gangs.filter(|gangs| gangs.chooses_nodes());
@@ -130,8 +130,8 @@ pub(super) fn count(
     let mut promised = promised.into_iter().flatten();
     let class = draft.class_of(ix);
     let JobDraft { order, held, demand, .. } = draft.jobs[ix];
-    let (mut amount, mut given) = (order, held);
-    while given < demand.cap.nshares.0 {
+    let (mut amount, mut target) = (order, held);
+    while target < demand.cap.nshares.0 {
         if class.policy == ClassPolicy::Reserve {
             amount = largest_within_allotment(draft, ledger, ix);
             draft.jobs[ix].largest_node = amount.qshares().0;
@@ -165,13 +165,13 @@ pub(super) fn count(
             let amount = if is_whole { draft.spaces.order(node).0 } else { asks };
             gangs.choose_node(draft, ix, (node, amount));
         }
-        given += 1;
+        target += 1;
     }
-    draft.jobs[ix].given = given;
+    draft.jobs[ix].target = target;
     // Shares count at their actual size: a reservation has the whole of its node.
     let holds: u64 = draft.shares.held_by(ix).map(|(_, share)| share.order.qshares().0).sum();
     let entities = Arc::clone(&draft.entities);
-    entities.add(&mut draft.given, ix, holds + order.qshares().0 * (given - held));
+    entities.add(&mut draft.targets, ix, holds + order.qshares().0 * (target - held));
 }
 
 /// Takes space for another nshare of the job at `ix`, if possible on a node like `chosen`; for a

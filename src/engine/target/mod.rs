@@ -39,7 +39,7 @@ fn staying_jobs(draft: &Draft<'_>, priority: Precedence) -> Vec<JobIx> {
     jobs
 }
 
-/// Computes all targets: afterwards [`JobDraft::given`](super::draft::JobDraft) is final.
+/// Computes all targets: afterwards [`JobDraft::target`](super::draft::JobDraft) is final.
 pub(super) fn set_targets(draft: &mut Draft<'_>) {
     let mut space = EmptyCluster::new(&draft.spaces);
     let mut listed = NodeListCapacity::new(draft);
@@ -49,7 +49,8 @@ pub(super) fn set_targets(draft: &mut Draft<'_>) {
     if gangs.as_ref().is_some_and(GangPlanner::chooses_nodes) {
         draft.leaves = Some(CalendarLeaves::new(draft));
     }
-    for priority in draft.priorities() {
+    let mut priorities = draft.priorities().into_iter().peekable();
+    while let Some(priority) = priorities.next() {
         if let Some(gangs) = &mut gangs {
             gangs.begin(draft, &mut space, &mut listed, priority);
         }
@@ -81,7 +82,9 @@ pub(super) fn set_targets(draft: &mut Draft<'_>) {
         } else {
             sizes::count(draft, &mut space, &mut listed, &jobs);
         }
-        listed.keep_for(draft, priority);
+        if priorities.peek().is_some() {
+            listed.keep_for(draft, priority);
+        }
     }
     if let Some(gangs) = &gangs {
         gangs.note_moments(draft);

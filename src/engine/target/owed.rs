@@ -33,7 +33,7 @@ struct User {
 pub(super) fn note_owed(draft: &mut Draft<'_>, jobs: &[JobIx], qshares: u64) {
     for &job in jobs {
         let work = &mut draft.jobs[job];
-        work.is_owed = 0 < work.given;
+        work.is_owed = 0 < work.target;
     }
     if jobs.iter().all(|&job| draft.jobs[job].is_owed) {
         return;
@@ -67,7 +67,7 @@ fn note_owed_of_user(draft: &mut Draft<'_>, user: &User, qshares: u64) {
 fn has_gang(draft: &Draft<'_>, user: &User) -> bool {
     let group = |job: JobIx| draft.entities.group_of(job);
     let own = |gang: &JobIx| user.jobs.iter().any(|&job| group(job) == group(*gang));
-    let has_nodes = |gang: JobIx| 0 < draft.has(gang) + draft.jobs[gang].given;
+    let has_nodes = |gang: JobIx| 0 < draft.has(gang) + draft.jobs[gang].target;
     draft.gangs.iter().filter(|gang| own(gang)).any(|&gang| has_nodes(gang))
 }
 
@@ -184,7 +184,7 @@ mod tests {
         }
         let mut draft = Draft::new(&scene.snapshot);
         for (place, &count) in counts.iter().enumerate() {
-            draft.jobs[JobIx(place + 1)].given = count;
+            draft.jobs[JobIx(place + 1)].target = count;
         }
         let jobs: Vec<JobIx> = draft.jobs.places().collect();
         note_owed(&mut draft, &jobs, qshares);

@@ -26,19 +26,19 @@ pub(super) fn count(
         return;
     }
     for round in 0..ROUNDS {
-        let before = (space.clone(), listed.clone(), draft.jobs.clone(), draft.given.clone());
+        let before = (space.clone(), listed.clone(), draft.jobs.clone(), draft.targets.clone());
         fair_share::count(draft, space, listed, jobs);
         let is_legal = |&job: &JobIx| {
-            let given = draft.jobs[job].given;
-            sizes_of(draft.job(job)).is_none_or(|shape| legal_at_most(shape, given) == given)
+            let target = draft.jobs[job].target;
+            sizes_of(draft.job(job)).is_none_or(|shape| legal_at_most(shape, target) == target)
         };
         let illegal: Vec<JobIx> = elastic.iter().copied().filter(|job| !is_legal(job)).collect();
         if illegal.is_empty() {
             return;
         }
-        let counted: Vec<u64> = illegal.iter().map(|&job| draft.jobs[job].given).collect();
+        let counted: Vec<u64> = illegal.iter().map(|&job| draft.jobs[job].target).collect();
         if round + 1 < ROUNDS {
-            (*space, *listed, draft.jobs, draft.given) = before;
+            (*space, *listed, draft.jobs, draft.targets) = before;
         }
         for (job, counted) in illegal.into_iter().zip(counted) {
             let shape = sizes_of(draft.job(job));

@@ -45,7 +45,7 @@ fn after_counting<T>(scene: &Scene, look: impl FnOnce(&Draft<'_>) -> T) -> T {
 
 /// Targets of all jobs in processes, the oldest job first.
 fn counted(scene: &Scene) -> Vec<u64> {
-    after_counting(scene, |draft| draft.jobs.iter().map(|job| job.given).collect())
+    after_counting(scene, |draft| draft.jobs.iter().map(|job| job.target).collect())
 }
 
 fn check(cases: &[Case<'_>]) {
@@ -244,7 +244,7 @@ fn classes_compete_where_one_may_use_the_pool_of_the_other() {
         (TOP, APART, [9, 9]),
         (SUB, APART, [3, 9]),
     ];
-    for (pool, heavy_pool, deserved) in cases {
+    for (pool, heavy_pool, fair_share) in cases {
         let work: [Work<'_>; 2] =
             [((ANN, FAIR), 1, 9, ANYWHERE, &[]), ((BOB, HEAVY), 1, 9, ANYWHERE, &[])];
         let mut scene = scene(&[6, 3, 9], &work);
@@ -254,7 +254,7 @@ fn classes_compete_where_one_may_use_the_pool_of_the_other() {
         topology.classes[FAIR.0].pool = pool;
         topology.classes[HEAVY.0].pool = heavy_pool;
         let shares = |draft: &Draft<'_>| [0, 1].map(|job| draft.jobs[JobIx(job)].pure_fair_share);
-        assert_eq!(after_counting(&scene, shares), deserved, "{pool:?} {heavy_pool:?}");
+        assert_eq!(after_counting(&scene, shares), fair_share, "{pool:?} {heavy_pool:?}");
     }
 }
 
@@ -264,7 +264,7 @@ fn classes_compete_where_one_may_use_the_pool_of_the_other() {
 fn fixed_work_is_counted_what_it_has_at_the_size_of_that() {
     let mut scene = scene(&[12], &[((ANN, FIXED), 3, 3, ANYWHERE, &[(0, 1)])]);
     scene.edit(JobId(1)).shares[0].order = Order::new(2).unwrap();
-    assert_eq!(after_counting(&scene, |draft| draft.given.jobs[JobIx(0)]), 8);
+    assert_eq!(after_counting(&scene, |draft| draft.targets.jobs[JobIx(0)]), 8);
 }
 
 /// Two reservations for nodes of 4, or of 5 if need be, and the allotment of their user. There are

@@ -29,7 +29,7 @@ pub(super) fn count(
     let plans = draft.gang_plans.len();
     loop {
         let cells = (space.clone(), listed.clone());
-        let targets = (draft.jobs.clone(), draft.given.clone());
+        let targets = (draft.jobs.clone(), draft.targets.clone());
         let reasons = (draft.gang_reasons.clone(), draft.illegal_targets.clone());
         let next_change = draft.next_change;
         let before = planner.progress();
@@ -39,7 +39,7 @@ pub(super) fn count(
             return;
         }
         (*space, *listed) = cells;
-        (draft.jobs, draft.given) = targets;
+        (draft.jobs, draft.targets) = targets;
         (draft.gang_reasons, draft.illegal_targets) = reasons;
         draft.next_change = next_change;
         draft.gang_plans.truncate(plans);

@@ -279,7 +279,7 @@ mod tests {
         let jobs = scene.snapshot.jobs.places();
         let seat = |job| {
             let order = Order::new(u32::try_from(draw(1, 7)).unwrap()).unwrap();
-            for amounts in [&mut draft.given, &mut draft.held] {
+            for amounts in [&mut draft.targets, &mut draft.held] {
                 if draw(0, 2) == 0 {
                     entities.add(amounts, job, draw(0, 9));
                 }
@@ -287,7 +287,7 @@ mod tests {
             Participant { job, order, room_to_grow: draw(0, 9) }
         };
         let seats: Vec<Participant> = jobs.map(seat).collect();
-        WaterFill::new(&entities, Turn::ByFinish, seats, &draft.given, &draft.held)
+        WaterFill::new(&entities, Turn::ByFinish, seats, &draft.targets, &draft.held)
     }
 
     /// Serves in turn every class below `waterline`, as if no job could be refused.

@@ -1,9 +1,9 @@
-//! Shortfall of users from their entitlement. MODEL section 9, "fairness error".
+//! Shortfall of users from their fair shares. MODEL section 9, "fairness error".
 
 use std::collections::BTreeMap;
 
 use super::{
-    FluidEntitlement, JobClaim, MeasuredJob, Need, Slots, TOLERANCE, entitle, percent, real,
+    FluidShares, JobClaim, MeasuredJob, Need, Slots, TOLERANCE, fluid_shares, percent, real,
 };
 
 /// Shortfalls under a single notion of a job's need.
@@ -11,9 +11,9 @@ use super::{
 pub(super) struct Fairness {
     want: fn(&Need) -> u64,
     slots: Slots,
-    /// The last cycle's claims. Most cycles repeat them, and then the entitlement stands.
+    /// The last cycle's claims. Most cycles repeat them, and then the fair shares stand.
     claims: Vec<JobClaim>,
-    pub entitlement: FluidEntitlement,
+    pub fluid: FluidShares,
     parties: BTreeMap<usize, MeasuredParty>,
     contended_cycles: u64,
     /// Qshares times cycles, over contended cycles.
@@ -25,7 +25,7 @@ pub(super) struct Fairness {
 /// A user in a class, in a single cycle; amounts in qshares.
 #[derive(Clone, Copy, Debug, Default)]
 struct MeasuredParty {
-    entitled: f64,
+    fair_share: f64,
     want: u64,
     held: u64,
     /// The smallest order among its jobs that hold less than they want.
@@ -38,7 +38,7 @@ impl Fairness {
             want,
             slots,
             claims: Vec::new(),
-            entitlement: FluidEntitlement::default(),
+            fluid: FluidShares::default(),
             parties: BTreeMap::new(),
             contended_cycles: 0,
             shortfall: 0.0,
@@ -50,11 +50,11 @@ impl Fairness {
     pub fn enter(&mut self, lines: &[MeasuredJob]) {
         let claims: Vec<JobClaim> = lines.iter().map(|line| self.claim(line)).collect();
         if claims != self.claims {
-            self.entitlement = entitle(&claims, &self.slots);
+            self.fluid = fluid_shares(&claims, &self.slots);
             self.claims = claims;
         }
         self.parties = self.gather(lines);
-        if !self.entitlement.is_contended {
+        if !self.fluid.is_contended {
             return;
         }
         self.contended_cycles += 1;
@@ -68,7 +68,7 @@ impl Fairness {
     }
 
     /// Shortfall of a party in the last cycle, in qshares; negative if the party held more than its
-    /// entitlement.
+    /// fair shares.
     pub fn shortfall(&self, party: usize) -> f64 {
         self.parties.get(&party).map_or(0.0, MeasuredParty::shortfall)
     }
@@ -91,11 +91,9 @@ impl Fairness {
 
     fn gather(&self, lines: &[MeasuredJob]) -> BTreeMap<usize, MeasuredParty> {
         let mut parties: BTreeMap<usize, MeasuredParty> = BTreeMap::new();
-        for ((line, claim), entitled) in
-            lines.iter().zip(&self.claims).zip(&self.entitlement.amounts)
-        {
+        for ((line, claim), fair_share) in lines.iter().zip(&self.claims).zip(&self.fluid.amounts) {
             let party = parties.entry(claim.party).or_default();
-            party.entitled += entitled;
+            party.fair_share += fair_share;
             party.want += claim.want;
             party.held += line.held_qshares();
             if line.held_qshares() < claim.want {
@@ -109,6 +107,6 @@ impl Fairness {
 
 impl MeasuredParty {
     fn shortfall(&self) -> f64 {
-        self.entitled - real(self.held)
+        self.fair_share - real(self.held)
     }
 }

@@ -4,12 +4,12 @@
 //! holdings of jobs. The only place in this crate that reckons in floating point, because it
 //! decides nothing.
 
-mod entitlement;
 mod fairness;
+mod fluid_share;
 mod report;
 mod wants;
 
-pub use entitlement::{FluidEntitlement, JobClaim, entitle};
+pub use fluid_share::{FluidShares, JobClaim, fluid_shares};
 pub use report::{FairnessError, JobSpread, RunReport};
 pub use wants::Need;
 
@@ -207,7 +207,7 @@ impl MeasureLedger {
         self.held += held;
         self.by_cap.enter(cycle.lines);
         self.by_demand.enter(cycle.lines);
-        self.unheld += (self.by_cap.entitlement.total() - real(held)).max(0.0);
+        self.unheld += (self.by_cap.fluid.total() - real(held)).max(0.0);
         self.idle_usable += idle_usable(cycle.lines, cycle.free);
         let mut has_changed = false;
         for line in cycle.lines {

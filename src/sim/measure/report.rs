@@ -15,15 +15,15 @@ pub struct JobSpread {
     pub max: f64,
 }
 
-/// Shortfall of users from their entitlement, in percent of the capacity in the contended cycles.
+/// Shortfall of users from their fair shares, in percent of the capacity in the contended cycles.
 /// "Whole" counts only shortfalls of a process or more.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct FairnessError {
-    /// Entitlement by caps.
+    /// Fair shares by caps.
     pub cap: f64,
     /// Shortfall by cap, whole processes only.
     pub cap_whole: f64,
-    /// Entitlement by demand.
+    /// Fair shares by demand.
     pub demand: f64,
     /// Shortfall by demand, whole processes only.
     pub demand_whole: f64,
@@ -50,12 +50,12 @@ pub struct RunReport {
     pub preempted: u64,
     /// Time spent on items that came back.
     pub lost_item_s: f64,
-    /// Shortfall of users from their entitlement.
+    /// Shortfall of users from their fair shares.
     pub fairness_error_pct: FairnessError,
     /// The longest unbroken time of a job without a process.
     pub longest_zero_s: f64,
     /// Longest unbroken time of a job without a process and owed one: the user is at least one
-    /// whole process of that job below its entitlement.
+    /// whole process of that job below its fair share.
     pub longest_zero_owed_s: f64,
     /// Cycles that preempted although nothing had happened for two minutes, without the cycles of
     /// `settled_paid_cycles`.
@@ -64,7 +64,7 @@ pub struct RunReport {
     pub settled_paid_cycles: u64,
     /// Capacity free on nodes where jobs that could use it would have fitted at once.
     pub idle_usable_pct: f64,
-    /// Entitlements that no user held, in percent of the capacity.
+    /// Fair shares that no user held, in percent of the capacity.
     pub unheld_pct: f64,
     /// Rules that schedules broke, according to the engine's own audit.
     pub audit_findings: u64,

@@ -40,7 +40,7 @@ fn assert_near(left: f64, right: f64) {
 #[test]
 fn shortfalls_of_contended_cycles_are_added_up() {
     let mut ledger = MeasureLedger::new(&[4, 3]);
-    // Three processes fit. Entitled by cap: the first may double to two, the second start two:
+    // Three processes fit. Fair shares by cap: the first may double to two, the second start two:
     // 6 qshares for claims of 4 and 4, 3 each.
     ledger.enter(&cycle(0, &[line(0, 2, 9, 1), line(1, 2, 9, 0)], &[2, 3]));
     let totals = Totals { makespan: 10_000, ..Totals::default() };
@@ -65,7 +65,7 @@ fn the_longest_time_without_a_process_begins_with_submission() {
     ledger.enter(&cycle(50_000, &served, &[2]));
     let report = ledger.report(&Totals::default());
     assert_near(report.longest_zero_s, 30.0);
-    // In the cycles at 10 s and 20 s the job was entitled to its single process.
+    // In the cycles at 10 s and 20 s the fair share of the job was its single process.
     assert_near(report.longest_zero_owed_s, 20.0);
 }
 

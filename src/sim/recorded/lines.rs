@@ -39,12 +39,12 @@ pub(super) fn job(job: &JobView, view: &View) -> PlayedJob {
         id: job.id.0,
         order: job.order.map(Order::get),
         cap,
-        given: job.given.0,
+        given: job.target.0,
         pure_fair_share: is_preemptable.then_some(job.pure_fair_share.0),
         held: job.held().0,
         occupying: count(job.shares.len()),
         pending_removes: count(job.shares.len()) - job.held().0 + count(job.purged.len()),
-        deferred: !is_preemptable && 0 < cap && job.given.0 == 0 && job.shares.is_empty(),
+        deferred: !is_preemptable && 0 < cap && job.target.0 == 0 && job.shares.is_empty(),
         reason: job.reason.as_ref().map(|reason| match reason {
             Waiting::Refused(refusal) => refusal.to_string(),
             Waiting::Engine(reason) => reason.to_string(),
@@ -126,8 +126,10 @@ fn numbers(reason: &WaitReason, now: Millis) -> BTreeMap<&'static str, u64> {
             let starts = starts.map(|starts| ("startsAtMs", starts));
             starts.into_iter().chain([("deadlineMs", deadline)]).collect()
         }
-        WaitReason::Earning { deserves, asks } => vec![("deserves", deserves.0), ("asks", asks.0)],
-        WaitReason::NoLegalSize { given, next } => vec![("given", given.0), ("next", next.0)],
+        WaitReason::Earning { fair_share, asks } => {
+            vec![("deserves", fair_share.0), ("asks", asks.0)]
+        }
+        WaitReason::NoLegalSize { target, next } => vec![("given", target.0), ("next", next.0)],
         WaitReason::WaitingForExits { promised } => vec![("promised", promised.0)],
         WaitReason::OverAllotment { allotment, held, asks } => {
             vec![("allotment", allotment.0), ("held", held.0), ("asks", asks.0)]

@@ -3,7 +3,7 @@
 //! Example: two nodes of 4 are full of processes of 1, each of a single user, and a third user
 //! needs a process of 4. To clear either node would leave its user with nothing, so neither may be
 //! cleared, though 2, 2 and 4 would be just. A plan has two steps. On the cleared node, shares are
-//! preempted as far as the rules allow ([`Entitlement`]). Every other share starts again elsewhere:
+//! preempted as far as the rules allow ([`Eligibility`]). Every other share starts again elsewhere:
 //! in free space, or in space that the same request may take there. The whole plan is found before
 //! any of it is done.
 //!
@@ -22,7 +22,7 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use super::budget::{self, is_at_rest};
-use super::eligibility::Entitlement;
+use super::eligibility::Eligibility;
 use super::feasible::Feasible;
 use super::plan::{self, EvictionRank};
 use super::queue::{BEYOND, Kind, Reclaim, RequestStanding, is_less, kind, standing};
@@ -68,8 +68,8 @@ pub(super) fn relocate(draft: &mut Draft<'_>, reclaim: &mut Reclaim, jobs: &[Job
                 return Service::Refused;
             }
             let standing = standing(draft, job);
-            let entitlement = Entitlement::new(draft, &reclaim.keeps, job);
-            let kind = kind(draft, &entitlement, draft.is_starved(job));
+            let eligibility = Eligibility::new(draft, &reclaim.keeps, job);
+            let kind = kind(draft, &eligibility, draft.is_starved(job));
             let Some(loss) = reclaim.tried.least_loss(kind, standing) else {
                 return Service::Refused;
             };
@@ -236,7 +236,7 @@ fn best_plan(
 struct Search<'d, 'a> {
     draft: &'d Draft<'a>,
     beneficiary: JobIx,
-    claim: Entitlement<'d, 'a>,
+    claim: Eligibility<'d, 'a>,
     /// Quanta of jobs that might lose a process, by node.
     prey: BTreeMap<NodeIx, QShares>,
     /// For shares of an order, nodes where space may be taken, the cheapest first. Filled on use.
@@ -245,7 +245,7 @@ struct Search<'d, 'a> {
 
 impl<'d, 'a> Search<'d, 'a> {
     fn new(draft: &'d Draft<'a>, reclaim: &'d Reclaim, beneficiary: JobIx) -> Search<'d, 'a> {
-        let claim = Entitlement::new(draft, &reclaim.keeps, beneficiary);
+        let claim = Eligibility::new(draft, &reclaim.keeps, beneficiary);
         let mut prey: BTreeMap<NodeIx, QShares> = BTreeMap::new();
         for group in draft.entities.groups().places() {
             if !claim.reaches_user(group) {

@@ -195,7 +195,7 @@ fn ending(view: &View) -> FinalState {
             user: job.user.to_string(),
             order: u64::from(job.order.map_or(0, Order::get)),
             cap: job.cap.map_or(0, |cap| cap.nshares.0),
-            given: job.given.0,
+            given: job.target.0,
             held: job.held().0,
             shares,
         }

@@ -1,4 +1,4 @@
-//! Entitlement of each job if capacity were fluid: hierarchical weighted max-min. MODEL section 8.
+//! Fair share of each job if capacity were fluid: hierarchical weighted max-min. MODEL section 8.
 
 use std::collections::BTreeMap;
 
@@ -21,15 +21,15 @@ pub struct JobClaim {
 
 /// The outcome.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct FluidEntitlement {
+pub struct FluidShares {
     /// Qshares for each claim, in their order.
     pub amounts: Vec<f64>,
     /// True if some job got less than it wanted.
     pub is_contended: bool,
 }
 
-impl FluidEntitlement {
-    /// Sum of all entitlements.
+impl FluidShares {
+    /// Sum of all fair shares.
     pub fn total(&self) -> f64 {
         self.amounts.iter().sum()
     }
@@ -37,7 +37,7 @@ impl FluidEntitlement {
 
 /// Raises all claims together, each at its rate, until it is met or the machines that could hold
 /// it are full.
-pub fn entitle(claims: &[JobClaim], slots: &Slots) -> FluidEntitlement {
+pub fn fluid_shares(claims: &[JobClaim], slots: &Slots) -> FluidShares {
     let mut filling = Filling {
         claims,
         amounts: vec![0.0; claims.len()],
@@ -47,7 +47,7 @@ pub fn entitle(claims: &[JobClaim], slots: &Slots) -> FluidEntitlement {
     while filling.is_active.contains(&true) {
         filling.step(slots);
     }
-    FluidEntitlement { amounts: filling.amounts, is_contended: filling.is_contended }
+    FluidShares { amounts: filling.amounts, is_contended: filling.is_contended }
 }
 
 struct Filling<'a> {
@@ -135,13 +135,10 @@ mod tests {
     }
 
     fn check(claims: &[JobClaim], amounts: &[f64], is_contended: bool) {
-        let entitlement = entitle(claims, &SLOTS);
+        let fluid = fluid_shares(claims, &SLOTS);
         let is_equal = |(a, b): (&f64, &f64)| (a - b).abs() < 1e-6;
-        assert!(entitlement.amounts.iter().zip(amounts).all(is_equal), "{:?}", entitlement.amounts);
-        assert_eq!(
-            (entitlement.amounts.len(), entitlement.is_contended),
-            (amounts.len(), is_contended)
-        );
+        assert!(fluid.amounts.iter().zip(amounts).all(is_equal), "{:?}", fluid.amounts);
+        assert_eq!((fluid.amounts.len(), fluid.is_contended), (amounts.len(), is_contended));
     }
 
     #[test]
@@ -168,8 +165,8 @@ mod tests {
     }
 
     #[test]
-    fn a_claim_of_nothing_is_entitled_to_nothing() {
-        assert_eq!(entitle(&[], &SLOTS), FluidEntitlement::default());
+    fn a_claim_of_nothing_has_no_fair_share() {
+        assert_eq!(fluid_shares(&[], &SLOTS), FluidShares::default());
         check(&[claim(0, 2, 0)], &[0.0], false);
     }
 }
