@@ -15,12 +15,13 @@ use tokio_util::sync::CancellationToken;
 use super::answers::Answers;
 use super::book::{
     Book, CannotExtend, Effect, Event, ExchangeRefusal, Figures, GangState, JobShares, NodeFacts,
-    Note, Now, PublishedWork, Settings, TaskState,
+    Note, Now, PublishedWork, Settings,
 };
 use super::extend::{Extend, ExtendReply};
 use super::filed::{CannotFile, FileReply};
 use super::forwarding::GridRequest;
 use super::meters::OrchestratorMeters;
+pub use super::resubmit::Which;
 use super::store::{Batch, CallerAct, CampaignStore, DbError, RemovalStep};
 pub use super::submit::Submit;
 use super::wire::{
@@ -41,19 +42,6 @@ pub struct By {
     pub who: String,
     /// The origin of the request.
     pub origin: String,
-}
-
-/// Selection of tasks that are queued again.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Which {
-    /// Only tasks in these states.
-    pub states: Vec<TaskState>,
-    /// Only this task.
-    pub task: Option<u64>,
-    /// True for suspicious tasks only.
-    pub is_suspicious: bool,
-    /// Another size of memory for the tasks, in MiB.
-    pub memory_mb: Option<u64>,
 }
 
 /// A request to the owner.
@@ -139,6 +127,8 @@ pub struct Signals {
     pub publish: Notify,
     /// Grows with each commit of rows.
     pub committed: watch::Sender<u64>,
+    /// Notified after each commit of more than a pass of the router.
+    pub route: Notify,
 }
 
 /// An agent that waits for an answer.
@@ -174,6 +164,8 @@ pub struct Owner {
     meters: OrchestratorMeters,
     /// Start of the batch.
     batch_began: Instant,
+    /// True if the batch is more than a pass of the router.
+    is_news_to_router: bool,
     waiters: BTreeMap<Name, Waiter>,
     /// Nodes whose waiters are to be answered after the commit.
     ready: BTreeSet<Name>,
@@ -240,6 +232,7 @@ impl Owner {
             signals,
             meters,
             batch_began: Instant::now(),
+            is_news_to_router: false,
             waiters: BTreeMap::new(),
             ready: BTreeSet::new(),
             batch: Batch::default(),
@@ -282,6 +275,7 @@ impl Owner {
                 () = tokio::time::sleep_until(due.into()) => {}
             }
             self.batch_began = Instant::now();
+            self.is_news_to_router = requests.is_empty();
             for request in requests {
                 self.take(request).await?;
             }
@@ -317,7 +311,8 @@ impl Owner {
         self.batch.acts.push(CallerAct { at_ms, who, origin, act: act.to_owned(), detail });
     }
 
-    async fn take(&mut self, request: BookRequest) -> Result<(), DbError> {
+    pub(super) async fn take(&mut self, request: BookRequest) -> Result<(), DbError> {
+        self.is_news_to_router |= !matches!(request, BookRequest::Grid(GridRequest::Pass(..)));
         match request {
             BookRequest::Submit(submit, by, reply) => self.submit(*submit, by, reply).await?,
             BookRequest::Extend(extend, by, reply) => self.extend(*extend, by, reply).await?,
@@ -407,6 +402,9 @@ impl Owner {
             let began = Instant::now();
             self.store.commit(&batch).await?;
             self.signals.committed.send_modify(|commits| *commits += 1);
+            if std::mem::take(&mut self.is_news_to_router) {
+                self.signals.route.notify_one();
+            }
             let rows = u32::try_from(batch.effects.len()).unwrap_or(u32::MAX);
             self.meters.committed(rows, began.elapsed());
         }
@@ -475,7 +473,8 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let store = CampaignStore::open(&folder.path().join("orchestrator.db")).await.unwrap();
         let (_requests, inbox) = mpsc::channel(8);
-        let signals = Arc::new(Signals { publish: Notify::new(), committed: watch::channel(0).0 });
+        let (publish, committed, route) = Default::default();
+        let signals = Arc::new(Signals { publish, committed, route });
         let owner = Owner::resume(
             store,
             Settings::default(),

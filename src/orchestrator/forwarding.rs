@@ -103,3 +103,56 @@ impl Owner {
         Ok(())
     }
 }
+
+#[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "a test's panic is its failure")]
+mod tests {
+    use std::future::Future;
+    use std::pin::pin;
+    use std::task::{Context, Poll, Waker};
+
+    use jiff::tz::TimeZone;
+    use tokio::sync::mpsc;
+
+    use super::*;
+    use crate::orchestrator::book::Settings;
+    use crate::orchestrator::drive::{BookRequest, Signals};
+    use crate::orchestrator::meters::OrchestratorMeters;
+    use crate::orchestrator::store::CampaignStore;
+
+    /// True if the router was woken since it waited last.
+    fn is_woken(signals: &Signals) -> bool {
+        let mut change = pin!(signals.route.notified());
+        change.as_mut().poll(&mut Context::from_waker(Waker::noop())) == Poll::Ready(())
+    }
+
+    /// The router waits only after its pass: what is recorded meanwhile must not be lost.
+    #[tokio::test]
+    async fn records_of_others_wake_the_router_and_its_own_passes_do_not() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = CampaignStore::open(&folder.path().join("orchestrator.db")).await.unwrap();
+        let (_requests, inbox) = mpsc::channel(8);
+        let (publish, committed, route) = Default::default();
+        let signals = Arc::new(Signals { publish, committed, route });
+        let own = Arc::clone(&signals);
+        let around = (OrchestratorMeters::default(), TimeZone::UTC);
+        let owner = Owner::resume(store, Settings::default(), inbox, own, around);
+        let mut owner = owner.await.unwrap();
+        let pass = || {
+            let (reply, _) = oneshot::channel();
+            BookRequest::Grid(GridRequest::Pass(Box::default(), reply))
+        };
+        owner.take(pass()).await.unwrap();
+        owner.finish_batch().await.unwrap();
+        assert!(!is_woken(&signals), "by its own pass");
+        // An operator comes during a pass, and the rows of the pass after that.
+        let by = By { who: "root".to_owned(), origin: "test".to_owned() };
+        let (reply, _) = oneshot::channel();
+        let out = BookRequest::Grid(GridRequest::TakeOut("lyon".into(), None, by, reply));
+        owner.take(out).await.unwrap();
+        owner.finish_batch().await.unwrap();
+        owner.take(pass()).await.unwrap();
+        owner.finish_batch().await.unwrap();
+        assert!(is_woken(&signals) && !is_woken(&signals), "once");
+    }
+}

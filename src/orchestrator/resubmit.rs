@@ -1,8 +1,21 @@
 //! Tasks that are queued again: reads them, and tells the book.
 
 use super::book::{Event, Reopened, TaskState};
-use super::drive::{By, Owner, Which};
+use super::drive::{By, Owner};
 use super::store::DbError;
+
+/// Selection of tasks that are queued again.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Which {
+    /// Only tasks in these states.
+    pub states: Vec<TaskState>,
+    /// Only this task.
+    pub task: Option<u64>,
+    /// True for suspicious tasks only.
+    pub is_suspicious: bool,
+    /// Another size of memory for the tasks, in MiB.
+    pub memory_mb: Option<u64>,
+}
 
 impl Owner {
     /// Queues final tasks of a campaign again. Returns their number.

@@ -8,7 +8,7 @@ use std::thread;
 use std::time::Duration;
 
 use tokio::net::TcpListener;
-use tokio::sync::{Notify, mpsc, oneshot, watch};
+use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
@@ -173,7 +173,8 @@ impl Prepared {
         // The router has tried the same settings.
         state.sight.tell_remotes(remotes.filter_map(Result::ok).collect());
         state.sight.tell_times(store.boot(), settings.lease_ms);
-        let signals = Arc::new(Signals { publish: Notify::new(), committed });
+        let (publish, route) = Default::default();
+        let signals = Arc::new(Signals { publish, committed, route });
         let (meters, zone) = (state.meters.clone(), options.house.zone.clone());
         let (told, ends) = (Arc::clone(&signals), stop.clone());
         let running = async move {
@@ -206,16 +207,15 @@ impl Prepared {
             tokio::spawn(stop.clone().run_until_cancelled_owned(notifier.run()));
         }
         if let Some(router) = router {
-            let routing = router.run(requests.clone(), state.sight.commits.clone());
+            let routing = router.run(requests.clone(), Arc::clone(&signals));
             tokio::spawn(stop.clone().run_until_cancelled_owned(routing));
         }
         tracing::info!(publisher, epoch, "the orchestrator runs");
         let publish_every = options.publish_every;
         let link = Arc::new(Link { rm, publisher, epoch, requests, signals, publish_every });
         let follower = Arc::clone(&link);
-        let publishing =
-            stop.clone().run_until_cancelled_owned(async move { link.publish().await });
-        tokio::spawn(publishing);
+        let publishing = async move { link.publish().await };
+        tokio::spawn(stop.clone().run_until_cancelled_owned(publishing));
         tokio::spawn(stop.run_until_cancelled_owned(async move { follower.follow().await }));
         Ok(Running { state, done })
     }

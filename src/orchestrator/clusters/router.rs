@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use tokio::sync::{mpsc, oneshot, watch};
+use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
 
 use super::document;
@@ -26,7 +26,7 @@ use crate::grid::{
 };
 use crate::model::Name;
 use crate::orchestrator::book::{Book, Departure, ForwardedBatch, Forwarding, ForwardingView};
-use crate::orchestrator::drive::BookRequest;
+use crate::orchestrator::drive::{BookRequest, Signals};
 use crate::orchestrator::forwarding::GridRequest;
 use crate::orchestrator::rm::Rm;
 use crate::orchestrator::spec::HookKind;
@@ -151,13 +151,9 @@ impl GridRouter {
         }))
     }
 
-    /// Makes passes until the owner of the book, who takes `requests`, has stopped. `commits`: what the
-    /// owner has put on record, as a number that grows.
-    pub async fn run(
-        mut self,
-        requests: mpsc::Sender<BookRequest>,
-        mut commits: watch::Receiver<u64>,
-    ) {
+    /// Makes passes until the owner of the book, who takes `requests`, has stopped. Each commit of more
+    /// than a pass wakes the router, also a commit during a pass.
+    pub async fn run(mut self, requests: mpsc::Sender<BookRequest>, signals: Arc<Signals>) {
         loop {
             let begun = Instant::now();
             let is_busy = match self.pass(&requests).await {
@@ -168,8 +164,6 @@ impl GridRouter {
                     false
                 }
             };
-            // Each pass puts its own rows on record.
-            commits.mark_unchanged();
             // Passes take a tenth of the time. Results and free room on other clusters are seen by the
             // next pass; a submission here wakes the router.
             let (wait, taken) = (self.settings.pass_every, begun.elapsed());
@@ -177,7 +171,8 @@ impl GridRouter {
             tokio::time::sleep(soon).await;
             if !is_busy {
                 // Without a change, and also once the owner has stopped, the next pass comes in its turn.
-                let _ = tokio::time::timeout(wait.saturating_sub(soon), commits.changed()).await;
+                let change = signals.route.notified();
+                let _ = tokio::time::timeout(wait.saturating_sub(soon), change).await;
             }
         }
     }
