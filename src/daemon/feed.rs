@@ -1,6 +1,6 @@
 //! Events for clients that follow the feed, on their way to the store and back.
 
-use super::readers::Readers;
+use super::readers::RecordReaders;
 use crate::api::wire::FeedEvent;
 use crate::api::{self, PastEvent, PastEvents, PastEventsRead};
 use crate::scheduler::View;
@@ -31,7 +31,7 @@ pub fn rows(before: &View, now: &View, acts: &[AdminRow], last: u64, at_ms: i64)
 
 /// Reader of stored events, beside the daemon that writes them.
 #[derive(Debug)]
-pub struct Feed(pub Readers);
+pub struct Feed(pub RecordReaders);
 
 impl PastEvents for Feed {
     fn since(&self, since: u64, limit: u32) -> PastEventsRead<'_> {

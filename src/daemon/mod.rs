@@ -62,7 +62,7 @@ use life::LifeSigns;
 use live::LiveConfig;
 use owner::SchedulerTask;
 use past_cycles::Replays;
-use readers::Readers;
+use readers::RecordReaders;
 
 /// Requests that wait for the scheduler; a handler waits for a free place before it sends another
 /// request.
@@ -152,7 +152,7 @@ pub async fn serve_beside(
     say_if_lost(&glance, store.path());
     let (requests, inbox) = mpsc::channel(QUEUE);
     let board = Arc::new(ViewPublisher::new(owner::initial_view(&config, &glance)));
-    let readers = Readers::of(store.path());
+    let readers = RecordReaders::of(store.path());
     let state = ApiState::new(
         Arc::clone(&board),
         requests,
@@ -188,8 +188,7 @@ pub async fn serve_beside(
     };
     stop.cancel();
     life.ends(&board);
-    let served = drain(&mut serving).await;
-    readers.end().await;
+    let served = drain(&mut serving, &readers).await;
     drained.cancel();
     let outcome = if let Some(outcome) = failed_early { outcome } else { (&mut owner.done).await };
     outcome.unwrap_or_else(|_| Err(owner.panic()))?;
@@ -203,7 +202,7 @@ fn gatekeeper_of(config: &Config) -> Result<Authenticator, AccessError> {
 }
 
 /// The past, by `readers` of the store, until the daemon stops.
-fn record_of(readers: &Readers, stop: &CancellationToken) -> api::Record {
+fn record_of(readers: &RecordReaders, stop: &CancellationToken) -> api::Record {
     api::Record {
         events: Arc::new(Feed(readers.clone())),
         cycles: Arc::new(Replays::new(readers.clone(), stop.clone())),
@@ -267,9 +266,12 @@ fn api_limits(limits: &crate::config::Limits) -> api::Limits {
     }
 }
 
-/// Lets open requests end, for a while.
-async fn drain(serving: &mut tokio::task::JoinHandle<()>) -> Result<(), DaemonError> {
-    match tokio::time::timeout(DRAIN_TIME, &mut *serving).await {
+/// Lets open requests end, for a while, and then all readers of the record.
+async fn drain(
+    serving: &mut tokio::task::JoinHandle<()>,
+    readers: &RecordReaders,
+) -> Result<(), DaemonError> {
+    let served = match tokio::time::timeout(DRAIN_TIME, &mut *serving).await {
         Ok(Ok(())) => Ok(()),
         Ok(Err(failure)) => Err(DaemonError::Http(failure.into())),
         Err(_) => {
@@ -280,7 +282,9 @@ async fn drain(serving: &mut tokio::task::JoinHandle<()>) -> Result<(), DaemonEr
             serving.abort();
             Ok(())
         }
-    }
+    };
+    readers.end().await;
+    served
 }
 
 /// Thread that owns the scheduler, separate so that a long cycle does not delay HTTP.

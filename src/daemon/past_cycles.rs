@@ -1,9 +1,9 @@
 //! Past cycles, computed again beside the daemon: from the nearest checkpoint before them, on a
-//! thread of their own, one request at a time.
+//! thread of their own, a request at a time.
 //!
 //! The scheduler's thread takes no part in it and waits for nothing here. Time is bounded: a replay
 //! that takes long answers "not yet" and keeps what it has, so that the next request goes on from
-//! there. Memory is bounded: some views, and one scheduler.
+//! there. Memory is bounded: some views, and a scheduler.
 
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use tokio::sync::{Semaphore, mpsc};
 use tokio_util::sync::CancellationToken;
 
-use super::readers::Readers;
+use super::readers::RecordReaders;
 use super::resume::digest_of;
 use crate::api::{self, CyclesOnRecord, FromRecord, NoPastCycle, PastCycles};
 use crate::journal::{Replay, ReplayError};
@@ -23,7 +23,7 @@ use crate::store::{PastCycle, ReadOnlyStore, StoreError};
 /// Views in the cache: a slider goes back and forth over few cycles.
 const KEPT: usize = 4;
 
-/// Requests that may wait while one is computed; further requests are refused.
+/// Requests that may wait while another is computed; further requests are refused.
 const WAITING: usize = 8;
 
 /// Longest computation of a request; the next request goes on from there.
@@ -54,7 +54,7 @@ pub struct Replays {
 
 #[derive(Debug)]
 struct Shared {
-    readers: Readers,
+    readers: RecordReaders,
     stop: CancellationToken,
     /// Replay of the latest request. A request for a later cycle continues it.
     replay: Arc<tokio::sync::Mutex<LatestReplay>>,
@@ -96,7 +96,7 @@ impl From<ReplayError> for Stuck {
 
 impl Replays {
     /// The past cycles in the record, until the daemon stops.
-    pub fn new(readers: Readers, stop: CancellationToken) -> Replays {
+    pub fn new(readers: RecordReaders, stop: CancellationToken) -> Replays {
         let shared = Shared {
             readers,
             stop: stop.clone(),

@@ -15,15 +15,15 @@ use crate::store::{FeedRow, ReadOnlyStore, StoreError};
 
 /// All readers of the record of a daemon.
 #[derive(Clone, Debug)]
-pub struct Readers {
+pub struct RecordReaders {
     path: PathBuf,
     tasks: TaskTracker,
 }
 
-impl Readers {
+impl RecordReaders {
     /// Readers of the record at `path`; none so far.
-    pub fn of(path: &Path) -> Readers {
-        Readers { path: path.to_owned(), tasks: TaskTracker::new() }
+    pub fn of(path: &Path) -> RecordReaders {
+        RecordReaders { path: path.to_owned(), tasks: TaskTracker::new() }
     }
 
     /// The stored events after number `since`, the oldest first, `limit` at most.

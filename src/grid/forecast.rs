@@ -82,7 +82,7 @@ impl TaskFigures {
         }
     }
 
-    /// Figures of several clusters as those of one.
+    /// Figures of several clusters, as if they were a single cluster.
     pub fn together<'a>(parts: impl IntoIterator<Item = &'a TaskFigures>) -> TaskFigures {
         let (mut all, mut sum, mut squares) = (TaskFigures::default(), 0_u128, 0_u128);
         for part in parts {

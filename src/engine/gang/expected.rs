@@ -127,7 +127,7 @@ impl GangPlanner {
     }
 
     /// Finds other nodes for the single requests that are in the way of a gang on `slots`, the
-    /// youngest first. Returns false, and moves none, if one of them finds no node: an older request
+    /// youngest first. Returns false, and moves none, if a request finds no node: an older request
     /// would wait because of the gang.
     pub(super) fn move_expected(
         &mut self,

@@ -242,7 +242,7 @@ impl Fitting<'_> {
                 let (path, last) = self.path(chunk, &flow, &free)?;
                 let moved = path.iter().map(|step| flow[step.from][step.group]).min();
                 let amount = need.min(free[last]).min(moved.unwrap_or(u64::MAX));
-                // Along the path each chunk gives nodes of a group to the one before, and takes
+                // Along the path each chunk gives nodes of a group to the chunk before, and takes
                 // nodes of the next group.
                 let mut taker = chunk;
                 for step in &path {

@@ -180,8 +180,8 @@ struct NodePartition<'s> {
 }
 
 impl<'s> NodePartition<'s> {
-    /// Groups the nodes. Equal tags of many nodes are one object, so their address tells them apart;
-    /// equal tags at two addresses make two groups of one kind.
+    /// Groups the nodes. Equal tags of many nodes are the same object, so their address tells them apart;
+    /// equal tags at two addresses make two groups of a kind.
     fn of(snapshot: &'s Snapshot) -> NodePartition<'s> {
         let mut places: BTreeMap<(u64, i32, PoolIx, *const Tags), usize> = BTreeMap::new();
         let mut groups = NodePartition { all: Vec::new(), of_node: Vec::new() };

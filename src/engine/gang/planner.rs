@@ -60,7 +60,7 @@ pub(in crate::engine) struct GangPlanner {
     pub(super) pools: BTreeMap<PoolIx, PoolSupplies>,
     /// Space for gangs of the current priority, by pool; claims taken out.
     pub(super) supply: BTreeMap<PoolIx, Arc<Supply>>,
-    /// The same, as if no gang had claimed anything; one with it until a gang claims something.
+    /// The same, as if no gang had claimed anything. Until a gang claims some, both are the same object.
     pub(super) unclaimed: BTreeMap<PoolIx, Arc<Supply>>,
     /// Space that single requests of this cycle will probably use.
     pub(super) expected: Vec<ExpectedShare>,
@@ -228,7 +228,7 @@ impl GangPlanner {
         self.take_expected();
     }
 
-    /// Changes the space of a pool, with claims and without: once, while these are one.
+    /// Changes the space of a pool, with claims and without: a single time while both are the same object.
     pub(super) fn change_supply(&mut self, pool: PoolIx, change: impl Fn(&mut Supply, &Kinds)) {
         match (self.supply.get_mut(&pool), self.unclaimed.get_mut(&pool)) {
             (Some(supply), Some(unclaimed)) if Arc::ptr_eq(supply, unclaimed) => {

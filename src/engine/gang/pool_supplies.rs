@@ -11,8 +11,8 @@ use crate::engine::share_table::ShareIx;
 use crate::engine::snapshot::Node;
 use crate::model::{JobIx, JobKind, NodeIx, PoolIx, QShares};
 
-/// Nodes of a pool under three conditions that do not depend on the gang. Supplies that do not differ
-/// are one: in a cluster of which all nodes are up, and empty of services, all three.
+/// Nodes of a pool under three conditions that do not depend on the gang. Equal supplies
+/// are the same object: all three, if all nodes are up and no service runs.
 #[derive(Debug, Default)]
 pub(super) struct PoolSupplies {
     /// Nodes that the configuration knows, empty.

@@ -296,7 +296,7 @@ impl GangPlanner {
 }
 
 impl Draft<'_> {
-    /// Notes the expected start of a job that waits. At one of `edges`, a window or class opens.
+    /// Notes the expected start of a job that waits. At each of `edges`, a window or class opens.
     pub(super) fn tell_start(&mut self, job: JobIx, at: Millis, edges: &[Millis]) {
         self.change_expected_at(at);
         let is_edge = edges.binary_search(&at).is_ok();

@@ -58,7 +58,7 @@ impl BatchLeases {
         ask(requests, |reply| GridRequest::SlotLease(cluster, slot_lease_ms, reply)).await
     }
 
-    /// Ends of the tasks that cannot run on their clusters any more, as those are silent and the
+    /// Ends of the tasks that cannot run on their clusters any more, as these are silent and the
     /// leases ran out. `heard`: the clusters that answer.
     pub(super) fn over(
         &mut self,

@@ -370,7 +370,7 @@ mod tests {
         store.commit(&batch).await.unwrap();
         let mut reader = StoreReader::open(&path).await.unwrap();
         let kept = reader.forecasts(9, 100).await.unwrap();
-        // The four passes are of one minute, or of two.
+        // The four passes are of a minute, or of two minutes.
         let of_lyon: Vec<_> = kept.iter().filter(|row| row.cluster == "lyon").collect();
         assert!(matches!(of_lyon.as_slice(), [.., row] if row.state.sent == 4), "{of_lyon:?}");
         assert_eq!(of_lyon[0].figures.throughput(), Some(200_000));
