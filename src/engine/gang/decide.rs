@@ -45,7 +45,6 @@ impl GangPlanner {
             return;
         }
         let promised = self.promises.remove(&gang.id).unwrap_or_default();
-        let are_counted = self.give_back_promised(space, listed, gang.id);
         let mut request = gang_request(draft, &self.kinds, (job, shape), goal - held);
         self.set_stay(draft, &mut request);
         for promise in &promised {
@@ -57,14 +56,7 @@ impl GangPlanner {
             self.lengths.insert(length_of(draft, job));
         }
         draft.note_times(job, request.until);
-        let before = are_counted.then(|| request.clone());
-        let mut outcome = self.outcome_in((space, listed), draft, &mut request, &promised);
-        if let Some(mut before) = before.filter(|_| outcome.is_err())
-            && let Some(kept) = self.kept_promises(draft, &mut before, &promised)
-        {
-            // The ideal cluster lacks what is promised and not free yet.
-            (request, outcome) = (before, Ok((kept, true)));
-        }
+        let outcome = self.outcome_in((space, listed), draft, &mut request, &promised);
         match outcome.and_then(|plan| self.in_time(draft, job, request.until).map(|()| plan)) {
             Ok((slots, is_promised)) => {
                 let amount: u64 = slots.iter().map(|slot| slot.order.qshares().0).sum();
@@ -75,11 +67,7 @@ impl GangPlanner {
                 }
                 draft.jobs[job].target = held + crate::model::count(&slots);
                 entities.add(&mut draft.targets, job, holds + amount);
-                if is_promised && are_counted {
-                    self.use_promised(draft, space, listed, request.pool, &slots);
-                } else {
-                    self.use_slots(draft, space, listed, request.pool, &slots);
-                }
+                self.use_slots(draft, space, listed, request.pool, &slots);
                 self.start(&request, &slots);
                 draft.gang_plans.push(GangPlan { job, slots, is_promised });
             }
@@ -138,11 +126,7 @@ impl GangPlanner {
         let may_move = !self.chooses_nodes() && self.may_give_back_expected();
         let before = may_move.then(|| request.clone());
         let lack = match self.outcome(draft, request, promised) {
-            Ok((slots, is_promised)) if !has_cells(draft, space, listed, &slots) => {
-                let kept = self.kept_promises(draft, request, promised).filter(|_| !is_promised);
-                if let Some(kept) = kept.filter(|kept| has_cells(draft, space, listed, kept)) {
-                    return Ok((kept, true));
-                }
+            Ok((slots, _)) if !has_cells(draft, space, listed, &slots) => {
                 let (found, needed) = (0, crate::model::count(&slots));
                 WaitReason::GangLacks(GangLack {
                     of: GangNodes::Available,

@@ -18,41 +18,6 @@ use crate::engine::snapshot::{Node, Promise};
 use crate::engine::target::NodeListCapacity;
 use crate::model::{JobId, JobIx, Millis, NodeIx, PoolIx, Precedence};
 
-/// Space that was promised to a gang. Of a node of which a part is not free yet, only the rest is in
-/// the ideal cluster.
-#[derive(Debug)]
-pub(super) struct PromisedSpace {
-    /// Cells of the ideal cluster, each with the amount taken from it.
-    cells: Vec<(PoolIx, Cell, u64)>,
-    /// Amounts on the nodes of lists.
-    on_lists: Vec<(NodeIx, u64)>,
-    /// False if work of higher priorities was counted on some of it.
-    is_whole: bool,
-}
-
-impl PromisedSpace {
-    fn take(
-        draft: &Draft<'_>,
-        space: &mut EmptyCluster,
-        listed: &mut NodeListCapacity,
-        nodes: impl Iterator<Item = (NodeIx, u64)>,
-    ) -> PromisedSpace {
-        let (cells, on_lists) = (Vec::new(), Vec::new());
-        let mut own = PromisedSpace { cells, on_lists, is_whole: true };
-        for (node, amount) in nodes.filter(|(node, _)| draft.spaces.is_schedulable(*node)) {
-            let (pool, cell) = (draft.spaces.pool(node), listed.cell(node));
-            let amount = amount.min(cell.free);
-            if 0 < amount {
-                let from = space.take_like(pool, cell, amount);
-                own.is_whole &= from.is_some();
-                own.cells.extend(from.map(|cell| (pool, cell, amount)));
-            }
-            own.on_lists.push((node, listed.take(node, amount)));
-        }
-        own
-    }
-}
-
 /// Decisions on the gangs of a cycle.
 #[derive(Debug)]
 pub(in crate::engine) struct GangPlanner {
@@ -77,9 +42,6 @@ pub(in crate::engine) struct GangPlanner {
     pub(super) services: BTreeMap<u64, BTreeSet<NodeIx>>,
     /// Promises of the last cycle to gangs, by job.
     pub(super) promises: BTreeMap<JobId, Vec<Promise>>,
-    /// Space of the ideal cluster and of the nodes of lists that was promised, by gang of this priority
-    /// that was not decided on yet.
-    pub(super) promised_space: BTreeMap<JobId, PromisedSpace>,
     /// Calendar of work that stays; `None` if nothing depends on the time.
     pub(super) calendar: Option<Calendar>,
     /// Lengths of requests that were decided on; `None` for an unknown length.
@@ -150,7 +112,6 @@ impl GangPlanner {
             claimed_on_lists: Vec::new(),
             services: BTreeMap::new(),
             promises,
-            promised_space: BTreeMap::new(),
             calendar: Calendar::new(draft),
             lengths: BTreeSet::new(),
             refused: BTreeSet::new(),
@@ -177,42 +138,6 @@ impl GangPlanner {
         for of_gang in claims.chunk_by(|one, next| one.job == next.job) {
             self.take_claims(draft, space, listed, of_gang);
         }
-        self.take_promised(draft, space, listed, priority);
-    }
-
-    /// Takes what was promised to the gangs of a priority that stay out of the ideal cluster, which has
-    /// no names: older requests would be counted in its place.
-    fn take_promised(
-        &mut self,
-        draft: &Draft<'_>,
-        space: &mut EmptyCluster,
-        listed: &mut NodeListCapacity,
-        priority: Precedence,
-    ) {
-        for (&id, promises) in &self.promises {
-            let stays = |job: &JobIx| {
-                draft.precedence(*job) == priority && !draft.class_of(*job).policy.is_preemptable()
-            };
-            let Some(_) = draft.place_of(id).filter(stays) else { continue };
-            let nodes = promises.iter().map(|it| (it.node, it.order.qshares().0));
-            self.promised_space.insert(id, PromisedSpace::take(draft, space, listed, nodes));
-        }
-    }
-
-    /// Returns what was promised to a gang to the ideal cluster: the gang is decided on. True if all of
-    /// it was there.
-    pub(super) fn give_back_promised(
-        &mut self,
-        space: &mut EmptyCluster,
-        listed: &mut NodeListCapacity,
-        gang: JobId,
-    ) -> bool {
-        let Some(mut own) = self.promised_space.remove(&gang) else { return false };
-        while let Some((pool, cell, amount)) = own.cells.pop() {
-            space.give_back(pool, cell, amount);
-        }
-        listed.give_back(own.on_lists.into_iter());
-        own.is_whole
     }
 
     /// Finds the space that gangs with the rights of `taker` may have, less what decisions of this
@@ -274,24 +199,6 @@ impl GangPlanner {
             space.give_back(pool, cell, amount);
         }
         listed.give_back(self.claimed_on_lists.drain(..));
-        let rest: Vec<JobId> = self.promised_space.keys().copied().collect();
-        for gang in rest {
-            self.give_back_promised(space, listed, gang);
-        }
-    }
-
-    /// Takes the space of promises that hold from everything that later jobs are counted on.
-    pub(super) fn use_promised(
-        &mut self,
-        draft: &Draft<'_>,
-        space: &mut EmptyCluster,
-        listed: &mut NodeListCapacity,
-        pool: PoolIx,
-        slots: &[Slot],
-    ) {
-        let amounts = amounts_by_node(slots);
-        PromisedSpace::take(draft, space, listed, amounts.iter().copied());
-        self.take(pool, &amounts);
     }
 
     /// Takes the space of a plan from everything that later jobs are counted on.
