@@ -40,6 +40,9 @@ pub struct CampaignFlags {
     /// Memory of each task
     #[arg(long, value_name = "SIZE")]
     pub memory: Option<String>,
+    /// Size of the input of each task, for the choice of a cluster
+    #[arg(long, value_name = "SIZE")]
+    pub input_size: Option<String>,
     /// The resource class
     #[arg(long)]
     pub class: Option<String>,
@@ -345,6 +348,7 @@ pub(super) fn complete(
     let text = |text: &Option<String>| text.clone().map(Value::from);
     for (key, value) in [
         ("memory", text(&asked.memory)),
+        ("input_size", text(&asked.input_size)),
         ("class", text(&asked.class)),
         ("name", text(&asked.name)),
         ("time_limit", text(&asked.time_limit)),

@@ -68,6 +68,8 @@ pub struct ClusterSettings {
     pub affinity: Vec<String>,
     /// Program that prints the stress of the cluster, in thousandths. `None`: it has none.
     pub stress: Option<PathBuf>,
+    /// Input that is transferred to the cluster in a second, in MiB. `None`: transfers take no time.
+    pub bandwidth_mb: Option<u64>,
 }
 
 impl Default for GridSettings {
@@ -170,6 +172,14 @@ pub(super) fn read_cluster(section: &mut Section<'_>) -> ClusterSettings {
         home: names(section, "home"),
         affinity: names(section, "affinity"),
         stress: section.or("stress", &optional_path(), None),
+        bandwidth_mb: bandwidth(section),
+    }
+}
+
+fn bandwidth(section: &mut Section<'_>) -> Option<u64> {
+    match section.setting("bandwidth", &size(Mebibytes(1)..=Mebibytes(1 << 20))) {
+        Setting::Given(Located { value, .. }) => Some(value.0),
+        Setting::Absent | Setting::Refused => None,
     }
 }
 

@@ -7,6 +7,9 @@ use super::{PairReading, Predictor, PredictorState, Strictness, bounded};
 const UNKNOWN: u64 = 500_000;
 
 /// The job ratio is the inverse of the resources that finished tasks used on average.
+///
+/// In the guarded form, a single free resource gets a task before a task has finished: half of it would
+/// be none, and a cluster of single resources would never be tried.
 #[derive(Debug)]
 pub(super) struct Simple;
 
@@ -22,7 +25,9 @@ impl Predictor for Simple {
         strictness: Strictness,
     ) -> PredictorState {
         let inverse = |mean: u64| quotient(ONE, mean);
-        let ratio = reading.mean_resources.and_then(inverse).unwrap_or(UNKNOWN);
+        let is_single = strictness == Strictness::Guarded && reading.free == 1;
+        let unknown = if is_single { ONE } else { UNKNOWN };
+        let ratio = reading.mean_resources.and_then(inverse).unwrap_or(unknown);
         let ratio = bounded(ratio, reading, strictness);
         PredictorState { ratio, ..PredictorState::default() }
     }

@@ -135,6 +135,12 @@ fn simple_follows_the_resources_of_finished_tasks() {
         let reading = PairReading { mean_resources: Some(mean), ..reading(50, 0, 0) };
         assert_eq!(at("simple").next(None, &reading, Clamped).ratio, expected, "{mean}");
     }
+    // Before a task has finished, half of the free resources get a task, and a single resource does.
+    for (free, expected) in [(0, 0), (1, 1), (2, 1), (3, 1), (50, 25)] {
+        let reading = reading(free, 0, 0);
+        let state = at("simple").next(None, &reading, Guarded);
+        assert_eq!(sent(at("simple"), &state, &reading, Guarded), expected, "{free}");
+    }
 }
 
 #[test]

@@ -133,6 +133,7 @@ mod tests {
             "epilogue": { "command": ["collect"] }, "allow_leftovers": true, "oom": "whole-task",
             "on_unheard": "finish", "on_stop_zero": "done", "require_limits": "kernel",
             "group_target": "1s", "retries": 3, "max_fails": 5, "memory_retry": "2x2",
+            "input_size": "10GB",
         });
         let (whole, _) = read(file);
         let (part, params) = read(child(&whole, "ann", 4096, (7, 11), None));
@@ -145,6 +146,7 @@ mod tests {
             retries: whole.retries,
             max_fails: whole.max_fails,
             memory_retry: whole.memory_retry,
+            input_mb: whole.input_mb,
             ..part
         };
         assert_eq!(as_whole, whole);

@@ -78,10 +78,7 @@ impl GridRouter {
                 waiting: load.waiting,
                 // A single task tries a cluster again that the campaign avoids.
                 max: avoided.map_or(campaign.spec.max, |_| Some(1)),
-                // A prologue or epilogue is a single task: the first estimate of the predictor could keep it
-                // from a small cluster for ever.
-                mean_resources: (0 < ended || away.only.is_some())
-                    .then_some(needed.saturating_mul(ONE)),
+                mean_resources: (0 < ended).then_some(needed.saturating_mul(ONE)),
                 has_affinity: settings.is_some_and(|it| names(&it.affinity)),
                 is_home: settings.is_some_and(|it| names(&it.home)),
                 mean_ms: figures
@@ -92,7 +89,10 @@ impl GridRouter {
                 has_tested: 0 < running + load.waiting,
                 is_barred: is_elsewhere || avoided.is_some_and(|may_try| !may_try),
                 is_preparing: away.preparing.contains(&cluster.name),
-                ..TargetSight::default()
+                transfer_ms: transfer_ms(
+                    campaign.spec.input_mb,
+                    settings.and_then(|it| it.bandwidth_mb),
+                ),
             }
         };
         let targets: Vec<TargetSight> = clusters.iter().enumerate().map(target).collect();
@@ -119,6 +119,13 @@ impl GridRouter {
     }
 }
 
+/// Time to transfer input of this size to a cluster of this bandwidth, in MiB and MiB a second. It is 0
+/// where one of them is not known.
+fn transfer_ms(input_mb: Option<u64>, bandwidth_mb: Option<u64>) -> u64 {
+    let time = |(size, bandwidth): (u64, u64)| size.saturating_mul(1000).checked_div(bandwidth);
+    input_mb.zip(bandwidth_mb).and_then(time).unwrap_or(0)
+}
+
 /// Choice of the clusters of a test, if a cluster was found: with the tasks kept for the own cluster.
 pub(super) fn tested(test: u64, sight: &GridSight, sent: &Routing) -> Option<Forwarding> {
     let own = || sent.grants.iter().filter(|grant| grant.campaign == test);
@@ -142,4 +149,22 @@ pub(super) fn in_tasks(
         Grant { count: grant.count.saturating_mul(group), ..grant.clone() }
     };
     Routing { grants: routing.grants.iter().map(in_tasks).collect(), ..Routing::default() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::transfer_ms;
+
+    #[test]
+    fn input_takes_as_long_as_its_size_and_the_bandwidth_say() {
+        for (input_mb, bandwidth_mb, ms) in [
+            (Some(10_240), Some(100), 102_400),
+            (Some(1), Some(1024), 0),
+            (Some(u64::MAX), Some(1), u64::MAX),
+            (None, Some(100), 0),
+            (Some(10_240), None, 0),
+        ] {
+            assert_eq!(transfer_ms(input_mb, bandwidth_mb), ms, "{input_mb:?} {bandwidth_mb:?}");
+        }
+    }
 }

@@ -38,6 +38,9 @@ pub struct CampaignSpec {
     pub tasks: TaskRange,
     /// Memory of each slot, in MiB.
     pub memory_mb: u64,
+    /// Size of the input of each task, in MiB. Absent: not known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub input_mb: Option<u64>,
     /// The resource class. Absent: the default of the resource manager.
     pub class: Option<String>,
     /// Number of tasks that run at a time in a slot, 1 to 256.
@@ -157,6 +160,7 @@ impl CampaignSpec {
             kind: kind(&mut fields),
             tasks,
             memory_mb: fields.size("memory").unwrap_or(1024),
+            input_mb: fields.size("input_size"),
             class: fields
                 .text("class", "write the name of a class")
                 .filter(|name| !name.is_empty()),
@@ -416,6 +420,7 @@ mod tests {
             name = "sweep"
             command = ["./crunch", "{entry}", "--seed", "{task}"]
             memory = "4GB"
+            input_size = "10GB"
             class = "normal"
             max = 200
             tasks = "1-100000"
@@ -438,6 +443,7 @@ mod tests {
         let (spec, params) = read(text).unwrap();
         assert_eq!((spec.tasks, params), (TaskRange::up_to(100_000), Params::Numbers));
         assert_eq!((spec.memory_mb, spec.max, spec.retries), (4096, Some(200), 2));
+        assert_eq!(spec.input_mb, Some(10_240));
         assert!(spec.may_run_twice && spec.task.finishes_unheard);
         assert_eq!(spec.task.time_limit_ms, Some(7_200_000));
         assert_eq!((spec.task.grace_ms, spec.task.stop_signal), (45_000, 2));

@@ -118,6 +118,7 @@ impl CampaignSpec {
             retries: 0,
             max_fails: None,
             memory_retry: None,
+            input_mb: None,
             keep: false,
             may_run_twice: false,
             mode: CampaignMode::default(),
