@@ -38,9 +38,9 @@ pub(super) fn check_caps(ledger: &Ledger<'_>, findings: &mut Vec<Finding>) {
 /// A job that has less than it wants is given a reason.
 pub(super) fn check_reasons(ledger: &Ledger<'_>, findings: &mut Vec<Finding>) {
     for line in &ledger.jobs {
-        let (has, wanted) = (line.holds(), line.report.wanted);
-        if has < wanted.0 && line.report.reason.is_none() {
-            let detail = format!("job {} has {has} of {wanted}", line.job.id);
+        let (has, demand) = (line.holds(), line.report.demand);
+        if has < demand.0 && line.report.reason.is_none() {
+            let detail = format!("job {} has {has} of {demand}", line.job.id);
             findings.push(Rule::MissingReason.finding(detail));
         }
     }

@@ -27,7 +27,7 @@ struct BareNode {
 struct BareJob {
     order: usize,
     held: u64,
-    wanted: u64,
+    demand: u64,
 }
 
 /// The records of a snapshot.
@@ -42,7 +42,7 @@ struct Tables {
 struct OrderSum {
     free: u64,
     held: u64,
-    wanted: u64,
+    demand: u64,
 }
 
 /// Measures a pass over the records of `snapshot`; returns the median time.
@@ -66,7 +66,7 @@ fn add_up(tables: &Tables, sums: &mut [OrderSum]) {
     for job in &tables.jobs {
         let sum = &mut sums[job.order];
         sum.held += job.held;
-        sum.wanted += job.wanted;
+        sum.demand += job.demand;
     }
 }
 
@@ -83,7 +83,7 @@ impl Tables {
         let jobs = snapshot.jobs.iter().map(|job| BareJob {
             order: position(Order::qshares(job.order)),
             held: job.nshares_held().0,
-            wanted: job.facts.useful_processes(job.threads),
+            demand: job.facts.useful_processes(job.threads),
         });
         Tables { nodes: nodes.collect(), jobs: jobs.collect() }
     }

@@ -256,7 +256,7 @@ mod tests {
                 time_per_item: None,
                 is_completing: false,
             },
-            wanted: NShares(1),
+            demand: NShares(1),
             cap: None,
             pure_fair_share: QShares(0),
             target: NShares(0),

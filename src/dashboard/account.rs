@@ -25,7 +25,7 @@ pub(super) fn figures(account: &wire::Account, quantum_mb: u64) -> ShareFigures 
     ShareFigures {
         fair_share: account.fair_share().saturating_mul(quantum_mb),
         held: account.held.saturating_mul(quantum_mb),
-        wanted: account.wanted.saturating_mul(quantum_mb),
+        demand: account.wanted.saturating_mul(quantum_mb),
     }
 }
 
@@ -49,7 +49,7 @@ pub(super) fn users(view: &View) -> Vec<(Name, ShareFigures)> {
             let sum = users.entry(Name::from(user.user.as_str())).or_default();
             sum.fair_share += of_class.fair_share;
             sum.held += of_class.held;
-            sum.wanted += of_class.wanted;
+            sum.demand += of_class.demand;
         }
     }
     users.into_iter().collect()

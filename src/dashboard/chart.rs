@@ -124,7 +124,7 @@ pub(super) struct PastRow {
     pub at: String,
     pub fair_share: String,
     pub held: String,
-    pub wanted: String,
+    pub demand: String,
 }
 
 /// Some of the samples up to `until`, the latest first, evenly chosen.
@@ -141,7 +141,7 @@ pub(super) fn table(notes: &PastNotes, whose: Whose<'_>, until: i64) -> Vec<Past
                 at: words::time(sample.at_ms),
                 fair_share: memory(figures.fair_share),
                 held: memory(figures.held),
-                wanted: memory(figures.wanted),
+                demand: memory(figures.demand),
             }
         })
         .collect()

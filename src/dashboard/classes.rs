@@ -41,7 +41,7 @@ struct ClassRow {
     users: usize,
     is_default: bool,
     hours: Option<HoursCell>,
-    wanted: String,
+    demand: String,
     fair_share: String,
     held: String,
     bar: Bar,
@@ -70,7 +70,7 @@ pub(super) async fn page(
             jobs: number(info.jobs),
             users: class.load.users.len(),
             is_default: info.is_default,
-            wanted: memory(class.figures.wanted),
+            demand: memory(class.figures.demand),
             fair_share: due(class.figures, class.load.policy),
             held: memory(class.figures.held),
             bar: Bar::of(class.figures, scale),
@@ -204,7 +204,7 @@ fn facts(
         ("Open to", users),
         ("Holds", memory(class.figures.held)),
         ("Fair share", due(class.figures, class.load.policy)),
-        ("Could use", memory(class.figures.wanted)),
+        ("Could use", memory(class.figures.demand)),
     ]
 }
 

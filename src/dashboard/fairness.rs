@@ -129,7 +129,7 @@ impl ShareLevel {
 
 /// The fair share, as far as it can be used.
 fn due(figures: ShareFigures) -> u64 {
-    figures.fair_share.min(figures.wanted)
+    figures.fair_share.min(figures.demand)
 }
 
 /// The page.
@@ -276,7 +276,7 @@ mod tests {
     use super::*;
 
     fn sample(at_ms: i64, fair_share: u64, held: u64) -> ChartSample {
-        let figures = ShareFigures { fair_share, held, wanted: 1_000 };
+        let figures = ShareFigures { fair_share, held, demand: 1_000 };
         ChartSample { at_ms, users: vec![(Name::from("ann"), figures)], ..ChartSample::default() }
     }
 
@@ -298,7 +298,7 @@ mod tests {
         for ((held, due), level) in cases {
             assert_eq!(ShareLevel::of(held, due), level, "{held} of {due}");
         }
-        let figures = ShareFigures { fair_share: 100, held: 30, wanted: 30 };
+        let figures = ShareFigures { fair_share: 100, held: 30, demand: 30 };
         assert_eq!(
             ShareLevel::of(30, due(figures)),
             Some(ShareLevel::Even),

@@ -40,7 +40,7 @@ struct AccountLine {
     what: &'static str,
     name: String,
     link: String,
-    wanted: String,
+    demand: String,
     fair_share: String,
     target: String,
     held: String,
@@ -71,7 +71,7 @@ pub(super) struct MomentLine {
     pub at: String,
     pub cycle: u64,
     pub held: u64,
-    pub wanted: u64,
+    pub demand: u64,
     pub change: String,
     pub reason: &'static str,
 }
@@ -225,11 +225,11 @@ fn accounts(why: &Why, job: &JobView) -> Vec<AccountLine> {
     let quantum = job.quantum.map_or(0, |quantum| quantum.memory().0);
     // Jobs outside fair share have no fair share, which the page must not present as zero.
     let is_fair = why.sums.policy == Some(wire::Policy::FairShare);
-    let line = |what, name: &str, link, wanted: u64, fair_share: u64, target: u64, held: u64| {
-        let [wanted, due, target, held] =
-            [wanted, fair_share, target, held].map(|amount| memory(amount.saturating_mul(quantum)));
+    let line = |what, name: &str, link, demand: u64, fair_share: u64, target: u64, held: u64| {
+        let [demand, due, target, held] =
+            [demand, fair_share, target, held].map(|amount| memory(amount.saturating_mul(quantum)));
         let fair_share = if is_fair { due } else { "–".to_owned() };
-        AccountLine { what, name: name.to_owned(), link, wanted, fair_share, target, held }
+        AccountLine { what, name: name.to_owned(), link, demand, fair_share, target, held }
     };
     let of = |what, name: &str, link, account: &wire::Account| {
         line(what, name, link, account.wanted, account.deserved, account.given, account.held)
@@ -329,7 +329,7 @@ fn moments(course: &JobCourse, until: i64) -> Vec<MomentLine> {
             at: words::time(moment.at_ms),
             cycle: moment.cycle,
             held: moment.held,
-            wanted: moment.wanted,
+            demand: moment.demand,
             change,
             reason: moment.reason,
         }

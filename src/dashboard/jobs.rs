@@ -98,7 +98,7 @@ fn key(column: &str, job: &JobView, cycle: u64) -> Option<Key> {
         "kind" => WorkKind::from(job.kind).word().into(),
         "memory" => job.memory.0.into(),
         "held" => job.held().0.into(),
-        "wanted" => job.wanted.0.into(),
+        "wanted" => job.demand.0.into(),
         "state" => JobInfo::of(job, cycle).state().into(),
         "submitted" => job.submitted.into(),
         "reason" => code(job).unwrap_or_default().into(),

@@ -104,7 +104,7 @@ pub(super) async fn page(
     let notes = dashboard.past.notes();
     let mut user_rows: Vec<(u64, AccountRow)> = users
         .iter()
-        .filter(|(_, figures)| 0 < figures.held.max(figures.wanted))
+        .filter(|(_, figures)| 0 < figures.held.max(figures.demand))
         .map(|(name, figures)| {
             let colour = Some(palette.colour(name));
             (
@@ -185,7 +185,7 @@ fn alarms(status: &wire::Status) -> Vec<String> {
 fn tiles(status: &wire::Status, users: impl Iterator<Item = ShareFigures>) -> Vec<FigureTile> {
     let (nodes, jobs, shares) = (&status.nodes, &status.jobs, &status.shares);
     let short = users.fold((0, 0), |(short, due), figures| {
-        let mine = figures.fair_share.min(figures.wanted);
+        let mine = figures.fair_share.min(figures.demand);
         (short + mine.saturating_sub(figures.held), due + mine)
     });
     let is_quiet = match status.calm.quiet_cycles {
@@ -284,7 +284,7 @@ fn waiting(view: &View) -> Vec<WaitingRow> {
             sentence: from_view::reason_of(job).map(|reason| reason.sentence).unwrap_or_default(),
         });
         row.jobs += 1;
-        row.missing += job.wanted.saturating_sub(job.held()).0;
+        row.missing += job.demand.saturating_sub(job.held()).0;
     }
     let mut rows: Vec<WaitingRow> = rows.into_values().collect();
     rows.sort_by(|one, other| (other.jobs, &one.code).cmp(&(one.jobs, &other.code)));

@@ -38,7 +38,7 @@ pub(super) struct JobMoment {
     /// Processes it holds.
     pub held: u64,
     /// Processes it could use.
-    pub wanted: u64,
+    pub demand: u64,
     /// The code of the reason why it has no more; empty if it has all it wants.
     pub reason: &'static str,
 }
@@ -171,7 +171,7 @@ mod tests {
     use super::*;
 
     fn moment(cycle: u64, held: u64) -> JobMoment {
-        JobMoment { at_ms: 0, cycle, held, wanted: 9, reason: "" }
+        JobMoment { at_ms: 0, cycle, held, demand: 9, reason: "" }
     }
 
     #[test]

@@ -21,7 +21,7 @@ pub(super) const ROWS: usize = 100;
 #[template(path = "bar.html")]
 pub(super) struct Bar {
     held: u64,
-    wanted: u64,
+    demand: u64,
     /// Position of the mark of the fair share; `None` without a fair share.
     fair_share: Option<u64>,
     words: String,
@@ -31,23 +31,23 @@ impl Bar {
     /// `figures`, where `scale` is the whole width.
     pub fn of(figures: ShareFigures, scale: u64) -> Bar {
         let part = |amount| words::percent(amount, scale).min(100);
-        let ShareFigures { fair_share, held, wanted } = figures;
+        let ShareFigures { fair_share, held, demand } = figures;
         let words = format!(
             "holds {}, fair share {}, could use {}",
             words::memory(held),
             words::memory(fair_share),
-            words::memory(wanted)
+            words::memory(demand)
         );
         // Jobs outside fair share have no fair share, and so no mark.
         let mark = (fair_share != 0).then(|| part(fair_share));
-        Bar { held: part(held), wanted: part(wanted), fair_share: mark, words }
+        Bar { held: part(held), demand: part(demand), fair_share: mark, words }
     }
 
     /// `part` of `whole`, of things called `what`.
     pub fn filled(part: u64, whole: u64, what: &str) -> Bar {
         let words = format!("{} of {} {what}", words::number(part), words::number(whole));
         let held = words::percent(part, whole).min(100);
-        Bar { held, wanted: 100, fair_share: None, words }
+        Bar { held, demand: 100, fair_share: None, words }
     }
 }
 
@@ -143,7 +143,7 @@ pub(super) struct JobRow {
     pub kind: &'static str,
     pub memory: String,
     pub held: u64,
-    pub wanted: u64,
+    pub demand: u64,
     pub bar: Bar,
     pub state: &'static str,
     pub submitted_ms: u64,
@@ -169,7 +169,7 @@ impl JobRow {
     /// The row of `job` after `cycle`.
     pub fn of(job: &JobView, cycle: u64, palette: &Palette) -> JobRow {
         let info = JobInfo::of(job, cycle);
-        let (held, wanted) = (info.sums.held, info.sums.wanted);
+        let (held, demand) = (info.sums.held, info.sums.wanted);
         let noun = if info.kind == WorkKind::Reservation { "nodes" } else { "processes" };
         JobRow {
             id: info.id,
@@ -177,8 +177,8 @@ impl JobRow {
             kind: info.kind.word(),
             memory: words::memory(info.memory_mb),
             held,
-            wanted,
-            bar: Bar::filled(held, wanted, noun),
+            demand,
+            bar: Bar::filled(held, demand, noun),
             state: info.state(),
             submitted_ms: info.submitted_ms,
             submitted: words::time(i64::try_from(info.submitted_ms).unwrap_or(i64::MAX)),

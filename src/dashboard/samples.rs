@@ -28,7 +28,7 @@ pub(super) struct ShareFigures {
     /// Memory held, without terminating processes.
     pub held: u64,
     /// Demand: memory that it could use now.
-    pub wanted: u64,
+    pub demand: u64,
 }
 
 /// The cluster at a point in time; amounts are in MiB.

@@ -43,7 +43,7 @@ struct UserRow {
     jobs: String,
     without: u64,
     shares: String,
-    wanted: String,
+    demand: String,
     fair_share: String,
     held: String,
     fixed: String,
@@ -72,7 +72,7 @@ pub(super) async fn page(
             "jobs" => user.jobs.into(),
             "without" => user.jobs_without_shares.into(),
             "shares" => user.shares.into(),
-            "wanted" => figures.wanted.into(),
+            "wanted" => figures.demand.into(),
             "deserved" => figures.fair_share.into(),
             "held" => figures.held.into(),
             "fixed" => user.fixed_memory_mb.into(),
@@ -92,7 +92,7 @@ pub(super) async fn page(
             jobs: number(user.jobs),
             without: user.jobs_without_shares,
             shares: number(user.shares),
-            wanted: memory(figures.wanted),
+            demand: memory(figures.demand),
             fair_share: memory(figures.fair_share),
             held: memory(figures.held),
             fixed: memory(user.fixed_memory_mb),
@@ -187,7 +187,7 @@ fn gone(dashboard: &Dashboard, name: &str, cycle: u64, ask: &Ask) -> Result<Resp
     let until = ask.until_ms();
     let has_some = |sample: &&super::samples::ChartSample| {
         let figures = sample.figures(Whose::User(name));
-        sample.at_ms <= until && 0 < figures.held.max(figures.wanted)
+        sample.at_ms <= until && 0 < figures.held.max(figures.demand)
     };
     let Some(last) = notes.samples.iter().filter(has_some).last() else {
         let sentence =

@@ -105,7 +105,7 @@ fn code(job: &JobView) -> &'static str {
 }
 
 fn moment(job: &JobView, cycle: u64, at_ms: i64) -> JobMoment {
-    JobMoment { at_ms, cycle, held: job.held().0, wanted: job.wanted.0, reason: code(job) }
+    JobMoment { at_ms, cycle, held: job.held().0, demand: job.demand.0, reason: code(job) }
 }
 
 pub(super) fn sample(view: &View, at_ms: i64) -> ChartSample {

@@ -24,7 +24,7 @@ pub(super) struct FairnessMeter {
 #[derive(Clone, Copy, Debug, Default)]
 struct DemoParty {
     fair_share: f64,
-    wanted: u64,
+    demand: u64,
     held: u64,
 }
 
@@ -48,7 +48,7 @@ impl FairnessMeter {
             let want = order * job.sums.cap.unwrap_or(0);
             let key = (job.class.as_str(), job.user.as_str());
             let party = parties.entry(key).or_default();
-            party.wanted += want;
+            party.demand += want;
             party.held += order * job.sums.held;
             claims.push(JobClaim { party: 0, class, weight: weight.into(), order, want });
             claimants.push(key);
@@ -63,7 +63,7 @@ impl FairnessMeter {
             parties.entry(*claimant).or_default().fair_share += amount;
         }
         if fluid.is_contended {
-            let short = parties.values().filter(|party| party.held < party.wanted);
+            let short = parties.values().filter(|party| party.held < party.demand);
             self.shortfall +=
                 short.map(|party| (party.fair_share - real(party.held)).max(0.0)).sum::<f64>();
             self.capacity += real(room.iter().sum());

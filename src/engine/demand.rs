@@ -22,7 +22,7 @@ use crate::model::{
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Demand {
     /// Processes for the work left, up to the job's maximum, without any rule that slows growth.
-    pub wanted: NShares,
+    pub nshares: NShares,
     /// Most nshares that the job could use now.
     pub cap: Cap,
 }
@@ -42,24 +42,24 @@ pub(super) fn promised(snapshot: &Snapshot) -> BTreeMap<JobId, u64> {
 /// already made space for it.
 pub(super) fn demand(snapshot: &Snapshot, job: &Job, held: u64, promised: u64) -> Demand {
     if snapshot.is_overrun(job) {
-        let Demand { wanted, .. } = demand_when_open(snapshot, job, held, promised);
-        return Demand { wanted, cap: bounded(0, CapBound::Overrun) };
+        let Demand { nshares, .. } = demand_when_open(snapshot, job, held, promised);
+        return Demand { nshares, cap: bounded(0, CapBound::Overrun) };
     }
     let policy = &snapshot.class_of(job).policy;
     // Work that stays has a place in the calendar until then.
     let is_early = policy.is_preemptable() && snapshot.later_start(job).is_some();
     if is_early && !job.facts.is_completing {
-        let Demand { wanted, .. } = demand_when_open(snapshot, job, held, promised);
-        return Demand { wanted, cap: bounded(held, CapBound::TooEarly) };
+        let Demand { nshares, .. } = demand_when_open(snapshot, job, held, promised);
+        return Demand { nshares, cap: bounded(held, CapBound::TooEarly) };
     }
     // Fixed gangs wait for a time at which they would end before their class closes.
     let is_closed = (policy.is_preemptable() || gang_shape(job).is_none())
         && snapshot.is_closed(job.class)
         && !job.facts.is_completing;
     if is_closed {
-        let Demand { wanted, .. } = demand_when_open(snapshot, job, held, promised);
+        let Demand { nshares, .. } = demand_when_open(snapshot, job, held, promised);
         let kept = if policy.is_preemptable() { 0 } else { held };
-        return Demand { wanted, cap: bounded(kept, CapBound::Closed) };
+        return Demand { nshares, cap: bounded(kept, CapBound::Closed) };
     }
     demand_when_open(snapshot, job, held, promised)
 }
@@ -79,10 +79,10 @@ fn demand_when_open(snapshot: &Snapshot, job: &Job, held: u64, promised: u64) ->
         ProcessLimit::AtMost(limit) => (limit, CapBound::Maximum),
         ProcessLimit::Frozen => (held, CapBound::Frozen),
     };
-    let wanted = NShares(work_left.min(limit));
+    let nshares = NShares(work_left.min(limit));
     if job.facts.is_completing {
         return Demand {
-            wanted: NShares(held),
+            nshares: NShares(held),
             cap: Cap { nshares: NShares(held), bound: CapBound::Completing },
         };
     }
@@ -96,12 +96,12 @@ fn demand_when_open(snapshot: &Snapshot, job: &Job, held: u64, promised: u64) ->
     };
     if let Some(shape) = sizes_of(job) {
         // Such a job is as large as its owner says, so it does not ramp up.
-        let wanted = NShares(legal_cap(shape, wanted.0));
-        return Demand { wanted, cap: base };
+        let nshares = NShares(legal_cap(shape, nshares.0));
+        return Demand { nshares, cap: base };
     }
     let rules = snapshot.class_of(job).cap_rules;
     let pace = GrowthLimits { held, promised, threads, base, rules };
-    Demand { wanted, cap: pace.cap(job, snapshot.topology.settings.publication_period) }
+    Demand { nshares, cap: pace.cap(job, snapshot.topology.settings.publication_period) }
 }
 
 /// The most processes `job` may keep: processes beyond its declared maximum are preempted. `None`
@@ -124,7 +124,7 @@ fn demand_of_one(job: &Job, held: u64) -> Demand {
         (false, true) => (held, CapBound::Spent),
         (false, false) => (1, CapBound::WorkLeft),
     };
-    Demand { wanted: NShares(1), cap: bounded(nshares, bound) }
+    Demand { nshares: NShares(1), cap: bounded(nshares, bound) }
 }
 
 /// The demand of a gang: the processes that start together. A gang that has started keeps what it
@@ -136,8 +136,8 @@ fn demand_of_gang(job: &Job, shape: &Shape, held: u64) -> Demand {
         (false, false) => (wanted(job, shape), CapBound::WorkLeft),
     };
     // A gang that lost a node still wants its processes, and says why it gets none.
-    let wanted = if bound == CapBound::Spent { shape.processes() } else { nshares };
-    Demand { wanted: NShares(wanted), cap: bounded(nshares, bound) }
+    let demand = if bound == CapBound::Spent { shape.processes() } else { nshares };
+    Demand { nshares: NShares(demand), cap: bounded(nshares, bound) }
 }
 
 /// The rules that pace a job's growth.
@@ -348,7 +348,7 @@ mod tests {
         work.threads = 4;
         let unpaced = CapRules { expand_by_doubling: false, prediction: false, ..RULES };
         assert_eq!(
-            demand(&snapshot(unpaced), &work, 0, 0).wanted,
+            demand(&snapshot(unpaced), &work, 0, 0).nshares,
             NShares(4),
             "15 items, 4 at a time"
         );

@@ -471,9 +471,9 @@ impl<'a> Draft<'a> {
             room_to_grow: growth(self, job),
         });
         let mut walk = WaterFill::new(&self.entities, turn, seats, &self.held, &self.held);
-        walk.serve_least_first(|seat, wanted| {
+        walk.serve_least_first(|seat, demand| {
             self.effort.step();
-            serve(self, seat.job, wanted)
+            serve(self, seat.job, demand)
         });
     }
 }

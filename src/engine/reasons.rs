@@ -31,7 +31,7 @@ pub(super) fn report(draft: &Draft<'_>) -> Report {
     for (ix, job) in draft.jobs.with_ix() {
         let (group, class) = (draft.entities.group_of(ix), draft.entities.class_of(ix));
         let cap = job.demand.cap.nshares;
-        let wanted = match (job.is_gang, job.held) {
+        let demand = match (job.is_gang, job.held) {
             (false, _) => cap.of_order(job.order),
             (true, 0) => QShares(qshares_of_gang(draft, ix)),
             // On exclusive nodes it holds more than its processes need.
@@ -41,7 +41,7 @@ pub(super) fn report(draft: &Draft<'_>) -> Report {
             }
         };
         for account in [&mut groups[group], &mut classes[class.0]] {
-            account.wanted += wanted;
+            account.demand += demand;
             account.fair_share += QShares(job.pure_fair_share);
             account.target += QShares(draft.targets.jobs[ix]);
             account.held += QShares(draft.held.jobs[ix] - promised.jobs[ix]);
@@ -117,7 +117,7 @@ fn job_report(draft: &Draft<'_>, verdicts: &mut Verdicts, ix: JobIx) -> JobRepor
     let JobDraft { id, demand, target, held, promised, pure_fair_share, .. } = draft.jobs[ix];
     JobReport {
         job: id,
-        wanted: demand.wanted,
+        demand: demand.nshares,
         cap: cap(draft, ix),
         pure_fair_share: QShares(pure_fair_share),
         target: NShares(target),
@@ -125,7 +125,7 @@ fn job_report(draft: &Draft<'_>, verdicts: &mut Verdicts, ix: JobIx) -> JobRepor
         promised: NShares(promised),
         held_back: draft.jobs[ix].held_back,
         is_needy: draft.is_needy(ix),
-        reason: (held < demand.wanted.0).then(|| reason(draft, verdicts, ix)),
+        reason: (held < demand.nshares.0).then(|| reason(draft, verdicts, ix)),
         start_estimate: draft.start_estimates.get(&ix).copied(),
     }
 }

@@ -39,7 +39,7 @@ pub struct ClaimedSpace {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct JobAccount {
     /// The sum of its jobs' caps.
-    pub wanted: QShares,
+    pub demand: QShares,
     /// Pure fair share: the amount if every class, user and job could use its part.
     pub fair_share: QShares,
     /// Target computed by How Much.
@@ -66,7 +66,7 @@ pub struct JobReport {
     pub job: JobId,
     /// Processes that the job could use without any rule that slows growth: its work left, up to
     /// its maximum.
-    pub wanted: NShares,
+    pub demand: NShares,
     /// Most nshares that the job could use now.
     pub cap: Cap,
     /// Fair share before bonus shares. Zero for work that is not fair-share.

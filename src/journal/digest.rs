@@ -137,7 +137,7 @@ fn write_decided(
 fn write_report(text: &mut impl Write, snapshot: &Snapshot, report: &Report) -> fmt::Result {
     for line in &report.jobs {
         let Cap { nshares, bound } = line.cap;
-        write!(text, "counted {} {} {nshares} {}", line.job, line.wanted, bound.code())?;
+        write!(text, "counted {} {} {nshares} {}", line.job, line.demand, bound.code())?;
         write!(text, " {} {} {}", line.pure_fair_share, line.target, line.held)?;
         write!(text, " {} {}", line.promised, u8::from(line.is_needy))?;
         if let Some(held_back) = &line.held_back {
@@ -164,8 +164,8 @@ fn write_report(text: &mut impl Write, snapshot: &Snapshot, report: &Report) -> 
 }
 
 fn write_account(text: &mut impl Write, whose: &str, account: &JobAccount) -> fmt::Result {
-    let JobAccount { wanted, fair_share, target, held } = account;
-    writeln!(text, "{whose} {wanted} {fair_share} {target} {held}")
+    let JobAccount { demand, fair_share, target, held } = account;
+    writeln!(text, "{whose} {demand} {fair_share} {target} {held}")
 }
 
 fn write_held_back(text: &mut impl Write, held_back: &Declined) -> fmt::Result {

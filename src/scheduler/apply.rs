@@ -187,7 +187,7 @@ impl Scheduler {
             threads: spec.threads,
             submitted: spec.submitted,
             facts: spec.facts,
-            wanted: report.map_or(NShares(0), |report| report.wanted),
+            demand: report.map_or(NShares(0), |report| report.demand),
             cap: report.map(|report| report.cap),
             pure_fair_share: report.map_or(QShares(0), |report| report.pure_fair_share),
             target: report.map_or(NShares(0), |report| report.target),

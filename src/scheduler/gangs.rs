@@ -63,7 +63,7 @@ impl TrackedJob {
             return self.end_turn(cycle, true);
         }
         let is_waiting =
-            progress.size.is_none() && report.held.0 == 0 && report.held.0 < report.wanted.0;
+            progress.size.is_none() && report.held.0 == 0 && report.held.0 < report.demand.0;
         if has_new {
             self.gang.size = Some(report.held.0);
             self.gang.waits_since = None;

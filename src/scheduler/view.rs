@@ -127,7 +127,7 @@ pub struct JobView {
     /// Facts of the job that change while it runs.
     pub facts: JobFacts,
     /// Processes that the job could use without pacing.
-    pub wanted: NShares,
+    pub demand: NShares,
     /// The most it could use now; `None` before its first cycle.
     pub cap: Option<Cap>,
     /// Fair share before bonus shares.
@@ -172,9 +172,9 @@ impl JobView {
             Some(more) => amount + self.further(NShares(more), order),
             None => nshares.of_order(order),
         };
-        let wanted = of(self.cap.map_or(self.wanted, |cap| cap.nshares));
+        let demand = of(self.cap.map_or(self.demand, |cap| cap.nshares));
         let fair_share = self.pure_fair_share;
-        Some(JobAccount { wanted, fair_share, target: of(self.target), held: amount })
+        Some(JobAccount { demand, fair_share, target: of(self.target), held: amount })
     }
 
     /// Amount that so many further processes of size `order` need; of all chunks of a gang, each by

@@ -214,8 +214,8 @@ fn no_target_exceeds_the_cap() {
     cluster.cycle();
     let wanted: u64 = (1..=3).map(|id| cluster.job(id).cap.unwrap().nshares.0).sum();
     let account = cluster.view.classes[0].account;
-    assert_eq!((wanted, account.wanted.0, account.target.0), (6, 6, 6));
-    assert_eq!(cluster.view.classes[0].users[0].1.wanted.0, 6);
+    assert_eq!((wanted, account.demand.0, account.target.0), (6, 6, 6));
+    assert_eq!(cluster.view.classes[0].users[0].1.demand.0, 6);
 }
 
 /// Space of `bob`, whose jobs double, cycle by cycle. Ann has the whole cluster of 64, which is

@@ -183,7 +183,7 @@ fn what_is_left_is_refreshed_with_every_publication() {
         let facts = &mut orchestrator.known(1).spec.facts;
         (facts.remaining, facts.limit) = (remaining, limit);
         orchestrator.publish();
-        orchestrator.cluster.job(1).wanted.0
+        orchestrator.cluster.job(1).demand.0
     };
     assert_eq!(facts(&mut orchestrator, 3, ProcessLimit::Unlimited), 3);
     assert_eq!(facts(&mut orchestrator, 7, ProcessLimit::AtMost(5)), 5);
@@ -199,7 +199,7 @@ fn finished_work_gets_nothing() {
     let mut done = job(1, "ann", "normal", 1);
     done.facts.remaining = 0;
     orchestrator.submit(done).publish();
-    assert_eq!((orchestrator.cluster.held(1), orchestrator.cluster.job(1).wanted.0), (0, 0));
+    assert_eq!((orchestrator.cluster.held(1), orchestrator.cluster.job(1).demand.0), (0, 0));
 }
 
 /// F34: a frozen job never grows again, not even from nothing.

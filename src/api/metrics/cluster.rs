@@ -62,7 +62,7 @@ impl Collector for Cluster {
         };
         all(&mut to, ENTITLEMENT, accounts(|account| account.fair_share))?;
         all(&mut to, HELD, accounts(|account| account.held))?;
-        all(&mut to, WANTED, accounts(|account| account.wanted))?;
+        all(&mut to, DEMAND, accounts(|account| account.demand))?;
         all(&mut to, COUNTED, accounts(|account| account.target))?;
         all(&mut to, GANGS, gangs::by_state(view))?;
         all(&mut to, GANG_WAIT, gangs::longest_waits(view, CivilTime::of(published).now))?;
@@ -120,7 +120,7 @@ const ENTITLEMENT: Gauge = (
     "Fair share of a class: its part if all classes and users could use theirs",
 );
 const HELD: Gauge = ("held_quanta", "Memory that a class holds, without terminating processes");
-const WANTED: Gauge = ("wanted_quanta", "Demand of a class: memory that it could use now");
+const DEMAND: Gauge = ("wanted_quanta", "Demand of a class: memory that it could use now");
 const COUNTED: Gauge = ("counted_quanta", "Target of a class in the last cycle");
 const GANGS: Gauge = (
     "gangs",

@@ -150,7 +150,7 @@ impl From<&ClassPolicy> for wire::Policy {
 impl From<&JobAccount> for wire::Account {
     fn from(account: &JobAccount) -> wire::Account {
         wire::Account {
-            wanted: account.wanted.0,
+            wanted: account.demand.0,
             deserved: account.fair_share.0,
             given: account.target.0,
             held: account.held.0,
@@ -329,7 +329,7 @@ impl wire::JobSums {
             sentence: cap.bound.to_string(),
         };
         wire::JobSums {
-            wanted: job.wanted.0,
+            wanted: job.demand.0,
             cap: job.cap.map(|cap| cap.nshares.0),
             cap_bound: job.cap.map(bound),
             deserved: job.pure_fair_share.0,

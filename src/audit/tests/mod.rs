@@ -224,7 +224,7 @@ impl Scene {
             let reason = WaitReason::WaitingForExits { promised };
             self.schedule.report.jobs.push(JobReport {
                 job: job.id,
-                wanted: cap,
+                demand: cap,
                 cap: Cap { nshares: cap, bound: CapBound::WorkLeft },
                 pure_fair_share: QShares(self.fair_share.get(&job.id).copied().unwrap_or(0)),
                 target,

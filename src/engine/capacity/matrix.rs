@@ -106,10 +106,10 @@ impl<C: Content> Matrix<C> {
     pub(in crate::engine) fn cheapest<T>(
         &self,
         order: u64,
-        wanted: &DemandByOrder,
+        demand: &DemandByOrder,
         take: impl Fn(Alike<'_, C>) -> Option<T>,
     ) -> Option<T> {
-        least_fragmenting(self.alike_from(order), |alike| wanted.damage(alike.free(), order), take)
+        least_fragmenting(self.alike_from(order), |alike| demand.damage(alike.free(), order), take)
     }
 
     /// Applies `take` to the smallest whole nodes whose order is in `orders`, until it returns a
@@ -324,16 +324,16 @@ mod tests {
         matrix: &Matrix<NodeSet>,
         counts: &Matrix<u64>,
         nodes: &Model,
-        (order, wanted, refused): (u64, &DemandByOrder, &BTreeSet<usize>),
+        (order, demand, refused): (u64, &DemandByOrder, &BTreeSet<usize>),
     ) {
         let allowed = || (0..nodes.len()).filter(|ix| !refused.contains(ix));
         let may_take = |node: NodeIx| !refused.contains(&node.0);
         let rank = |ix: &usize| {
             let Cell { free, order: size } = nodes[*ix];
-            (wanted.damage(free, order), free, free == size, *ix)
+            (demand.damage(free, order), free, free == size, *ix)
         };
         let best = allowed().filter(|ix| order <= nodes[*ix].free).min_by_key(rank);
-        let found = matrix.cheapest(order, wanted, |alike| alike.first(may_take));
+        let found = matrix.cheapest(order, demand, |alike| alike.first(may_take));
         assert_eq!(found, best.map(NodeIx));
         let orders = order..=order + 3;
         let suits = |ix: &usize| nodes[*ix].is_whole() && orders.contains(&nodes[*ix].order);
@@ -343,9 +343,9 @@ mod tests {
         // If no node is refused, the counts give a cell of the same kind as the node found.
         if refused.is_empty() {
             let of_kind = |alike: Alike<'_, u64>| alike.first_cell().map(|(cell, _)| cell.kind());
-            let node = matrix.cheapest(order, wanted, |alike| alike.first(may_take));
+            let node = matrix.cheapest(order, demand, |alike| alike.first(may_take));
             let kind = node.map(|node| nodes[node.0].kind());
-            assert_eq!(counts.cheapest(order, wanted, of_kind), kind);
+            assert_eq!(counts.cheapest(order, demand, of_kind), kind);
         }
     }
 
@@ -360,14 +360,14 @@ mod tests {
                 (0..draw(0, 12)).map(|_| cell(draw(0, 12), draw(0, 12))).collect();
             let (mut matrix, mut counts) = matrices(&nodes);
             for _ in 0..20 {
-                let wanted = (0..draw(0, 3)).fold(DemandByOrder::default(), |mut wanted, _| {
-                    wanted.add(draw(1, 9));
-                    wanted
+                let demand = (0..draw(0, 3)).fold(DemandByOrder::default(), |mut demand, _| {
+                    demand.add(draw(1, 9));
+                    demand
                 });
                 let most = if draw(0, 1) == 0 { 0 } else { 6 };
                 let refused = (0..draw(0, most)).map(|_| usize::try_from(draw(0, 11)).unwrap());
                 let refused = refused.collect();
-                check_searches(&matrix, &counts, &nodes, (draw(1, 6), &wanted, &refused));
+                check_searches(&matrix, &counts, &nodes, (draw(1, 6), &demand, &refused));
                 let Some(last) = count(&nodes).checked_sub(1) else { break };
                 let moved = usize::try_from(draw(0, last)).unwrap();
                 let (from, to) = (nodes[moved], cell(nodes[moved].order, draw(0, 12)));

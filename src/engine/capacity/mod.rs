@@ -81,7 +81,7 @@ fn descend(topology: &Topology, pool: PoolIx, order: &mut Vec<PoolIx>) {
 
 /// Number of requests of each order with unmet demand; it decides the value of a free piece.
 ///
-/// Few orders are wanted at a time, so they are a list, by order.
+/// Few orders are in demand at a time, so they are a list, by order.
 #[derive(Clone, Debug, Default)]
 pub(super) struct DemandByOrder(Vec<(u64, u64)>);
 
@@ -170,11 +170,11 @@ mod tests {
             (&[1, 2, 5], 4, 2, 0), // none is larger that would have fitted
         ];
         for (orders, hole, order, damage) in cases {
-            let mut wanted = DemandByOrder::default();
+            let mut demand = DemandByOrder::default();
             for &order in orders {
-                wanted.add(order);
+                demand.add(order);
             }
-            assert_eq!(wanted.damage(hole, order), damage, "{orders:?} {hole} {order}");
+            assert_eq!(demand.damage(hole, order), damage, "{orders:?} {hole} {order}");
         }
     }
 }

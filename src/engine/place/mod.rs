@@ -70,17 +70,17 @@ fn has_room_for_any(draft: &Draft<'_>, jobs: &[JobIx]) -> bool {
 pub(super) fn place_one(
     draft: &mut Draft<'_>,
     job: JobIx,
-    wanted: &DemandByOrder,
+    demand: &DemandByOrder,
 ) -> Option<NodeIx> {
-    let (node, order) = find_room(draft, job, wanted)?;
+    let (node, order) = find_room(draft, job, demand)?;
     draft.expand(job, node, order);
     Some(node)
 }
 
 /// Places an nshare of `job`, which is fair-share work. Nothing is preempted meanwhile. So if a job
 /// that may use any node finds no space, no job of its class and order does.
-fn serve(draft: &mut Draft<'_>, job: JobIx, wanted: &DemandByOrder) -> Service {
-    if place_one(draft, job, wanted).is_some() {
+fn serve(draft: &mut Draft<'_>, job: JobIx, demand: &DemandByOrder) -> Service {
+    if place_one(draft, job, demand).is_some() {
         Service::Served
     } else if !draft.jobs[job].is_restricted {
         Service::RefusedForAll

@@ -15,7 +15,7 @@ use crate::model::{ClassPolicy, JobIx, NodeIx, Order, PoolIx};
 pub(super) fn find_room(
     draft: &Draft<'_>,
     job: JobIx,
-    wanted: &DemandByOrder,
+    demand: &DemandByOrder,
 ) -> Option<(NodeIx, Order)> {
     let (class, order) = (draft.class_of(job), draft.jobs[job].order);
     if draft.jobs[job].is_restricted && !has_room_on_list(draft, job) {
@@ -25,13 +25,13 @@ pub(super) fn find_room(
         ClassPolicy::FairShare { .. } => {
             let mut pools = draft.pools.searched_from(class.pool).iter();
             let node =
-                pools.find_map(|&pool| best_fit(draft, job, pool, wanted, &BTreeSet::new()))?;
+                pools.find_map(|&pool| best_fit(draft, job, pool, demand, &BTreeSet::new()))?;
             Some((node, order))
         }
         ClassPolicy::FixedShare => {
             let nowhere = BTreeSet::new();
             let taken = draft.services.get(&draft.job(job).service).unwrap_or(&nowhere);
-            let place = |avoid: &BTreeSet<NodeIx>| best_fit(draft, job, class.pool, wanted, avoid);
+            let place = |avoid: &BTreeSet<NodeIx>| best_fit(draft, job, class.pool, demand, avoid);
             let node =
                 if draft.claims.is_empty() { None } else { beside_claims(draft, job, place) };
             let node = node.or_else(|| place(taken)).or_else(|| place(&nowhere))?;
@@ -69,7 +69,7 @@ fn best_fit(
     draft: &Draft<'_>,
     job: JobIx,
     pool: PoolIx,
-    wanted: &DemandByOrder,
+    demand: &DemandByOrder,
     avoid: &BTreeSet<NodeIx>,
 ) -> Option<NodeIx> {
     let order = draft.jobs[job].order.qshares().0;
@@ -78,10 +78,10 @@ fn best_fit(
     if let Some(list) = list {
         let listed = ListCursors::set_of(draft, list);
         let may_take = |node: NodeIx| draft.is_open_to(job, node) && !avoid.contains(&node);
-        return matrix.cheapest(order, wanted, |alike| alike.first_in(&listed, may_take));
+        return matrix.cheapest(order, demand, |alike| alike.first_in(&listed, may_take));
     }
     let may_take = |node: NodeIx| draft.may_use(job, node) && !avoid.contains(&node);
-    matrix.cheapest(order, wanted, |alike| alike.first(may_take))
+    matrix.cheapest(order, demand, |alike| alike.first(may_take))
 }
 
 /// The smallest empty node of a size that suits a reservation.

@@ -188,8 +188,8 @@ fn make_room_for_least_served(
     let done = |draft: &Draft<'_>| draft.promises.len() + draft.expansions.len();
     let before = done(draft);
     // A job that lost a share in this cycle may find free space left for it.
-    let mut serve = |draft: &mut Draft<'_>, job, wanted: &DemandByOrder| {
-        if let Some(node) = place_one(draft, job, wanted) {
+    let mut serve = |draft: &mut Draft<'_>, job, demand: &DemandByOrder| {
+        if let Some(node) = place_one(draft, job, demand) {
             reclaim.note_used(draft, node);
             return Service::Served;
         }

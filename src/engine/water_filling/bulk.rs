@@ -105,7 +105,7 @@ impl WaterFill {
 
     /// Demand of the jobs that are still in the walk.
     pub(in crate::engine) fn wanted(&self) -> &DemandByOrder {
-        &self.members.wanted
+        &self.members.demand
     }
 
     /// Refuses all jobs of each class and order for which `is_refused` is true.
@@ -173,7 +173,7 @@ impl Members {
     fn raise_user(&mut self, class: usize, user: usize, share: u64) -> u64 {
         let before = self.of_users[user].has;
         let level = even_share(&self.vessels(user), share.saturating_sub(before));
-        let Members { of_classes, of_users, jobs, of_jobs, wanted, turn, .. } = self;
+        let Members { of_classes, of_users, jobs, of_jobs, demand, turn, .. } = self;
         jobs.rank_anew(user, |job| {
             let of_job = &mut of_jobs[job.place()];
             let order = of_job.order();
@@ -183,7 +183,7 @@ impl Members {
             of_job.served += nshares;
             of_users[user].has += nshares * order;
             if of_job.left() == 0 {
-                wanted.remove(order);
+                demand.remove(order);
                 of_classes[class].orders.remove(order);
                 return None;
             }

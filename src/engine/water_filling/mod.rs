@@ -90,7 +90,7 @@ struct Members {
     jobs: Heaps,
     /// User by user.
     of_jobs: Vec<OfJob>,
-    wanted: DemandByOrder,
+    demand: DemandByOrder,
     turn: Turn,
 }
 
@@ -162,14 +162,14 @@ impl WaterFill {
             let (had, held) = (served.jobs[job], incumbent.jobs[job]);
             jobs.push((of_user, OfJob { seat, had, served: 0, held }));
         }
-        let mut wanted = DemandByOrder::default();
+        let mut demand = DemandByOrder::default();
         for of_class in &of_classes {
-            wanted.add_all(&of_class.orders);
+            demand.add_all(&of_class.orders);
         }
         let (jobs, of_jobs) =
             Heaps::new(of_users.len(), &jobs, |place, of_job| of_job.rank(turn, place));
         let mut members =
-            Members { of_classes, users: Heaps::default(), of_users, jobs, of_jobs, wanted, turn };
+            Members { of_classes, users: Heaps::default(), of_users, jobs, of_jobs, demand, turn };
         let ranked = |(place, (class, _)): (usize, &(usize, GroupIx))| {
             members.rank_of_user(place).map(|rank| (*class, rank))
         };
@@ -211,7 +211,7 @@ impl WaterFill {
     ) {
         let Some(mut class) = self.classes.peek_mut() else { return };
         if self.members.cannot_be_served(class.place) {
-            self.members.wanted.remove_all(&self.members.of_classes[class.place].orders);
+            self.members.demand.remove_all(&self.members.of_classes[class.place].orders);
             PeekMut::pop(class);
             return;
         }
@@ -285,7 +285,7 @@ impl Members {
         let job = self.jobs.members(user)[0];
         let of_job = &mut self.of_jobs[job.place()];
         let order = of_job.order();
-        let service = serve(&of_job.seat, &self.wanted);
+        let service = serve(&of_job.seat, &self.demand);
         let gain = if service == Service::Served { order } else { 0 };
         if service == Service::Served {
             of_job.served += 1;
@@ -299,7 +299,7 @@ impl Members {
             self.of_classes[class].refused.push(order);
         }
         self.jobs.remove_first(user);
-        self.wanted.remove(order);
+        self.demand.remove(order);
         self.of_classes[class].orders.remove(order);
         gain
     }
@@ -323,7 +323,7 @@ impl Members {
         user: usize,
         is_refused: impl Fn(&Participant, &[u64]) -> bool,
     ) -> bool {
-        let Members { of_classes, jobs, of_jobs, wanted, .. } = self;
+        let Members { of_classes, jobs, of_jobs, demand, .. } = self;
         let OfClass { orders, refused } = &mut of_classes[class];
         let is_refused = |of_job: &OfJob| is_refused(&of_job.seat, refused);
         if !jobs.members(user).iter().any(|job| is_refused(&of_jobs[job.place()])) {
@@ -332,7 +332,7 @@ impl Members {
         jobs.rank_anew(user, |job| {
             let of_job = of_jobs[job.place()];
             if is_refused(&of_job) {
-                wanted.remove(of_job.order());
+                demand.remove(of_job.order());
                 orders.remove(of_job.order());
                 return None;
             }
