@@ -176,7 +176,7 @@ pub(super) fn is_arrangeable(
     let mut search = ArrangementSearch { ledger, rooms, pools: BTreeMap::new(), items };
     for item in &search.items {
         let topology = &ledger.snapshot.topology;
-        let own = topology.classes[item.class.0].pool;
+        let own = topology.classes[item.class].pool;
         let all = search.rooms.by_pool.keys().copied();
         let reach = || all.filter(|&pool| topology.is_within(pool, own)).collect();
         search.pools.entry(item.class).or_insert_with(reach);

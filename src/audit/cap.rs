@@ -45,7 +45,7 @@ impl Pacing {
 
     /// The cap of `job`, in nshares, under its class's `rules`.
     pub(super) fn cap_of(&self, job: &Job, rules: &CapRules) -> u64 {
-        if is_overrun(self.now, job, &self.topology.classes[job.class.0]) {
+        if is_overrun(self.now, job, &self.topology.classes[job.class]) {
             return 0;
         }
         let is_fair_share = !self.fixed.contains(&job.class);

@@ -21,7 +21,7 @@ pub(super) fn check_capacity(ledger: &Ledger<'_>, findings: &mut Vec<Finding>) {
     for (ix, node) in ledger.snapshot.nodes_with_ix() {
         let (capacity, _) = trees.entry(topology.top_of(node.pool)).or_default();
         if node.state.is_schedulable() {
-            let recount = &ledger.nodes[ix.0];
+            let recount = &ledger.nodes[ix];
             let in_use = recount.staying + recount.leaving - recount.expanded;
             *capacity += recount.order.max(in_use).saturating_sub(node.limbo.0);
         }
@@ -39,7 +39,7 @@ pub(super) fn check_capacity(ledger: &Ledger<'_>, findings: &mut Vec<Finding>) {
     }
     for (tree, (capacity, counted)) in trees {
         if counted > capacity {
-            let name = &topology.pools[tree.0].name;
+            let name = &topology.pools[tree].name;
             let detail = format!("{counted} qshares of the {capacity} in {name}");
             findings.push(Rule::OverCounted.finding(detail));
         }

@@ -198,7 +198,7 @@ impl Envious<'_, '_> {
         steps: &mut u64,
     ) -> Result<Option<(Entity, EnvyPlan)>, OutOfSteps> {
         let (ledger, line) = (self.ledger, &self.ledger.jobs[self.place]);
-        let node = &ledger.nodes[ix.0];
+        let node = &ledger.nodes[ix];
         *steps = steps.checked_sub(1 + count(&node.prey)).ok_or(OutOfSteps)?;
         let lacking = i128::from(line.order()) - node.usable();
         let Some(lacking) = u64::try_from(lacking).ok().filter(|lacking| 0 < *lacking) else {

@@ -30,7 +30,7 @@ pub(super) struct Ledger<'a> {
     /// In the snapshot's order.
     pub(super) jobs: IxVec<JobIx, JobLine<'a>>,
     /// In the snapshot's order.
-    pub(super) nodes: Vec<NodeLedger>,
+    pub(super) nodes: IxVec<NodeIx, NodeLedger>,
     /// In the schedule's order.
     pub(super) victims: Vec<ReceiptedShare<'a>>,
     /// Receipts without effect: for shares that were terminating already, or named before.
@@ -39,7 +39,7 @@ pub(super) struct Ledger<'a> {
     pub(super) gangs: Vec<GangLine>,
     pub(super) owed: Owed,
     places: BTreeMap<JobId, JobIx>,
-    classes: Vec<EntityAmounts>,
+    classes: IxVec<ClassIx, EntityAmounts>,
     users: Vec<EntityAmounts>,
     user_places: BTreeMap<(ClassIx, UserIx), usize>,
 }
@@ -62,13 +62,13 @@ impl<'a> Ledger<'a> {
             snapshot,
             schedule,
             jobs: IxVec::default(),
-            nodes: Vec::new(),
+            nodes: IxVec::default(),
             victims,
             void,
             gangs,
             owed: Owed::default(),
             places,
-            classes: Vec::new(),
+            classes: IxVec::default(),
             users: Vec::new(),
             user_places: BTreeMap::new(),
         };
@@ -81,7 +81,7 @@ impl<'a> Ledger<'a> {
 
     /// Allotment of the user of `line` for work like it. `None` means no limit.
     pub(super) fn allotment_for(&self, line: &JobLine<'_>) -> Option<Mebibytes> {
-        let (topology, user) = (&self.snapshot.topology, &self.snapshot.users[line.job.user.0]);
+        let (topology, user) = (&self.snapshot.topology, &self.snapshot.users[line.job.user]);
         let is_urgent = line.class.is_urgent;
         if is_urgent { topology.urgent_allotment_of(user) } else { topology.allotment_of(user) }
     }
@@ -208,7 +208,7 @@ impl<'a> Ledger<'a> {
             .collect();
         for (place, line) in self.jobs.with_ix() {
             for share in &line.job.shares {
-                let node = &mut self.nodes[share.node.0];
+                let node = &mut self.nodes[share.node];
                 let order = share.order.qshares().0;
                 if !line.is_fair_share() {
                     node.fixed += order;
@@ -228,20 +228,21 @@ impl<'a> Ledger<'a> {
         }
         let is_fixed = |job: &JobId| !self.jobs[self.places[job]].is_fair_share();
         for Expansion { job, node, order, .. } in &self.schedule.expansions {
-            let (order, node) = (order.qshares().0, &mut self.nodes[node.0]);
+            let (order, node) = (order.qshares().0, &mut self.nodes[*node]);
             node.staying += order;
             node.expanded += order;
             node.fixed += if is_fixed(job) { order } else { 0 };
         }
         for Promise { job, node, order, .. } in &self.schedule.promises {
-            let (order, node) = (order.qshares().0, &mut self.nodes[node.0]);
+            let (order, node) = (order.qshares().0, &mut self.nodes[*node]);
             node.promised += order;
             node.fixed += if is_fixed(job) { order } else { 0 };
         }
     }
 
     fn enter_entities(&mut self) {
-        self.classes = vec![EntityAmounts::default(); self.snapshot.topology.classes.len()];
+        self.classes =
+            IxVec::filled(EntityAmounts::default(), self.snapshot.topology.classes.len());
         for line in &mut self.jobs {
             let next = self.users.len();
             let key = (line.job.class, line.job.user);
@@ -250,7 +251,7 @@ impl<'a> Ledger<'a> {
                 self.users.push(EntityAmounts::default());
             }
             self.users[line.user].add(line.standing);
-            self.classes[line.job.class.0].add(line.standing);
+            self.classes[line.job.class].add(line.standing);
         }
     }
 
@@ -279,7 +280,7 @@ impl<'a> Ledger<'a> {
     /// The class, user and job that the job at `place` belongs to.
     pub(super) fn entities(&self, place: JobIx) -> [Entity; 3] {
         let line = &self.jobs[place];
-        [Entity::Class(line.job.class.0), Entity::User(line.user), Entity::Job(place)]
+        [Entity::Class(line.job.class), Entity::User(line.user), Entity::Job(place)]
     }
 
     /// Amounts of `entity`.
@@ -328,14 +329,14 @@ impl<'a> Ledger<'a> {
     /// reservation, which takes whole nodes (I10).
     pub(super) fn size_on(&self, line: &JobLine<'_>, ix: NodeIx) -> Option<u64> {
         let asked = line.job.order.qshares().0;
-        let whole = self.nodes[ix.0].order;
+        let whole = self.nodes[ix].order;
         if line.class.policy != ClassPolicy::Reserve {
             return Some(asked);
         }
         let topology = &self.snapshot.topology;
         let overage = match line.job.kind {
             JobKind::Reservation => {
-                let quantum = topology.pools[line.class.pool.0].quantum;
+                let quantum = topology.pools[line.class.pool].quantum;
                 quantum.order_of_node(topology.settings.reserve_overage).0
             }
             JobKind::Job | JobKind::Service | JobKind::ArbitraryProcess => 0,
@@ -354,7 +355,7 @@ impl<'a> Ledger<'a> {
 
     /// Every node with its place.
     pub(super) fn nodes_with_ix(&self) -> impl Iterator<Item = (NodeIx, &NodeLedger)> {
-        self.nodes.iter().enumerate().map(|(ix, node)| (NodeIx(ix), node))
+        self.nodes.with_ix()
     }
 
     /// Name of an entity, for findings.
@@ -365,7 +366,7 @@ impl<'a> Ledger<'a> {
             }
             Entity::User(place) => {
                 let found = self.user_places.iter().find(|(_, at)| **at == place);
-                let user = found.map_or("?", |((_, user), _)| &self.snapshot.users[user.0]);
+                let user = found.map_or("?", |((_, user), _)| &self.snapshot.users[*user]);
                 format!("user {user}")
             }
             Entity::Job(place) => format!("job {}", self.jobs[place].job.id),
@@ -374,7 +375,7 @@ impl<'a> Ledger<'a> {
 
     /// Name of a node.
     pub(super) fn name(&self, ix: NodeIx) -> &'a str {
-        &self.snapshot.nodes[ix.0].name
+        &self.snapshot.nodes[ix].name
     }
 }
 

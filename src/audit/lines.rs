@@ -3,7 +3,7 @@
 
 use super::shapes::{gang_shape, sized_shape};
 use crate::engine::{Job, JobReport, Preemption, Share};
-use crate::model::{JobIx, Millis, Precedence, ResourceClass};
+use crate::model::{ClassIx, JobIx, Millis, Precedence, ResourceClass};
 
 /// A job. Numbers are nshares.
 #[derive(Debug)]
@@ -89,7 +89,7 @@ pub(super) struct EntityAmounts {
 /// A class, a user within a class, or a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Entity {
-    Class(usize),
+    Class(ClassIx),
     User(usize),
     Job(JobIx),
 }

@@ -99,7 +99,7 @@ pub(super) fn check_promises(ledger: &Ledger<'_>, findings: &mut Vec<Finding>) {
             && !closed.contains(&line.job.class)
             && promise.order == line.job.order
             && ledger.would_take(line, ix).is_some();
-        let has_room = used[ix.0] <= ledger.nodes[ix.0].order;
+        let has_room = used[ix.0] <= ledger.nodes[ix].order;
         let is_lost = winners.get(&ix).is_some_and(|winner| *winner < Some(line.priority))
             || gangs.get(&ix).is_some_and(|priority| *priority <= line.priority);
         if is_legal && has_room && !is_lost {

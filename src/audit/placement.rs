@@ -154,7 +154,7 @@ pub(super) fn check_caps(ledger: &Ledger<'_>, findings: &mut Vec<Finding>) {
 pub(super) fn check_allotments(ledger: &Ledger<'_>, findings: &mut Vec<Finding>) {
     let topology = &ledger.snapshot.topology;
     let memory_of = |line: &JobLine<'_>, order: Order| {
-        topology.pools[line.class.pool.0].quantum.memory_of(order.qshares()).0
+        topology.pools[line.class.pool].quantum.memory_of(order.qshares()).0
     };
     let is_fixed = |new: &&Expansion| !ledger.line(new.job).is_fair_share();
     let fixed: Vec<&Expansion> = ledger.schedule.expansions.iter().filter(is_fixed).collect();
@@ -164,7 +164,7 @@ pub(super) fn check_allotments(ledger: &Ledger<'_>, findings: &mut Vec<Finding>)
     let accounts: BTreeMap<(UserIx, bool), &JobLine<'_>> =
         fixed.iter().map(|new| (of_new(new), ledger.line(new.job))).collect();
     for (account, line) in accounts {
-        let name = &ledger.snapshot.users[account.0.0];
+        let name = &ledger.snapshot.users[account.0];
         let Some(allotment) = ledger.allotment_for(line) else { continue };
         let lines = ledger.jobs.iter();
         let lines = lines.filter(|line| !line.is_fair_share() && account_of(line) == account);

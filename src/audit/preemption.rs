@@ -196,7 +196,7 @@ pub(super) fn check_superfluous(ledger: &Ledger<'_>, findings: &mut Vec<Finding>
         let added: u64 =
             others.map(|((_, other), theirs)| overshoot(ledger, *other, ix, theirs)).sum();
         let added = added + beyond_steps(ledger, ix);
-        let left_over = ledger.nodes[ix.0].slack() - i128::from(added);
+        let left_over = ledger.nodes[ix].slack() - i128::from(added);
         let single = victims.iter().filter(|victim| !ledger.jobs[victim.donor].is_gang());
         let orders = single.map(|victim| victim.share.order);
         let may_be_many =
@@ -306,7 +306,7 @@ fn gained_before_last(ledger: &Ledger<'_>, toll: &LossSum) -> u64 {
 /// Amount by which node `ix` was smaller, before shares were preempted, than the shares that stayed
 /// on it.
 pub(super) fn excess_over_target(ledger: &Ledger<'_>, ix: NodeIx) -> u64 {
-    let node = &ledger.nodes[ix.0];
+    let node = &ledger.nodes[ix];
     let lost = ledger.victims.iter().filter(|victim| victim.share.node == ix);
     let lost: u64 = lost.map(|victim| victim.share.order.qshares().0).sum();
     (node.staying - node.expanded + lost).saturating_sub(node.order)

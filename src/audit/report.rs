@@ -5,6 +5,7 @@ use super::ledger::Ledger;
 use super::lines::Entity;
 use super::shapes::{gang_shape, is_resizable};
 use crate::engine::JobAccount;
+use crate::model::ClassIx;
 
 /// The report's holdings and promises match the schedule.
 pub(super) fn check_holdings(ledger: &Ledger<'_>, findings: &mut Vec<Finding>) {
@@ -56,8 +57,8 @@ pub(super) fn check_accounts(ledger: &Ledger<'_>, findings: &mut Vec<Finding>) {
         findings.push(Rule::ReportAccounts.finding(detail));
         return;
     }
-    let is_fair = |class: usize| topology.classes[class].policy.is_preemptable();
-    for (class, account) in report.classes.iter().enumerate().filter(|(class, _)| is_fair(*class)) {
+    let is_fair = |class: ClassIx| topology.classes[class].policy.is_preemptable();
+    for (class, account) in report.classes.with_ix().filter(|(class, _)| is_fair(*class)) {
         if !adds_up(ledger, Entity::Class(class), account) {
             let detail = format!("class {}", topology.classes[class].name);
             findings.push(Rule::ReportAccounts.finding(detail));
@@ -66,7 +67,7 @@ pub(super) fn check_accounts(ledger: &Ledger<'_>, findings: &mut Vec<Finding>) {
     for line in &report.users {
         let user = ledger.user_in(line.class, line.user);
         if user.is_some_and(|user| !adds_up(ledger, user, &line.account)) {
-            let name = &ledger.snapshot.users[line.user.0];
+            let name = &ledger.snapshot.users[line.user];
             let detail = format!("user {name}: {}", difference(ledger, user, &line.account));
             findings.push(Rule::ReportAccounts.finding(detail));
         }

@@ -81,8 +81,8 @@ pub fn topology(quantum: Quantum) -> Topology {
     Topology {
         tagging: NodeTagging::default(),
         settings: Settings::default(),
-        pools: vec![pool],
-        classes: WEIGHTS.map(class).to_vec(),
+        pools: vec![pool].into(),
+        classes: WEIGHTS.map(class).to_vec().into(),
         allotments: BTreeMap::new(),
     }
 }

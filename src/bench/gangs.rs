@@ -360,12 +360,14 @@ fn topology(nodes: u64) -> Topology {
             search_order: 100,
             quantum,
             nodes: Vec::new(),
-        }],
+        }]
+        .into(),
         classes: vec![
             class("singles", ClassPolicy::FixedShare, 4),
             class("gangs", ClassPolicy::FixedShare, 5),
             class("fair", ClassPolicy::FairShare { weight: 100 }, 10),
-        ],
+        ]
+        .into(),
         allotments: std::collections::BTreeMap::new(),
     }
 }

@@ -41,7 +41,8 @@ pub(super) fn check(
     let hours = classes.iter().map(|resolved| (&resolved.class.name, &resolved.entry.active));
     let calendar = ClassCalendar::new(file.zone, hours);
     let classes = classes.into_iter().map(|resolved| resolved.class).collect();
-    let topology = Topology { tagging, settings: file.settings, pools, classes, allotments };
+    let topology =
+        Topology { tagging, settings: file.settings, pools: pools.into(), classes, allotments };
     (file.daemon, topology, calendar)
 }
 

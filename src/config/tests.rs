@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::section::Asked;
 use super::*;
-use crate::model::{ClassPolicy, GangRules, Mebibytes, Millis, PoolIx, Quantum};
+use crate::model::{ClassIx, ClassPolicy, GangRules, Mebibytes, Millis, PoolIx, Quantum};
 
 const SAMPLE: &str = include_str!("../../config/apportion.toml");
 
@@ -33,8 +33,8 @@ fn the_sample_loads() {
     let config = parse("apportion.toml", SAMPLE).unwrap_or_else(|problems| panic!("{problems}"));
     let topology = &config.topology;
     assert_eq!(topology.pools.len(), 2);
-    assert_eq!(topology.pools[1].parent, Some(PoolIx(0)));
-    assert_eq!(topology.pools[0].nodes.len(), 24);
+    assert_eq!(topology.pools[PoolIx(1)].parent, Some(PoolIx(0)));
+    assert_eq!(topology.pools[PoolIx(0)].nodes.len(), 24);
     assert_eq!(topology.pools_by_node()["gpu03"], PoolIx(1));
     let names: Vec<_> = topology.classes.iter().map(|class| class.name.as_str()).collect();
     assert_eq!(names, ["normal", "weekly", "fixed", "wide", "night", "alarm", "reserve"]);
@@ -44,18 +44,20 @@ fn the_sample_loads() {
         max_duration: Some(24 * 3_600_000),
         ..GangRules::default()
     };
-    assert_eq!(topology.classes[3].gangs, wide);
-    assert_eq!(topology.classes[2].gangs, GangRules::default());
+    assert_eq!(topology.classes[ClassIx(3)].gangs, wide);
+    assert_eq!(topology.classes[ClassIx(2)].gangs, GangRules::default());
     let hours = config.calendar.text("night");
     assert_eq!(hours.as_deref(), Some("mon-fri 20:00-06:00, sat-sun (UTC)"));
     assert_eq!(config.calendar.classes.len(), 1);
     assert_eq!(topology.tagging.sets, ["rack"]);
     assert!(topology.tagging.may_span);
     assert_eq!(topology.tagging.preferences()["node07"], 0);
-    assert_eq!(topology.classes[1].policy, ClassPolicy::FairShare { weight: 50 });
-    assert_eq!(topology.classes[1].cap_rules.prediction_fudge, 30_000);
-    assert!(!topology.classes[1].is_default && topology.classes[0].is_default);
-    assert!(topology.classes[1].admits("bob") && !topology.classes[1].admits("eve"));
+    assert_eq!(topology.classes[ClassIx(1)].policy, ClassPolicy::FairShare { weight: 50 });
+    assert_eq!(topology.classes[ClassIx(1)].cap_rules.prediction_fudge, 30_000);
+    assert!(!topology.classes[ClassIx(1)].is_default && topology.classes[ClassIx(0)].is_default);
+    assert!(
+        topology.classes[ClassIx(1)].admits("bob") && !topology.classes[ClassIx(1)].admits("eve")
+    );
     assert_eq!(topology.allotment_of("ann"), Some(Mebibytes::from_gib(720)));
     assert_eq!(topology.allotment_of("bob"), Some(Mebibytes::from_gib(360)));
     assert_eq!(topology.urgent_allotment_of("ann"), Some(Mebibytes::from_gib(60)));
@@ -75,9 +77,9 @@ fn the_sample_states_the_defaults() {
     let mut settings = sample.topology.settings;
     settings.allotment = None;
     assert_eq!(small.topology.settings, settings);
-    assert_eq!(small.topology.pools[0].quantum, sample.topology.pools[0].quantum);
+    assert_eq!(small.topology.pools[PoolIx(0)].quantum, sample.topology.pools[PoolIx(0)].quantum);
     let rules = |config: &Config| {
-        config.topology.classes.last().map(|class| (class.cap_rules, class.priority))
+        config.topology.classes.iter().next_back().map(|class| (class.cap_rules, class.priority))
     };
     assert_eq!(rules(&small), rules(&sample));
 }
@@ -363,7 +365,7 @@ fn sizes_and_times_have_units() {
     ];
     for (written, mebibytes) in cases {
         let text = format!("{SMALL}[scheduler]\nquantum = \"{written}\"");
-        let quantum = parse("test.toml", &text).unwrap().topology.pools[0].quantum;
+        let quantum = parse("test.toml", &text).unwrap().topology.pools[PoolIx(0)].quantum;
         assert_eq!(Some(quantum), Quantum::new(Mebibytes(mebibytes)), "{written}");
     }
     let cases: [(&str, Millis); 4] =
@@ -390,8 +392,8 @@ fn pools_come_in_the_order_of_the_tree() {
     let in_order =
         [("top", None), ("other", None), ("a", Some(1)), ("b", Some(1)), ("leaf", Some(3))];
     assert_eq!(pools.collect::<Vec<_>>(), in_order);
-    assert_eq!(topology.classes[0].pool, PoolIx(4));
-    assert_eq!(topology.pools[4].quantum.memory(), Mebibytes::from_gib(1));
+    assert_eq!(topology.classes[ClassIx(0)].pool, PoolIx(4));
+    assert_eq!(topology.pools[PoolIx(4)].quantum.memory(), Mebibytes::from_gib(1));
 }
 
 #[test]
@@ -410,7 +412,7 @@ fn classes_inherit_what_they_do_not_set() {
             .iter()
             .all(|class| !class.cap_rules.prediction && class.cap_rules.expand_by_doubling)
     );
-    assert!(!classes[0].admits("ann") && classes[1].admits("ann"));
+    assert!(!classes[ClassIx(0)].admits("ann") && classes[ClassIx(1)].admits("ann"));
 }
 
 #[test]
@@ -429,11 +431,11 @@ fn classes_inherit_the_settings_for_gangs() {
         max_duration: Some(3_000),
         ends_overruns: true,
     };
-    assert_eq!(classes[0].gangs, heir);
+    assert_eq!(classes[ClassIx(0)].gangs, heir);
     let other = GangRules { are_allowed: false, patience: 0, default_duration: None, ..heir };
-    assert_eq!(classes[1].gangs, other);
+    assert_eq!(classes[ClassIx(1)].gangs, other);
     let reserve = parse("t", &format!("{SMALL}gangs = false\nmax_duration = '1h'")).unwrap();
-    assert_eq!(reserve.topology.classes[0].gangs.max_duration, Some(3_600_000));
+    assert_eq!(reserve.topology.classes[ClassIx(0)].gangs.max_duration, Some(3_600_000));
 }
 
 #[test]
@@ -849,8 +851,8 @@ fn the_environment_overrides_the_file() {
             .unwrap();
     assert_eq!(config.daemon.listen.to_string(), "[::1]:80");
     assert_eq!(config.daemon.limits.max_nodes, 7);
-    assert_eq!(config.topology.pools[0].quantum.memory(), Mebibytes::from_gib(4));
-    assert!(!config.topology.classes[0].cap_rules.prediction);
+    assert_eq!(config.topology.pools[PoolIx(0)].quantum.memory(), Mebibytes::from_gib(4));
+    assert!(!config.topology.classes[ClassIx(0)].cap_rules.prediction);
 }
 
 #[test]

@@ -158,8 +158,8 @@ mod tests {
     use crate::model::NodeTagging;
     use crate::model::Tags;
     use crate::model::{
-        JobKind, JobSpec, JobTimes, Mebibytes, Nodepool, ProcessLimit, Quantum, Settings, Shape,
-        ShareFacts, Topology,
+        IxVec, JobKind, JobSpec, JobTimes, Mebibytes, Nodepool, ProcessLimit, Quantum, Settings,
+        Shape, ShareFacts, Topology,
     };
     use crate::scheduler::Scheduler;
 
@@ -379,8 +379,9 @@ mod tests {
                 search_order: 100,
                 quantum: Quantum::new(Mebibytes(1)).unwrap(),
                 nodes: Vec::new(),
-            }],
-            classes: Vec::new(),
+            }]
+            .into(),
+            classes: IxVec::default(),
             allotments: BTreeMap::new(),
         };
         let mut scheduler = Scheduler::new(topology, ShareId(1));

@@ -39,8 +39,8 @@ impl SchedulerTask {
                 let verdict = view.urgent.iter().find(|verdict| verdict.job == job);
                 let verdict = verdict.map(|verdict| verdict.outcome.clone());
                 let topology = self.scheduler.topology();
-                let class = topology.class_named(&class).map(|class| &topology.classes[class.0]);
-                let quantum = class.map(|class| topology.pools[class.pool.0].quantum);
+                let class = topology.class_named(&class).map(|class| &topology.classes[class]);
+                let quantum = class.map(|class| topology.pools[class.pool].quantum);
                 let sentence = |denial: UrgentDenial| denial.sentence(quantum);
                 // A cycle decides on all requests, so none is without a verdict.
                 verdict.unwrap_or_else(|| Ok(Arc::default())).map_err(sentence)

@@ -266,7 +266,8 @@ mod tests {
                 search_order: 100,
                 quantum,
                 nodes: Vec::new(),
-            }],
+            }]
+            .into(),
             classes: vec![ResourceClass {
                 gangs: GangRules::default(),
                 name: "normal".into(),
@@ -277,7 +278,8 @@ mod tests {
                 users: None,
                 is_default: true,
                 is_urgent: false,
-            }],
+            }]
+            .into(),
             allotments: BTreeMap::new(),
         };
         let topology = Arc::new(topology);

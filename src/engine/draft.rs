@@ -193,7 +193,7 @@ impl<'a> Draft<'a> {
 
     /// The class of the job at `ix`.
     pub(super) fn class_of(&self, ix: JobIx) -> &'a ResourceClass {
-        &self.snapshot.topology.classes[self.entities.class_of(ix).0]
+        &self.snapshot.topology.classes[self.entities.class_of(ix)]
     }
 
     /// True if the node list of the job at `ix`, if any, and older gangs leave `node` to the job.
@@ -295,7 +295,7 @@ impl<'a> Draft<'a> {
     /// false, no waiting job can get any space in this cycle.
     pub(super) fn has_space_to_free(&self) -> bool {
         let mut classes = self.snapshot.topology.classes.iter().zip(&self.held.classes);
-        let mut pools = (0..self.snapshot.topology.pools.len()).map(PoolIx);
+        let mut pools = self.snapshot.topology.pools.places();
         classes.any(|(class, held)| class.policy.is_preemptable() && 0 < *held)
             || pools.any(|pool| self.spaces.has_any(pool))
     }

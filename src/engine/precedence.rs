@@ -52,7 +52,7 @@ impl Draft<'_> {
     /// The precedences of all jobs, highest first.
     pub(super) fn priorities(&self) -> Vec<Precedence> {
         let classes = &self.snapshot.topology.classes;
-        let of_groups = self.entities.groups().iter().map(|(class, _)| classes[class.0].priority);
+        let of_groups = self.entities.groups().iter().map(|(class, _)| classes[*class].priority);
         let reserved = (!self.reserved.is_empty()).then_some(Precedence::Reserved);
         let mut priorities: Vec<Precedence> =
             of_groups.map(Precedence::Priority).chain(reserved).collect();

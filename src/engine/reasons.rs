@@ -25,7 +25,7 @@ use crate::model::{
 
 /// The report of a finished cycle.
 pub(super) fn report(draft: &Draft<'_>) -> Report {
-    let mut classes = vec![JobAccount::default(); draft.snapshot.topology.classes.len()];
+    let mut classes = IxVec::filled(JobAccount::default(), draft.snapshot.topology.classes.len());
     let mut groups = IxVec::filled(JobAccount::default(), draft.entities.groups().len());
     let promised = promised_amounts(draft);
     for (ix, job) in draft.jobs.with_ix() {
@@ -40,7 +40,7 @@ pub(super) fn report(draft: &Draft<'_>) -> Report {
                 more + QShares(draft.held.jobs[ix] - promised.jobs[ix])
             }
         };
-        for account in [&mut groups[group], &mut classes[class.0]] {
+        for account in [&mut groups[group], &mut classes[class]] {
             account.demand += demand;
             account.fair_share += QShares(job.pure_fair_share);
             account.target += QShares(draft.targets.jobs[ix]);
@@ -317,7 +317,7 @@ mod tests {
         ];
         for (priority, reason) in cases {
             let mut scene = Scene::new(&[4]);
-            Arc::make_mut(&mut scene.snapshot.topology).classes[FIXED.0].priority = priority;
+            Arc::make_mut(&mut scene.snapshot.topology).classes[FIXED].priority = priority;
             scene.running((ANN, FAIR), 1, 4, 0);
             scene.job(BOB, FIXED, 1, 6);
             let report = plan(&scene.snapshot).report;

@@ -4,7 +4,9 @@ use std::fmt;
 use std::num::NonZeroU64;
 
 use super::wait_reason::WaitReason;
-use crate::model::{IxVec, JobId, JobIx, Millis, NShares, NodeIx, QShares, counted, floor_div};
+use crate::model::{
+    ClassIx, IxVec, JobId, JobIx, Millis, NShares, NodeIx, QShares, UserIx, counted, floor_div,
+};
 
 /// Milliseconds in a second.
 const SECOND: NonZeroU64 = NonZeroU64::new(1000).expect("not zero");
@@ -15,7 +17,7 @@ pub struct Report {
     /// Line of each job, in the snapshot's order.
     pub jobs: IxVec<JobIx, JobReport>,
     /// Line of each class, in the topology's order.
-    pub classes: Vec<JobAccount>,
+    pub classes: IxVec<ClassIx, JobAccount>,
     /// Line of each user in each fair-share class, by class and user.
     pub users: Vec<UserAccount>,
     /// Number of jobs that the safety net held back.
@@ -52,9 +54,9 @@ pub struct JobAccount {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UserAccount {
     /// The class.
-    pub class: crate::model::ClassIx,
+    pub class: ClassIx,
     /// The user.
-    pub user: crate::model::UserIx,
+    pub user: UserIx,
     /// The amounts.
     pub account: JobAccount,
 }

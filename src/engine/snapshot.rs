@@ -21,9 +21,9 @@ pub struct Snapshot {
     /// Configured classes, pools and settings.
     pub topology: Arc<Topology>,
     /// Every node ever seen, by name.
-    pub nodes: Arc<Vec<Node>>,
+    pub nodes: Arc<IxVec<NodeIx, Node>>,
     /// Names of all users with jobs, in order.
-    pub users: Arc<Vec<Name>>,
+    pub users: Arc<IxVec<UserIx, Name>>,
     /// All jobs that are not refused, oldest first, then by number.
     pub jobs: Arc<IxVec<JobIx, Arc<Job>>>,
     /// Space made for jobs that have not started there yet, in the order of the promises.
@@ -223,7 +223,7 @@ pub struct Promise {
 impl Snapshot {
     /// The class of `job`.
     pub fn class_of(&self, job: &Job) -> &ResourceClass {
-        &self.topology.classes[job.class.0]
+        &self.topology.classes[job.class]
     }
 
     /// True if `class` is not open at some moment from `from` until before `to`.
@@ -269,7 +269,7 @@ impl Snapshot {
         }
         let mut windows = self.windows.iter().map(|it| &it.window);
         let own = windows.find(|window| window.name == *name)?;
-        own.admits(&self.users[job.user.0], &class.name).then_some(own.from)
+        own.admits(&self.users[job.user], &class.name).then_some(own.from)
     }
 
     /// True if `job` is over, as it runs or ran longer than it declared.
@@ -292,12 +292,12 @@ impl Snapshot {
 
     /// The node at `ix`.
     pub fn node(&self, ix: NodeIx) -> &Node {
-        &self.nodes[ix.0]
+        &self.nodes[ix]
     }
 
     /// Every node with its place.
     pub fn nodes_with_ix(&self) -> impl Iterator<Item = (NodeIx, &Node)> {
-        self.nodes.iter().enumerate().map(|(ix, node)| (NodeIx(ix), node))
+        self.nodes.with_ix()
     }
 }
 

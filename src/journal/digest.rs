@@ -157,7 +157,7 @@ fn write_report(text: &mut impl Write, snapshot: &Snapshot, report: &Report) -> 
         write_account(text, "class", account)?;
     }
     for user in &report.users {
-        write!(text, "{} {} ", user.class.0, snapshot.users[user.user.0])?;
+        write!(text, "{} {} ", user.class.0, snapshot.users[user.user])?;
         write_account(text, "user", &user.account)?;
     }
     writeln!(text, "struck {}", report.net_strikes)

@@ -70,13 +70,14 @@ fn topology() -> Topology {
             urgent_allotment: Some(Mebibytes(5)),
             ..Settings::default()
         },
-        pools: vec![pool("main", None), pool("gpu", Some(PoolIx(0)))],
+        pools: vec![pool("main", None), pool("gpu", Some(PoolIx(0)))].into(),
         classes: vec![
             class("normal", ClassPolicy::FairShare { weight: 7 }),
             class("fixed", ClassPolicy::FixedShare),
             class("whole", ClassPolicy::Reserve),
             ResourceClass { gangs: gang_rules(), ..class("wide", ClassPolicy::FixedShare) },
-        ],
+        ]
+        .into(),
         allotments: BTreeMap::from([
             ("ann".to_owned(), UserAllotment::of_fixed(Mebibytes(3))),
             ("bob".to_owned(), UserAllotment { fixed: None, urgent: Some(Mebibytes(4)) }),
@@ -420,7 +421,7 @@ fn without_gangs_the_text_says_nothing_of_them() {
     let mut without = topology();
     without.tagging = NodeTagging { rules: without.tagging.rules, ..NodeTagging::default() };
     without.tagging.rules.truncate(1);
-    without.classes.truncate(3);
+    without.classes = without.classes.into_iter().take(3).collect();
     without.allotments.retain(|_, own| own.urgent.take().is_none());
     without.settings = Settings {
         notice: 20_000,

@@ -39,6 +39,11 @@ impl<I: Ix, T> IxVec<I, T> {
         self.items.push(item);
     }
 
+    /// Removes the items for which `is_kept` is false; later items move up.
+    pub fn retain(&mut self, is_kept: impl FnMut(&T) -> bool) {
+        self.items.retain(is_kept);
+    }
+
     /// Changes the length to `len`; further items are made by `item`.
     pub fn resize_with(&mut self, len: usize, item: impl FnMut() -> T) {
         self.items.resize_with(len, item);
@@ -108,6 +113,12 @@ impl<I, T> From<Vec<T>> for IxVec<I, T> {
 impl<I, T> FromIterator<T> for IxVec<I, T> {
     fn from_iter<A: IntoIterator<Item = T>>(items: A) -> IxVec<I, T> {
         Vec::from_iter(items).into()
+    }
+}
+
+impl<I, T> Extend<T> for IxVec<I, T> {
+    fn extend<A: IntoIterator<Item = T>>(&mut self, items: A) {
+        self.items.extend(items);
     }
 }
 

@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{ClassIx, Mebibytes, Millis, Name, NodeTagging, PoolIx, Quantum, ResourceClass};
+use super::{ClassIx, IxVec, Mebibytes, Millis, Name, NodeTagging, PoolIx, Quantum, ResourceClass};
 
 /// A nodepool.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -96,9 +96,9 @@ pub struct Topology {
     /// Settings that hold for the whole cluster.
     pub settings: Settings,
     /// Every nodepool, parents before children. Never empty: the first takes unlisted nodes.
-    pub pools: Vec<Nodepool>,
+    pub pools: IxVec<PoolIx, Nodepool>,
     /// Every class.
-    pub classes: Vec<ResourceClass>,
+    pub classes: IxVec<ClassIx, ResourceClass>,
     /// Tags of nodes, and the placement sets made of them.
     pub tagging: NodeTagging,
     /// Users whose allotments differ from the cluster's.
@@ -108,32 +108,32 @@ pub struct Topology {
 impl Topology {
     /// The class called `name`.
     pub fn class_named(&self, name: &str) -> Option<ClassIx> {
-        self.classes.iter().position(|class| class.name == name).map(ClassIx)
+        self.classes.with_ix().find(|(_, class)| class.name == name).map(|(ix, _)| ix)
     }
 
     /// Pool of each listed node. An unlisted node is in the first pool.
     pub fn pools_by_node(&self) -> BTreeMap<Name, PoolIx> {
-        let pools = self.pools.iter().enumerate();
-        let listed = pools.flat_map(|(ix, pool)| {
-            pool.nodes.iter().map(move |node| (Name::from(node), PoolIx(ix)))
-        });
+        let listed = self
+            .pools
+            .with_ix()
+            .flat_map(|(ix, pool)| pool.nodes.iter().map(move |node| (Name::from(node), ix)));
         listed.collect()
     }
 
     /// The top-level pool of the tree that `pool` is in.
     pub fn top_of(&self, pool: PoolIx) -> PoolIx {
-        self.pools[pool.0].parent.map_or(pool, |parent| self.top_of(parent))
+        self.pools[pool].parent.map_or(pool, |parent| self.top_of(parent))
     }
 
     /// Number of pools above `pool`.
     pub fn depth_of(&self, pool: PoolIx) -> u32 {
-        self.pools[pool.0].parent.map_or(0, |parent| 1 + self.depth_of(parent))
+        self.pools[pool].parent.map_or(0, |parent| 1 + self.depth_of(parent))
     }
 
     /// True if `inner` is `outer` or lies inside it.
     pub fn is_within(&self, inner: PoolIx, outer: PoolIx) -> bool {
         inner == outer
-            || self.pools[inner.0].parent.is_some_and(|parent| self.is_within(parent, outer))
+            || self.pools[inner].parent.is_some_and(|parent| self.is_within(parent, outer))
     }
 
     /// Maximum non-preemptable memory of `user`, urgent work left out. `None` means no limit.

@@ -17,7 +17,7 @@ use super::view::{
 };
 use crate::engine::{CycleSchedule, Expansion, Job, JobAccount, JobReport, VictimRule};
 use crate::model::{
-    ClassIx, JobId, NShares, Name, QShares, Quantum, ShareFacts, ShareId, SharePhase, count,
+    JobId, NShares, Name, QShares, Quantum, ShareFacts, ShareId, SharePhase, count,
 };
 
 impl Scheduler {
@@ -167,7 +167,7 @@ impl Scheduler {
             }
             let views = record.iter().map(|share| {
                 let node = &self.nodes[share.node];
-                let quantum = self.topology.pools[node.pool.0].quantum;
+                let quantum = self.topology.pools[node.pool].quantum;
                 let quantum = admission.map_or(quantum, |admission| admission.quantum);
                 share_view(share, node.report.name.clone(), quantum)
             });
@@ -216,9 +216,9 @@ impl Scheduler {
 
     /// Every class.
     fn class_views(&self) -> Vec<ClassView> {
-        let classes = self.topology.classes.iter().enumerate().map(|(ix, class)| ClassView {
+        let classes = self.topology.classes.with_ix().map(|(ix, class)| ClassView {
             name: class.name.clone(),
-            jobs: self.jobs.of_class(ClassIx(ix)),
+            jobs: self.jobs.of_class(ix),
             account: JobAccount::default(),
             users: Vec::new(),
             turns: self.turns_of(&class.name),
@@ -231,7 +231,7 @@ impl Scheduler {
             for user in &schedule.report.users {
                 // The configuration may have fewer classes since.
                 if let Some(view) = views.get_mut(user.class.0) {
-                    view.users.push((snapshot.users[user.user.0].clone(), user.account));
+                    view.users.push((snapshot.users[user.user].clone(), user.account));
                 }
             }
         }

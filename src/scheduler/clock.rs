@@ -37,10 +37,10 @@ impl Scheduler {
     /// True if decisions depend on the time.
     pub fn needs_time(&self) -> bool {
         let has_known_length = || {
-            let mut classes = self.topology.classes.iter().enumerate();
+            let mut classes = self.topology.classes.with_ix();
             classes.any(|(place, class)| {
                 let is_in_use = self.jobs.has_gangs()
-                    || !class.policy.is_preemptable() && 0 < self.jobs.of_class(ClassIx(place));
+                    || !class.policy.is_preemptable() && 0 < self.jobs.of_class(place);
                 is_in_use && class.gangs.duration(None).is_some()
             })
         };
@@ -120,7 +120,7 @@ impl Scheduler {
         }
         for job in self.jobs.values_mut() {
             let class = job.admission.as_ref().ok();
-            let class = class.map(|admission| &self.topology.classes[admission.class.0]);
+            let class = class.map(|admission| &self.topology.classes[admission.class]);
             // Elsewhere work that is known since before time mattered has no known end.
             let counts = |class: &ResourceClass| {
                 if is_first { !class.policy.is_preemptable() } else { ends_overruns(class) }
@@ -261,7 +261,7 @@ impl Scheduler {
 
     /// Expected end of work that runs; `None` if it is not known.
     fn end_of(&self, job: &super::jobs::JobRecord) -> Option<Millis> {
-        let class = job.class.map(|class| &self.topology.classes[class.0])?;
+        let class = job.class.map(|class| &self.topology.classes[class])?;
         let declared = job.spec.shape.as_deref().and_then(|shape| shape.duration);
         Some(job.gang.started?.saturating_add(class.gangs.duration(declared)?))
     }

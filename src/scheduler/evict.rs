@@ -24,8 +24,7 @@ use super::shares::ShareRecord;
 use super::sizes::jobs_order;
 use super::view::Removal;
 use crate::model::{
-    ClassPolicy, JobId, JobKind, Name, Order, PoolIx, QShares, ResourceClass, ShareId, SharePhase,
-    Topology,
+    ClassPolicy, JobId, JobKind, Name, Order, QShares, ResourceClass, ShareId, SharePhase, Topology,
 };
 
 impl Scheduler {
@@ -250,7 +249,7 @@ impl Scheduler {
 
 /// True if jobs of `class` may run on any node.
 fn may_be_anywhere(topology: &Topology, class: &ResourceClass) -> bool {
-    let mut pools = (0..topology.pools.len()).map(PoolIx);
+    let mut pools = topology.pools.places();
     match class.policy {
         ClassPolicy::FairShare { .. } => pools.all(|pool| topology.is_within(pool, class.pool)),
         ClassPolicy::FixedShare | ClassPolicy::Reserve => pools.all(|pool| pool == class.pool),
@@ -262,7 +261,7 @@ fn may_be_anywhere(topology: &Topology, class: &ResourceClass) -> bool {
 fn is_allowed_on(topology: &Topology, nodes: &NodeTable, job: &JobRecord, node: NodeKey) -> bool {
     let Ok(admission) = &job.admission else { return false };
     let record = &nodes[node];
-    let class = &topology.classes[admission.class.0];
+    let class = &topology.classes[admission.class];
     match class.policy {
         ClassPolicy::FairShare { .. } => topology.is_within(record.pool, class.pool),
         ClassPolicy::FixedShare | ClassPolicy::Reserve => record.pool == class.pool,

@@ -29,7 +29,7 @@ pub(super) struct PromiseRecord {
 /// Nodes in the last cycle's snapshot, with the facts that are not in their own records.
 #[derive(Clone, Debug)]
 pub(super) struct CachedNodes {
-    nodes: Arc<Vec<Node>>,
+    nodes: Arc<IxVec<NodeIx, Node>>,
     limbo: BTreeMap<NodeKey, QShares>,
     blacklisted: BTreeSet<NodeKey>,
     in_maintenance: BTreeSet<NodeKey>,
@@ -123,7 +123,7 @@ impl Scheduler {
         limbo: BTreeMap<NodeKey, QShares>,
         blacklisted: BTreeSet<NodeKey>,
         in_maintenance: BTreeSet<NodeKey>,
-    ) -> Arc<Vec<Node>> {
+    ) -> Arc<IxVec<NodeIx, Node>> {
         let is_as_before = |last: &&CachedNodes| {
             !self.nodes.have_changed()
                 && last.limbo == limbo

@@ -139,7 +139,7 @@ impl Scheduler {
         let account = |((class, user), savings): (&(Name, Name), &TurnSavings)| {
             let TurnSavings { base, since, rate, most } = *savings;
             let class = self.topology.class_named(class)?;
-            let user = users.binary_search(user).ok().map(UserIx)?;
+            let user = users.as_slice().binary_search(user).ok().map(UserIx)?;
             Some(TurnAccount { class, user, base, since, rate, most })
         };
         self.turns.iter().filter_map(account).collect()
@@ -155,8 +155,8 @@ impl Scheduler {
         let before = std::mem::take(&mut self.turns);
         for income in &schedule.incomes {
             let TurnIncome { class, user, rate, most } = *income;
-            let name = &self.topology.classes[class.0].name;
-            let key = (name.clone(), users[user.0].clone());
+            let name = &self.topology.classes[class].name;
+            let key = (name.clone(), users[user].clone());
             let savings = before.get(&key).copied();
             let savings = match savings {
                 Some(known) if (known.rate, known.most) == (rate, most) => known,
@@ -236,7 +236,7 @@ fn orders(
     for (place, (share, rank)) in job.shares.iter().zip(ranks).enumerate() {
         let chunk = shape.chunk_of(u64::from(*rank)).unwrap_or(0);
         let memory = shape.chunks.get(chunk).map_or(job.spec.memory, |chunk| chunk.memory);
-        let quantum = topology.pools[nodes[share.node].pool.0].quantum;
+        let quantum = topology.pools[nodes[share.node].pool].quantum;
         let order = quantum.order_of_work(memory).unwrap_or(share.order);
         orders.push(order);
         let lowest = taken.entry(share.node).or_insert((*rank, place, QShares(0)));

@@ -67,7 +67,7 @@ pub fn admit(
         let nearest = nearest(&spec.class, classes).map(Name::from);
         return Err(Refusal::UnknownClass { class: spec.class.clone(), nearest });
     };
-    let class = &topology.classes[ix.0];
+    let class = &topology.classes[ix];
     if !class.admits(&spec.user) {
         return Err(Refusal::UserNotAllowed { user: spec.user.clone(), class: spec.class.clone() });
     }
@@ -81,7 +81,7 @@ pub fn admit(
     if let Some(shape) = spec.shape.as_deref() {
         check_shape(topology, spec, class, shape)?;
     }
-    let quantum = topology.pools[class.pool.0].quantum;
+    let quantum = topology.pools[class.pool].quantum;
     match quantum.order_of_work(spec.memory) {
         Some(order) => Ok(Admission { class: ix, order, quantum }),
         None => Err(Refusal::MemoryOutOfRange { memory: spec.memory, quantum: quantum.memory() }),
@@ -144,7 +144,7 @@ impl JobRecord {
         // Work that was admitted stays so, though its class turns urgent.
         if self.admission.is_ok() {
             let class = topology.class_named(&self.spec.class);
-            let turns = class.is_some_and(|class| topology.classes[class.0].is_urgent);
+            let turns = class.is_some_and(|class| topology.classes[class].is_urgent);
             self.urgent = self.urgent.take().or_else(|| turns.then(Arc::default));
         }
         self.admission = admit(topology, &self.spec, self.channel()).map_err(Box::new);
@@ -178,7 +178,7 @@ impl JobRecord {
 
     /// The policy of its class; `None` while it is refused.
     pub(super) fn policy<'t>(&self, topology: &'t Topology) -> Option<&'t ClassPolicy> {
-        self.admission.as_ref().ok().map(|admission| &topology.classes[admission.class.0].policy)
+        self.admission.as_ref().ok().map(|admission| &topology.classes[admission.class].policy)
     }
 
     /// Removes a share whose process has ended. A job of one process ends with it.

@@ -72,7 +72,7 @@ impl Scheduler {
         in_limbo: QShares,
         (is_blacklisted, is_in_maintenance): (bool, bool),
     ) -> NodeView {
-        let pool = &self.topology.pools[record.pool.0];
+        let pool = &self.topology.pools[record.pool];
         NodeView {
             preference: record.preference,
             name: record.report.name.clone(),

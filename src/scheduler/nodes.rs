@@ -491,6 +491,6 @@ impl NodeRecord {
 
     fn measure(&mut self, topology: &Topology) {
         let offered = self.report.memory.0.saturating_sub(topology.settings.reserved_memory.0);
-        self.order = topology.pools[self.pool.0].quantum.order_of_node(Mebibytes(offered));
+        self.order = topology.pools[self.pool].quantum.order_of_node(Mebibytes(offered));
     }
 }

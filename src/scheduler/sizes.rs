@@ -43,7 +43,7 @@ impl Scheduler {
     /// Size of a share in limbo: all of its node if its memory is unknown.
     fn size_of(&self, share: &UnattributedShare) -> QShares {
         let node = &self.nodes[share.node];
-        let quantum = self.topology.pools[node.pool.0].quantum;
+        let quantum = self.topology.pools[node.pool].quantum;
         let order = share.memory.and_then(|memory| quantum.order_of_work(memory));
         order.map_or(node.order, Order::qshares)
     }
@@ -52,7 +52,7 @@ impl Scheduler {
 /// Order of a share of `job` on `node`. A reservation has the whole node; a job without a class
 /// has the order of its memory in the node's pool.
 pub(super) fn jobs_order(job: &JobRecord, topology: &Topology, node: &NodeRecord) -> Order {
-    let quantum = topology.pools[node.pool.0].quantum;
+    let quantum = topology.pools[node.pool].quantum;
     let declared = quantum.order_of_work(job.spec.memory);
     let order = match (&job.admission, job.policy(topology)) {
         (Ok(admission), Some(ClassPolicy::Reserve)) => whole(node).or(Some(admission.order)),

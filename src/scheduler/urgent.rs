@@ -214,7 +214,7 @@ impl Scheduler {
             Ok(admission) => *admission,
             Err(refusal) => return Err(UrgentDenial::NotAdmitted(refusal.clone())),
         };
-        if topology.classes[admission.class.0].is_urgent {
+        if topology.classes[admission.class].is_urgent {
             return Ok(());
         }
         let urgent = topology.classes.iter().filter(|class| class.is_urgent);

@@ -4,7 +4,7 @@ use std::cell::OnceCell;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use crate::model::{Name, UserIx};
+use crate::model::{IxVec, Name, UserIx};
 
 /// All users with jobs, refused jobs included.
 #[derive(Clone, Debug, Default)]
@@ -31,7 +31,7 @@ struct UserRecord {
 #[derive(Clone, Debug)]
 pub(super) struct UserPlaces {
     /// Their names, in order.
-    pub names: Arc<Vec<Name>>,
+    pub names: Arc<IxVec<UserIx, Name>>,
     by_number: Vec<UserIx>,
 }
 
@@ -89,11 +89,11 @@ mod tests {
         let [dan, ann, bob] = ["dan", "ann", "bob"].map(|name| users.enter(&name.into()));
         assert_eq!(users.enter(&"dan".into()), dan);
         let places = users.places();
-        assert_eq!(*places.names, ["ann", "bob", "dan"]);
+        assert_eq!(places.names.as_slice(), ["ann", "bob", "dan"]);
         assert_eq!([ann, bob, dan].map(|user| places.of(user).0), [0, 1, 2]);
         users.leave("bob");
         let places = users.places();
-        assert_eq!(*places.names, ["ann", "dan"]);
+        assert_eq!(places.names.as_slice(), ["ann", "dan"]);
         assert_eq!([ann, dan].map(|user| places.of(user).0), [0, 1]);
     }
 
@@ -107,7 +107,7 @@ mod tests {
         users.leave("dan");
         let zoe = users.enter(&"zoe".into());
         assert_eq!(zoe, dan);
-        assert_eq!(*users.places().names, ["ann", "eve", "zoe"]);
+        assert_eq!(users.places().names.as_slice(), ["ann", "eve", "zoe"]);
         assert_eq!([ann, zoe].map(|user| users.places().of(user).0), [0, 2]);
     }
 }

@@ -844,7 +844,7 @@ async fn rows_40_and_41_replays_count_for_nothing_and_two_agents_are_told_apart(
 async fn rows_42_to_45_who_is_heard_and_what_is_not_believed() {
     let folder = TempDir::new().unwrap();
     let daemon = Daemon::start_with(&folder, |config| {
-        config.topology.pools[0].nodes = vec!["listed".to_owned()];
+        config.topology.pools[apportion::model::PoolIx(0)].nodes = vec!["listed".to_owned()];
     })
     .await;
     // 42: in no list, so in the first pool.

@@ -228,7 +228,7 @@ fn promtool(args: &[&str], input: &str) -> Option<(bool, String)> {
 async fn what_says_nothing_of_its_pace_is_told_from_what_does() {
     let folder = TempDir::new().unwrap();
     let predicts = |config: &mut apportion::config::Config| {
-        config.topology.classes[0].cap_rules.prediction = true;
+        config.topology.classes[apportion::model::ClassIx(0)].cap_rules.prediction = true;
     };
     let daemon = Daemon::start_with(&folder, predicts).await;
     daemon.report(&["n1"]).await;

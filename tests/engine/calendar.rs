@@ -47,7 +47,7 @@ fn world(allotment: Option<u64>) -> Topology {
     let mut rush = fair("rush", 100, UNPACED);
     rush.priority = 3;
     let classes = vec![fixed, late, fair("fair", 100, UNPACED), rush];
-    let mut topology = Topology { classes, ..topology() };
+    let mut topology = Topology { classes: classes.into(), ..topology() };
     topology.tagging = NodeTagging { rules, ..NodeTagging::default() };
     topology.settings.allotment = allotment.map(Mebibytes::from_gib);
     topology.settings.publication_period = MINUTE;

@@ -5,7 +5,9 @@
 use crate::support::cluster::{
     Cluster, DOUBLING, UNPACED, class, fair, job, pool, single, topology,
 };
-use apportion::model::{ClassPolicy, JobKind, Mebibytes, NodeReport, ProcessLimit, Tags, Topology};
+use apportion::model::{
+    ClassIx, ClassPolicy, JobKind, Mebibytes, NodeReport, ProcessLimit, Tags, Topology,
+};
 use apportion::scheduler::SchedulerEvent;
 
 #[test]
@@ -152,7 +154,7 @@ fn a_service_spreads_before_it_stacks() {
 #[test]
 fn a_burst_does_not_overrun_the_allotment() {
     let mut topology = Topology {
-        classes: vec![class("fixed", ClassPolicy::FixedShare, 5, UNPACED)],
+        classes: vec![class("fixed", ClassPolicy::FixedShare, 5, UNPACED)].into(),
         ..topology()
     };
     topology.settings.allotment = Some(Mebibytes::from_gib(10));
@@ -202,11 +204,11 @@ fn impossible_work_waits_until_such_a_node_joins() {
 #[test]
 fn squatters_leave_a_pool_whose_own_class_needs_it() {
     let mut topology = Topology {
-        pools: vec![pool("root", None, "r1"), pool("child", Some(0), "c1 c2")],
-        classes: vec![fair("wide", 100, UNPACED), fair("narrow", 100, UNPACED)],
+        pools: vec![pool("root", None, "r1"), pool("child", Some(0), "c1 c2")].into(),
+        classes: vec![fair("wide", 100, UNPACED), fair("narrow", 100, UNPACED)].into(),
         ..topology()
     };
-    topology.classes[1].pool = apportion::model::PoolIx(1);
+    topology.classes[ClassIx(1)].pool = apportion::model::PoolIx(1);
     let mut cluster = Cluster::new(topology);
     cluster.nodes("r1=4 c1=4 c2=4").arrive(job(1, "ann", "wide", 1)).cycle();
     assert_eq!(cluster.held(1), 12);
@@ -272,7 +274,7 @@ fn an_ending_job_gets_nothing_for_what_was_taken_from_it() {
 #[test]
 fn what_cannot_be_placed_uses_up_no_allotment() {
     let mut topology = Topology {
-        classes: vec![class("fixed", ClassPolicy::FixedShare, 5, UNPACED)],
+        classes: vec![class("fixed", ClassPolicy::FixedShare, 5, UNPACED)].into(),
         ..topology()
     };
     topology.settings.allotment = Some(Mebibytes::from_gib(4));
@@ -290,7 +292,7 @@ fn what_cannot_be_placed_uses_up_no_allotment() {
 #[test]
 fn a_reservation_counts_as_large_as_its_node() {
     let mut topology = Topology {
-        classes: vec![class("reserve", ClassPolicy::Reserve, 1, UNPACED)],
+        classes: vec![class("reserve", ClassPolicy::Reserve, 1, UNPACED)].into(),
         ..topology()
     };
     topology.settings.reserve_overage = Mebibytes::from_gib(2);
@@ -309,7 +311,7 @@ fn a_reservation_counts_as_large_as_its_node() {
 fn a_reservation_is_not_given_a_part_of_a_node_that_grew() {
     let classes =
         vec![class("reserve", ClassPolicy::Reserve, 1, UNPACED), fair("normal", 100, UNPACED)];
-    let mut topology = Topology { classes, ..topology() };
+    let mut topology = Topology { classes: classes.into(), ..topology() };
     topology.settings.reserve_overage = Mebibytes::from_gib(1);
     let mut cluster = Cluster::new(topology);
     cluster.nodes("m1=8").arrive(job(1, "ann", "normal", 1)).cycle();

@@ -63,7 +63,8 @@ fn world(has_sets: bool) -> Topology {
         class.gangs = gangs;
     }
     let mut topology = Topology {
-        classes: vec![tight, normal, low, class("plain", ClassPolicy::FixedShare, 5, UNPACED)],
+        classes: vec![tight, normal, low, class("plain", ClassPolicy::FixedShare, 5, UNPACED)]
+            .into(),
         ..topology()
     };
     let rules = [tag("rack", |node| node.2), tag("color", |node| node.3)].concat();
@@ -384,7 +385,7 @@ impl History {
                 continue;
             }
             let deserves = report.pure_fair_share.0;
-            let account = (job.class, snapshot.users[job.user.0].clone());
+            let account = (job.class, snapshot.users[job.user].clone());
             let saved = self.earned.get(&account).copied().unwrap_or(0);
             // The fair share of a job is rounded down, that of all its user's gangs is not.
             *earned.entry(account).or_default() += (deserves + 1) * period;

@@ -31,8 +31,8 @@
 use crate::support::cluster::{Cluster, UNPACED, class, fair, job, pool, single, topology};
 use crate::support::script::{Case, Script, cases};
 use apportion::model::{
-    ClassPolicy, JobId, Mebibytes, NodeReport, PoolIx, ShareFacts, ShareId, SharePhase, Tags,
-    Topology,
+    ClassIx, ClassPolicy, JobId, Mebibytes, NodeReport, PoolIx, ShareFacts, ShareId, SharePhase,
+    Tags, Topology,
 };
 use apportion::scheduler::{AdminCommand, SchedulerEvent};
 
@@ -406,16 +406,18 @@ fn uima_4064_classes_of_three_nested_pools_share_all_of_it() {
             pool("root", None, "r1"),
             pool("child", Some(0), "c1"),
             pool("grandchild", Some(1), "g1"),
-        ],
+        ]
+        .into(),
         classes: vec![
             fair("wide", 100, UNPACED),
             fair("middle", 100, UNPACED),
             fair("deep", 100, UNPACED),
-        ],
+        ]
+        .into(),
         ..topology()
     };
-    topology.classes[1].pool = PoolIx(1);
-    topology.classes[2].pool = PoolIx(2);
+    topology.classes[ClassIx(1)].pool = PoolIx(1);
+    topology.classes[ClassIx(2)].pool = PoolIx(2);
     let mut cluster = Cluster::new(topology);
     cluster.nodes("r1=4 c1=4 g1=4").arrive(job(1, "ann", "wide", 1)).cycle();
     assert_eq!(cluster.held(1), 12);
@@ -435,11 +437,13 @@ fn uima_4142_a_node_that_moves_loses_what_may_not_be_there() {
             pool("main", None, ours),
             pool("child", Some(0), below),
             pool("other", None, other),
-        ],
+        ]
+        .into(),
         classes: vec![
             class("fixed", ClassPolicy::FixedShare, 5, UNPACED),
             fair("normal", 100, UNPACED),
-        ],
+        ]
+        .into(),
         ..topology()
     };
     let mut cluster = Cluster::new(nodes("m1 m2", "", ""));
@@ -493,7 +497,8 @@ fn uima_5347_settings_change_with_the_configuration() {
         classes: vec![
             class("reserve", ClassPolicy::Reserve, 1, UNPACED),
             class("fixed", ClassPolicy::FixedShare, 5, UNPACED),
-        ],
+        ]
+        .into(),
         ..topology()
     };
     topology.settings.allotment = Some(Mebibytes::from_gib(2));

@@ -58,7 +58,8 @@ fn world() -> Topology {
             pool("child", Some(0), "b1 b2"),
             pool("grandchild", Some(1), "c1 c2"),
             pool("other", None, "d1"),
-        ],
+        ]
+        .into(),
         classes: vec![
             class("reserve", ClassPolicy::Reserve, 1, UNPACED),
             class("fixed", ClassPolicy::FixedShare, 5, UNPACED),
@@ -67,7 +68,8 @@ fn world() -> Topology {
             fair("normal", 100, DOUBLING),
             nested,
             elsewhere,
-        ],
+        ]
+        .into(),
         ..topology()
     };
     topology.settings.allotment = Some(Mebibytes::from_gib(12));

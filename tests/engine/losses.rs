@@ -61,7 +61,8 @@ struct AgentTracker {
 
 impl AgentTracker {
     fn new(invented: usize) -> AgentTracker {
-        let mut topology = Topology { classes: vec![fair("normal", 100, UNPACED)], ..topology() };
+        let mut topology =
+            Topology { classes: vec![fair("normal", 100, UNPACED)].into(), ..topology() };
         topology.settings.node_stability = STABILITY;
         topology.settings.mass_loss_percent = Some(PERCENT);
         let mut lives = AgentTracker {

@@ -4,8 +4,8 @@
 
 use crate::support::cluster::{Cluster, UNPACED, class, fair, job, pool, single, topology};
 use apportion::model::{
-    ClassPolicy, JobId, JobKind, Mebibytes, PoolIx, QShares, ShareFacts, ShareId, SharePhase,
-    Topology,
+    ClassPolicy, JobId, JobKind, Mebibytes, NodeIx, PoolIx, QShares, ShareFacts, ShareId,
+    SharePhase, Topology,
 };
 use apportion::scheduler::{Removal, SchedulerEvent};
 
@@ -80,7 +80,7 @@ fn a_node_is_used_from_its_first_report_on() {
 #[test]
 fn a_node_joins_the_pool_that_lists_it() {
     let pools = vec![pool("first", None, "a1"), pool("second", None, "b1 b2")];
-    let mut cluster = Cluster::new(Topology { pools, ..topology() });
+    let mut cluster = Cluster::new(Topology { pools: pools.into(), ..topology() });
     cluster.nodes("b2=4 a1=4 stranger=4 b1=4").cycle();
     let pools: Vec<_> = cluster.view.nodes.iter().map(|node| node.pool.as_str()).collect();
     assert_eq!(pools, ["first", "second", "second", "first"]);
@@ -256,7 +256,7 @@ fn blacklisted_work_takes_the_space_it_has() {
     cluster.reconfigure(forget).arrive(job(3, "bob", "normal", 1)).cycles(2);
     assert_eq!([cluster.node("m1").used, cluster.node("m2").used], [QShares(20), QShares(8)]);
     let limbo = &cluster.view.planned.as_deref().unwrap().snapshot.nodes;
-    assert_eq!([limbo[0].limbo, limbo[1].limbo], [QShares(20), QShares(8)]);
+    assert_eq!([limbo[NodeIx(0)].limbo, limbo[NodeIx(1)].limbo], [QShares(20), QShares(8)]);
     assert_eq!(cluster.holdings([1, 2, 3]), [1, 1, 0]);
 }
 
@@ -288,12 +288,13 @@ fn a_node_is_blacklisted_until_the_last_of_it_is_gone() {
 #[test]
 fn fixed_work_in_the_wrong_pool_blacklists_its_host() {
     let mut topology = Topology {
-        pools: vec![pool("old", None, "m1 m2"), pool("new", None, "n1")],
+        pools: vec![pool("old", None, "m1 m2"), pool("new", None, "n1")].into(),
         classes: vec![
             class("reserve", ClassPolicy::Reserve, 1, UNPACED),
             class("fixed", ClassPolicy::FixedShare, 5, UNPACED),
             fair("normal", 100, UNPACED),
-        ],
+        ]
+        .into(),
         ..topology()
     };
     topology.settings.allotment = Some(Mebibytes::from_gib(100));
@@ -303,7 +304,7 @@ fn fixed_work_in_the_wrong_pool_blacklists_its_host() {
     cluster.arrive(single(2, "ann", "reserve", 8, JobKind::Reservation));
     cluster.arrive(job(3, "bob", "normal", 1)).cycle();
     cluster.reconfigure(|topology| {
-        for class in &mut topology.classes[..2] {
+        for class in topology.classes.iter_mut().take(2) {
             class.pool = PoolIx(1);
         }
     });
@@ -317,7 +318,8 @@ fn fixed_work_in_the_wrong_pool_blacklists_its_host() {
 
 /// A cluster with nodes of 4 GB, in which `node_stability` missed heartbeats are a death.
 fn watched(node_stability: u32, mass_loss_percent: Option<u32>, nodes: u64) -> Cluster {
-    let mut topology = Topology { classes: vec![fair("normal", 100, UNPACED)], ..topology() };
+    let mut topology =
+        Topology { classes: vec![fair("normal", 100, UNPACED)].into(), ..topology() };
     topology.settings.node_stability = node_stability;
     topology.settings.mass_loss_percent = mass_loss_percent;
     let mut cluster = Cluster::new(topology);
@@ -495,7 +497,8 @@ fn off_and_on_survive_everything() {
             cluster
         }),
         ("another pool", |mut cluster| {
-            cluster.reconfigure(|topology| topology.pools[0].nodes = vec!["m001".to_owned()]);
+            cluster
+                .reconfigure(|topology| topology.pools[PoolIx(0)].nodes = vec!["m001".to_owned()]);
             cluster
         }),
         ("a restart", |cluster| {

@@ -5,8 +5,8 @@
 
 use crate::support::cluster::{Cluster, UNPACED, class, fair, job, pool, single, topology};
 use apportion::model::{
-    ClassPolicy, JobId, JobKind, Mebibytes, NodeReport, PoolIx, Quantum, ShareFacts, ShareId,
-    SharePhase, Tags, Topology,
+    ClassIx, ClassPolicy, JobId, JobKind, Mebibytes, NodeReport, PoolIx, Quantum, ShareFacts,
+    ShareId, SharePhase, Tags, Topology,
 };
 use apportion::scheduler::{
     AdminCommand, CommandError, EventEffect, JobDisposition, Refusal, Removal, SchedulerEvent,
@@ -127,7 +127,8 @@ fn a_node_dies_after_exactly_the_configured_misses_and_a_heartbeat_in_time_saves
 /// Decision D15: half the cluster silent at once is more likely our fault than theirs.
 #[test]
 fn mass_loss_is_held_and_said() {
-    let mut topology = Topology { classes: vec![fair("normal", 100, UNPACED)], ..topology() };
+    let mut topology =
+        Topology { classes: vec![fair("normal", 100, UNPACED)].into(), ..topology() };
     topology.settings.mass_loss_percent = Some(20);
     let mut cluster = Cluster::new(topology);
     cluster.nodes("m1=4 m2=4 m3=4 m4=4").arrive(job(1, "ann", "normal", 1)).cycle();
@@ -403,12 +404,12 @@ fn shares_of_unparsed_work_take_their_space() {
 #[test]
 fn a_process_in_the_wrong_tree_weighs_on_the_allotment_with_its_own_memory() {
     let mut topology = Topology {
-        pools: vec![pool("coarse", None, "c1"), pool("fine", None, "f1")],
-        classes: vec![class("fixed", ClassPolicy::FixedShare, 5, UNPACED)],
+        pools: vec![pool("coarse", None, "c1"), pool("fine", None, "f1")].into(),
+        classes: vec![class("fixed", ClassPolicy::FixedShare, 5, UNPACED)].into(),
         ..topology()
     };
-    topology.pools[1].quantum = Quantum::new(Mebibytes(512)).unwrap();
-    topology.classes[0].pool = PoolIx(1);
+    topology.pools[PoolIx(1)].quantum = Quantum::new(Mebibytes(512)).unwrap();
+    topology.classes[ClassIx(0)].pool = PoolIx(1);
     topology.settings.allotment = Some(Mebibytes::from_gib(2));
     let mut cluster = Cluster::new(topology);
     cluster.nodes("c1=8 f1=8").arrive(single(1, "ann", "fixed", 1, JobKind::ArbitraryProcess));

@@ -7,8 +7,8 @@ use std::sync::Arc;
 use crate::support::cluster::{Cluster, UNPACED, class, fair, job, single, topology};
 use crate::support::diary::Diary;
 use apportion::model::{
-    Chunk, ClassPolicy, GangRules, JobId, JobKind, JobSpec, JobTimes, Mebibytes, Millis, Place,
-    ProcessLimit, Shape, Tags, Topology,
+    Chunk, ClassIx, ClassPolicy, GangRules, JobId, JobKind, JobSpec, JobTimes, Mebibytes, Millis,
+    Place, ProcessLimit, Shape, Tags, Topology,
 };
 use apportion::scheduler::{EventEffect, Removal, SchedulerEvent};
 
@@ -22,7 +22,7 @@ fn cluster() -> Cluster {
     let mut patient = class("patient", ClassPolicy::FixedShare, 6, UNPACED);
     patient.gangs = gangs;
     let classes = vec![strict, patient, fair("fair", 100, UNPACED)];
-    let mut cluster = Cluster::new(Topology { classes, ..topology() });
+    let mut cluster = Cluster::new(Topology { classes: classes.into(), ..topology() });
     cluster.diary = Some(Diary::of(&cluster.scheduler));
     cluster.nodes("a=4 b=4");
     cluster
@@ -133,7 +133,7 @@ fn all_work_of_the_class_ends_and_other_work_goes_on() {
 fn end_of_the_declared_time_is_news() {
     let mut cluster = cluster();
     cluster.reconfigure(|topology| {
-        topology.classes[0].gangs.default_duration = Some(5 * MINUTE);
+        topology.classes[ClassIx(0)].gangs.default_duration = Some(5 * MINUTE);
     });
     let is_needed = |cluster: &Cluster| cluster.scheduler.needs_time();
     assert!(!is_needed(&cluster));
@@ -160,7 +160,7 @@ fn class_that_ends_overruns_from_now_on_ends_work() {
     cycle_at(&mut cluster, 1);
     cycle_at(&mut cluster, 30);
     assert_eq!(cluster.holdings([1, 2]), [1, 1]);
-    cluster.reconfigure(|topology| topology.classes[1].gangs.ends_overruns = true);
+    cluster.reconfigure(|topology| topology.classes[ClassIx(1)].gangs.ends_overruns = true);
     cycle_at(&mut cluster, 31);
     assert_eq!(cluster.holdings([1, 2]), [0, 1]);
     cluster.diary.take().unwrap().replay(0).unwrap();
@@ -173,7 +173,7 @@ fn work_without_known_start_counts_from_the_first_time() {
     cluster.arrive(single(1, "ann", "strict", 1, JobKind::Service));
     cluster.cycles(2);
     cluster.reconfigure(|topology| {
-        topology.classes[0].gangs.max_duration = Some(5 * MINUTE);
+        topology.classes[ClassIx(0)].gangs.max_duration = Some(5 * MINUTE);
     });
     cycle_at(&mut cluster, 100);
     cycle_at(&mut cluster, 104);

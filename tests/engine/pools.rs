@@ -18,7 +18,8 @@ fn nested(classes: Vec<ResourceClass>) -> Cluster {
         pool("third", Some(1), "c"),
         pool("fourth", Some(2), "d"),
     ];
-    let mut cluster = Cluster::new(Topology { pools, classes, ..topology() });
+    let mut cluster =
+        Cluster::new(Topology { pools: pools.into(), classes: classes.into(), ..topology() });
     cluster.nodes("a=4 b=4 c=4 d=4");
     cluster
 }
@@ -76,7 +77,8 @@ fn siblings_are_searched_in_their_order() {
         pools.last_mut().unwrap().search_order = search_order;
     }
     let classes = vec![fair("normal", 100, UNPACED)];
-    let mut cluster = Cluster::new(Topology { pools, classes, ..topology() });
+    let mut cluster =
+        Cluster::new(Topology { pools: pools.into(), classes: classes.into(), ..topology() });
     cluster.nodes("t=1 x=1 y=1 z=1");
     let mut reached = Vec::new();
     for id in 1..=4 {
@@ -93,7 +95,8 @@ fn siblings_are_searched_in_their_order() {
 fn trees_share_nothing() {
     let pools = vec![pool("one", None, "a"), pool("other", None, "b"), pool("in", Some(1), "c")];
     let classes = vec![fair("here", 1, UNPACED), in_pool(fair("there", 1000, UNPACED), 1)];
-    let mut cluster = Cluster::new(Topology { pools, classes, ..topology() });
+    let mut cluster =
+        Cluster::new(Topology { pools: pools.into(), classes: classes.into(), ..topology() });
     cluster.nodes("a=4 b=4 c=4").arrive(job(1, "ann", "here", 1)).cycle();
     assert_eq!(cluster.nodes_of(1), ["a"; 4], "no spill");
     for id in 2..=9 {
@@ -114,7 +117,8 @@ fn empty_pools_are_legal() {
         pool("void", Some(2), ""),
     ];
     let classes = vec![fair("normal", 100, UNPACED), in_pool(fair("void", 100, UNPACED), 3)];
-    let mut cluster = Cluster::new(Topology { pools, classes, ..topology() });
+    let mut cluster =
+        Cluster::new(Topology { pools: pools.into(), classes: classes.into(), ..topology() });
     cluster.arrive(job(1, "ann", "normal", 1)).arrive(job(2, "ann", "void", 1)).cycle();
     cluster.nodes("u1=4 b1=2").cycles(2);
     assert_eq!(cluster.holdings([1, 2]), [2, 0]);
@@ -182,7 +186,8 @@ fn cheap_residents_stay_while_there_are_squatters() {
         in_pool(fair("deep", 100, UNPACED), 1),
         in_pool(urgent, 1),
     ];
-    let mut cluster = Cluster::new(Topology { pools, classes, ..topology() });
+    let mut cluster =
+        Cluster::new(Topology { pools: pools.into(), classes: classes.into(), ..topology() });
     let limited = |id, user, class, limit| {
         let mut spec = job(id, user, class, 1);
         spec.facts.limit = ProcessLimit::AtMost(limit);

@@ -7,7 +7,7 @@ use crate::support::cluster::{
     Cluster, DOUBLING, UNPACED, class, fair, job, pool, single, topology,
 };
 use apportion::model::{
-    CapRules, ClassPolicy, JobId, JobKind, JobSpec, Mebibytes, Name, PoolIx, ProcessLimit,
+    CapRules, ClassIx, ClassPolicy, JobId, JobKind, JobSpec, Mebibytes, Name, PoolIx, ProcessLimit,
     ShareFacts, ShareId, SharePhase, Topology, UserAllotment,
 };
 use apportion::scheduler::{AdminCommand, Removal, SchedulerEvent};
@@ -28,7 +28,8 @@ fn busy() -> Cluster {
         deep,
     ];
     let pools = vec![pool("top", None, "m1 m2 m3"), pool("deep", Some(0), "d1")];
-    let mut cluster = Cluster::new(Topology { pools, classes, ..topology() });
+    let mut cluster =
+        Cluster::new(Topology { pools: pools.into(), classes: classes.into(), ..topology() });
     cluster.nodes(NODES);
     cluster.arrive(single(1, "ann", "reserve", 8, JobKind::Reservation));
     cluster.arrive(single(2, "ann", "fixed", 1, JobKind::Service));
@@ -81,10 +82,10 @@ fn late_nodes_are_waited_for() {
 #[test]
 fn reconfiguring_equals_restarting() {
     let change = |topology: &mut Topology| {
-        topology.classes[2].policy = ClassPolicy::FairShare { weight: 700 };
-        topology.classes[3].pool = PoolIx(0);
-        topology.pools[0].nodes.retain(|node| node != "m2");
-        topology.pools[1].nodes.push("m2".to_owned());
+        topology.classes[ClassIx(2)].policy = ClassPolicy::FairShare { weight: 700 };
+        topology.classes[ClassIx(3)].pool = PoolIx(0);
+        topology.pools[PoolIx(0)].nodes.retain(|node| node != "m2");
+        topology.pools[PoolIx(1)].nodes.push("m2".to_owned());
     };
     let mut reconfigured = busy();
     let mut restarted = reconfigured.restarted();
@@ -126,7 +127,8 @@ fn work_in_the_wrong_pool_leaves_it() {
     let pools = vec![pool("old", None, "m1"), pool("new", None, "n1")];
     let classes =
         vec![class("fixed", ClassPolicy::FixedShare, 5, UNPACED), fair("normal", 100, UNPACED)];
-    let mut cluster = Cluster::new(Topology { pools, classes, ..topology() });
+    let mut cluster =
+        Cluster::new(Topology { pools: pools.into(), classes: classes.into(), ..topology() });
     cluster.nodes("m1=4 n1=4").arrive(single(1, "ann", "fixed", 1, JobKind::Service));
     cluster.arrive(job(2, "bob", "normal", 1)).cycle();
     cluster.confirms_exits = false;
@@ -164,7 +166,7 @@ fn settings_are_those_of_the_last_configuration() {
     cluster.reconfigure(|topology| topology.settings.allotment = Some(Mebibytes::from_gib(2)));
     assert_eq!(cluster.cycle().holdings([1, 2]), [1, 2]);
     cluster.reconfigure(|topology| {
-        topology.classes[0].cap_rules.initialization_cap = 5;
+        topology.classes[ClassIx(0)].cap_rules.initialization_cap = 5;
         topology.settings.allotment = Some(Mebibytes::from_gib(4));
         topology.settings.reserved_memory = Mebibytes::from_gib(1);
     });
@@ -180,11 +182,13 @@ fn other_weights_show_in_the_next_cycle() {
     cluster.nodes("m1=6 m2=6").arrive(job(1, "ann", "a", 1)).arrive(job(2, "bob", "b", 1)).cycle();
     assert_eq!(cluster.holdings([1, 2]), [6, 6]);
     cluster
-        .reconfigure(|topology| topology.classes[0].policy = ClassPolicy::FairShare { weight: 200 })
+        .reconfigure(|topology| {
+            topology.classes[ClassIx(0)].policy = ClassPolicy::FairShare { weight: 200 }
+        })
         .cycle();
     assert_eq!([1, 2].map(|id| cluster.job(id).target.0), [8, 4]);
     assert_eq!(cluster.cycle().holdings([1, 2]), [8, 4]);
-    cluster.reconfigure(|topology| topology.classes[1].priority = 1).cycles(2);
+    cluster.reconfigure(|topology| topology.classes[ClassIx(1)].priority = 1).cycles(2);
     assert_eq!(cluster.holdings([1, 2]), [0, 12]);
 }
 
@@ -216,7 +220,7 @@ fn users_are_those_of_the_last_configuration() {
     cluster.arrive(at_most(job(3, "ann", "fixed", 1), 4)).cycle();
     assert_eq!(cluster.holdings([1, 2, 3]), [2, 2, 4]);
     cluster.reconfigure(|topology| {
-        topology.classes[0].users = Some(vec!["bob".to_owned()]);
+        topology.classes[ClassIx(0)].users = Some(vec!["bob".to_owned()]);
         let five = UserAllotment::of_fixed(Mebibytes::from_gib(5));
         topology.allotments.insert("ann".to_owned(), five);
         topology.settings.allotment = Some(Mebibytes::from_gib(1));

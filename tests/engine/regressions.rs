@@ -12,8 +12,8 @@ use apportion::config;
 use apportion::converter::update_from;
 use apportion::engine::Preemption;
 use apportion::model::{
-    ClassPolicy, JobId, JobKind, JobSpec, Mebibytes, PoolIx, ProcessLimit, QShares, Quantum,
-    ResourceClass, ShareFacts, ShareId, SharePhase, Topology,
+    ClassPolicy, JobId, JobKind, JobSpec, Mebibytes, NodeIx, PoolIx, ProcessLimit, QShares,
+    Quantum, ResourceClass, ShareFacts, ShareId, SharePhase, Topology,
 };
 use apportion::scheduler::{CommandError, JobDisposition, Removal, SchedulerEvent};
 
@@ -130,7 +130,7 @@ fn l07_blacklisted_work_takes_its_own_size() {
     cluster.arrive(single(2, "ann", "reserve", 16, JobKind::Reservation)).cycle();
     cluster.reconfigure(|topology| topology.classes.retain(|class| class.name == "normal")).cycle();
     let nodes = &cluster.view.planned.as_deref().unwrap().snapshot.nodes;
-    assert_eq!([nodes[0].limbo, nodes[1].limbo], [QShares(20), QShares(16)]);
+    assert_eq!([nodes[NodeIx(0)].limbo, nodes[NodeIx(1)].limbo], [QShares(20), QShares(16)]);
 }
 
 #[test]
@@ -138,7 +138,8 @@ fn l08_counts_of_any_depth_reduce_what_worse_priorities_see() {
     let pools = vec![pool("a", None, "a"), pool("b", Some(0), "b"), pool("c", Some(1), "c")];
     let urgent = class("urgent", ClassPolicy::FairShare { weight: 1 }, 2, UNPACED);
     let classes = vec![in_pool(urgent, 2), fair("normal", 100, UNPACED)];
-    let mut cluster = Cluster::new(Topology { pools, classes, ..topology() });
+    let mut cluster =
+        Cluster::new(Topology { pools: pools.into(), classes: classes.into(), ..topology() });
     cluster.nodes("a=12 b=12 c=12").arrive(job(1, "ann", "urgent", 1));
     cluster.arrive(job(2, "bob", "normal", 1)).cycle();
     assert_eq!([1, 2].map(|id| cluster.job(id).target.0), [12, 24]);
@@ -168,7 +169,7 @@ fn l11_one_class_may_use_all_there_is() {
     for gib in [1, 15] {
         let mut cluster = cluster();
         cluster.reconfigure(|topology| {
-            topology.pools[0].quantum = Quantum::new(Mebibytes::from_gib(gib)).unwrap();
+            topology.pools[PoolIx(0)].quantum = Quantum::new(Mebibytes::from_gib(gib)).unwrap();
         });
         cluster.nodes(&format!("m1={0} m2={0}", 1920 * gib)).arrive(job(1, "ann", "normal", gib));
         assert_eq!(cluster.cycle().held(1), 3840, "in quanta of {gib} GB");
@@ -264,7 +265,8 @@ fn l16_ages_and_investments_may_be_any_time_apart() {
 fn l17_of_equal_shares_the_one_in_the_deeper_pool_goes() {
     let pools = vec![pool("top", None, "a"), pool("deep", Some(0), "b")];
     let classes = vec![fair("normal", 100, UNPACED)];
-    let mut cluster = Cluster::new(Topology { pools, classes, ..topology() });
+    let mut cluster =
+        Cluster::new(Topology { pools: pools.into(), classes: classes.into(), ..topology() });
     // The share further down is the older share, so that its number does not decide.
     cluster.nodes("b=1").arrive(job(1, "ann", "normal", 1)).cycle();
     cluster.nodes("a=1").cycle().change(1, |facts| facts.limit = ProcessLimit::AtMost(1)).cycle();
@@ -339,8 +341,8 @@ fn l23_an_allotment_counts_memory_of_other_trees_in_their_quanta() {
     let pools = vec![pool("coarse", None, "c1"), pool("fine", None, "f1")];
     let fixed = |name| class(name, ClassPolicy::FixedShare, 5, UNPACED);
     let classes = vec![fixed("coarse"), in_pool(fixed("fine"), 1)];
-    let mut topology = Topology { pools, classes, ..topology() };
-    topology.pools[0].quantum = Quantum::new(Mebibytes::from_gib(15)).unwrap();
+    let mut topology = Topology { pools: pools.into(), classes: classes.into(), ..topology() };
+    topology.pools[PoolIx(0)].quantum = Quantum::new(Mebibytes::from_gib(15)).unwrap();
     topology.settings.allotment = Some(Mebibytes::from_gib(20));
     let mut cluster = Cluster::new(topology);
     cluster.nodes("c1=60 f1=60").arrive(at_most(job(1, "ann", "coarse", 15), 4)).cycle();
@@ -454,7 +456,7 @@ fn g01_no_class_has_a_hidden_ceiling() {
         cluster.nodes(&format!("m{node:02}=240"));
     }
     cluster.reconfigure(|topology| {
-        topology.pools[0].quantum = Quantum::new(Mebibytes::from_gib(15)).unwrap();
+        topology.pools[PoolIx(0)].quantum = Quantum::new(Mebibytes::from_gib(15)).unwrap();
     });
     assert_eq!(cluster.arrive(job(1, "ann", "normal", 15)).cycle().held(1), 640);
 }
@@ -528,7 +530,8 @@ fn g04_equal_users_get_equal_parts_in_any_order() {
 fn g05_squatters_leave_and_nothing_stays_idle() {
     let pools = vec![pool("root", None, "r1"), pool("child", Some(0), "c1")];
     let classes = vec![fair("wide", 100, UNPACED), in_pool(fair("narrow", 100, UNPACED), 1)];
-    let mut cluster = Cluster::new(Topology { pools, classes, ..topology() });
+    let mut cluster =
+        Cluster::new(Topology { pools: pools.into(), classes: classes.into(), ..topology() });
     cluster.nodes("r1=16 c1=16").arrive(job(1, "ann", "wide", 1)).cycle();
     assert_eq!(cluster.held(1), 32);
     cluster.arrive(job(2, "bob", "narrow", 1)).cycles(4);
@@ -583,7 +586,8 @@ fn g09_what_a_grandchild_pool_gives_is_gone_for_worse_priorities() {
     let pools = vec![pool("a", None, "a"), pool("b", Some(0), "b"), pool("c", Some(1), "c")];
     let urgent = class("urgent", ClassPolicy::FixedShare, 2, UNPACED);
     let classes = vec![in_pool(urgent, 2), fair("normal", 100, UNPACED)];
-    let mut cluster = Cluster::new(Topology { pools, classes, ..topology() });
+    let mut cluster =
+        Cluster::new(Topology { pools: pools.into(), classes: classes.into(), ..topology() });
     cluster.nodes("a=4 b=4 c=4").arrive(job(2, "bob", "normal", 1)).cycle();
     cluster.arrive(at_most(job(1, "ann", "urgent", 1), 3)).cycle();
     assert_eq!([1, 2].map(|id| cluster.job(id).target.0), [3, 9]);
@@ -684,7 +688,7 @@ fn g16_terabytes_have_their_order() {
     cluster.report("m1", Mebibytes(6 * tib.0)).arrive(large).cycle();
     assert_eq!((cluster.held(1), cluster.node("m1").used.0), (2, 6144));
     cluster.reconfigure(|topology| {
-        topology.pools[0].quantum = Quantum::new(Mebibytes(3 * tib.0)).unwrap();
+        topology.pools[PoolIx(0)].quantum = Quantum::new(Mebibytes(3 * tib.0)).unwrap();
     });
     assert_eq!((cluster.cycle().node("m1").order.0, cluster.held(1)), (2, 2));
 }
@@ -738,7 +742,9 @@ fn g19_work_of_a_missing_class_is_refused_and_nothing_else_suffers() {
 #[test]
 fn g21_no_table_is_as_long_as_the_largest_order() {
     let mut cluster = cluster();
-    cluster.reconfigure(|topology| topology.pools[0].quantum = Quantum::new(Mebibytes(1)).unwrap());
+    cluster.reconfigure(|topology| {
+        topology.pools[PoolIx(0)].quantum = Quantum::new(Mebibytes(1)).unwrap();
+    });
     cluster.report("m1", Mebibytes(1 << 31)).report("m2", Mebibytes(1 << 30));
     for (id, memory) in [(1, 1 << 30), (2, 1 << 29), (3, 1 << 28)] {
         let mut large = job(id, &format!("user{id}"), "normal", 1);

@@ -21,7 +21,7 @@ fn cluster() -> Cluster {
     fixed.gangs = GangRules { are_allowed: true, ..GangRules::default() };
     let mut rush = fair("rush", 100, UNPACED);
     rush.priority = 3;
-    let mut topology = Topology { classes: vec![fixed, rush], ..topology() };
+    let mut topology = Topology { classes: vec![fixed, rush].into(), ..topology() };
     topology.settings.publication_period = MINUTE;
     topology.settings.notice = 2 * MINUTE;
     let mut cluster = Cluster::new(topology);

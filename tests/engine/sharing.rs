@@ -6,8 +6,8 @@ use std::collections::BTreeMap;
 
 use crate::support::cluster::{Cluster, UNPACED, class, fair, job, pool, single, topology};
 use apportion::model::{
-    ClassPolicy, JobKind, JobSpec, Mebibytes, PoolIx, ProcessLimit, Quantum, ResourceClass,
-    Topology, UserAllotment,
+    ClassIx, ClassPolicy, JobKind, JobSpec, Mebibytes, PoolIx, ProcessLimit, Quantum,
+    ResourceClass, Topology, UserAllotment,
 };
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
@@ -203,7 +203,8 @@ fn an_allotment_is_used_to_the_last_gigabyte() {
         classes: vec![
             class("fixed", ClassPolicy::FixedShare, 5, UNPACED),
             class("steady", ClassPolicy::FixedShare, 6, UNPACED),
-        ],
+        ]
+        .into(),
         ..topology()
     };
     topology.settings.allotment = Some(Mebibytes::from_gib(360));
@@ -220,14 +221,15 @@ fn an_allotment_is_used_to_the_last_gigabyte() {
 #[test]
 fn an_allotment_is_memory_in_all_quanta() {
     let mut topology = Topology {
-        pools: vec![pool("coarse", None, "c1"), pool("fine", None, "f1")],
+        pools: vec![pool("coarse", None, "c1"), pool("fine", None, "f1")].into(),
         classes: ["coarse", "fine"]
             .map(|name| class(name, ClassPolicy::FixedShare, 5, UNPACED))
-            .to_vec(),
+            .to_vec()
+            .into(),
         ..topology()
     };
-    topology.pools[0].quantum = Quantum::new(Mebibytes::from_gib(15)).unwrap();
-    topology.classes[1].pool = PoolIx(1);
+    topology.pools[PoolIx(0)].quantum = Quantum::new(Mebibytes::from_gib(15)).unwrap();
+    topology.classes[ClassIx(1)].pool = PoolIx(1);
     topology.settings.allotment = Some(Mebibytes::from_gib(40));
     let mut cluster = Cluster::new(topology);
     cluster.nodes("c1=60 f1=60");
@@ -246,7 +248,7 @@ fn a_users_own_allotment_counts() {
         ("cid".to_owned(), UserAllotment::of_fixed(Mebibytes::from_gib(2))),
     ]);
     let classes = vec![class("fixed", ClassPolicy::FixedShare, 5, UNPACED)];
-    let mut topology = Topology { classes, allotments, ..topology() };
+    let mut topology = Topology { classes: classes.into(), allotments, ..topology() };
     topology.settings.allotment = Some(Mebibytes::from_gib(4));
     let mut cluster = Cluster::new(topology);
     cluster.nodes("m1=64");
@@ -267,7 +269,7 @@ fn a_users_own_allotment_counts() {
 #[test]
 fn a_deferred_request_starts_when_the_allotment_has_room() {
     let mut topology = Topology {
-        classes: vec![class("reserve", ClassPolicy::Reserve, 1, UNPACED)],
+        classes: vec![class("reserve", ClassPolicy::Reserve, 1, UNPACED)].into(),
         ..topology()
     };
     topology.settings.allotment = Some(Mebibytes::from_gib(4));

@@ -30,7 +30,8 @@ fn tagged(rules: &[(&str, &[(&str, &str)])]) -> Topology {
         classes: vec![
             fair("normal", 100, UNPACED),
             class("fixed", ClassPolicy::FixedShare, 5, UNPACED),
-        ],
+        ]
+        .into(),
         tagging: NodeTagging { may_span: true, sets: Vec::new(), rules, reported },
         ..topology()
     }

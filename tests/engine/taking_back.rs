@@ -146,7 +146,8 @@ fn the_cheapest_share_goes_first() {
 fn of_equals_the_one_in_the_deeper_pool_goes() {
     let pools = vec![pool("top", None, "a"), pool("deep", Some(0), "b")];
     let classes = vec![fair("normal", 100, UNPACED)];
-    let mut cluster = Cluster::new(Topology { pools, classes, ..topology() });
+    let mut cluster =
+        Cluster::new(Topology { pools: pools.into(), classes: classes.into(), ..topology() });
     cluster.nodes("b=1").arrive(job(1, "ann", "normal", 1)).cycle().nodes("a=1").cycle();
     assert_eq!(cluster.nodes_of(1), ["a", "b"]);
     cluster.change(1, |facts| facts.limit = ProcessLimit::AtMost(1)).cycle();
@@ -312,7 +313,8 @@ fn nothing_is_taken_where_it_would_not_help() {
         class("fixed", ClassPolicy::FixedShare, 5, UNPACED),
         elsewhere,
     ];
-    let mut cluster = Cluster::new(Topology { pools, classes, ..topology() });
+    let mut cluster =
+        Cluster::new(Topology { pools: pools.into(), classes: classes.into(), ..topology() });
     cluster.nodes("a=4 b=2 c=8").arrive(single(1, "zoe", "fixed", 2, JobKind::Service)).cycle();
     let on = cluster.nodes_of(1)[0].to_owned();
     cluster.arrive(job(2, "ann", "normal", 1)).arrive(job(3, "ann", "elsewhere", 1)).cycle();
@@ -433,7 +435,7 @@ fn a_cluster_settles_with_all_sizes() {
 fn preempted_between_two_levels(cycles: usize) -> Vec<usize> {
     let mut topology = topology();
     topology.settings.quiet_stop = None;
-    topology.classes = vec![fair("normal", 100, UNPACED)];
+    topology.classes = vec![fair("normal", 100, UNPACED)].into();
     let mut cluster = Cluster::new(topology);
     cluster.nodes("m1=27 m2=12").arrive(job(1, "ann", "normal", 6));
     cluster.arrive(at_most(job(2, "ann", "normal", 1), 3)).arrive(job(3, "bob", "normal", 1));
@@ -457,7 +459,8 @@ fn a_large_process_that_is_not_counted_makes_way_for_one_that_is() {
     let mut inner = fair("inner", 100, UNPACED);
     inner.pool = PoolIx(1);
     let classes = vec![fair("normal", 100, UNPACED), inner];
-    let mut cluster = Cluster::new(Topology { pools, classes, ..topology() });
+    let mut cluster =
+        Cluster::new(Topology { pools: pools.into(), classes: classes.into(), ..topology() });
     cluster.nodes("a=1 b=2").arrive(at_most(job(1, "ann", "normal", 2), 1));
     cluster.arrive(at_most(job(2, "ann", "normal", 1), 1)).cycle();
     cluster.arrive(at_most(job(3, "bob", "inner", 1), 1));

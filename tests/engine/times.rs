@@ -7,8 +7,8 @@ use std::sync::Arc;
 use crate::support::cluster::{Cluster, UNPACED, class, fair, job, single, topology};
 use crate::support::diary::Diary;
 use apportion::model::{
-    Chunk, ClassPolicy, GangRules, JobId, JobKind, JobSpec, JobTimes, Mebibytes, Millis, Place,
-    ProcessLimit, ResourceClass, Shape, Tags, Topology,
+    Chunk, ClassIx, ClassPolicy, GangRules, JobId, JobKind, JobSpec, JobTimes, Mebibytes, Millis,
+    Place, ProcessLimit, ResourceClass, Shape, Tags, Topology,
 };
 use apportion::scheduler::{EventEffect, SchedulerEvent};
 
@@ -19,7 +19,7 @@ fn cluster() -> Cluster {
     let mut fixed = class("fixed", ClassPolicy::FixedShare, 5, UNPACED);
     let most = Some(30 * MINUTE);
     fixed.gangs = GangRules { are_allowed: true, max_duration: most, ..GangRules::default() };
-    let mut cluster = Cluster::new(Topology { classes: vec![fixed], ..topology() });
+    let mut cluster = Cluster::new(Topology { classes: vec![fixed].into(), ..topology() });
     cluster.diary = Some(Diary::of(&cluster.scheduler));
     cluster.nodes("a=4 b=4");
     cluster
@@ -117,7 +117,7 @@ fn a_deadline_that_is_past_lets_cycles_be_quiet() {
 #[test]
 fn a_length_declared_while_it_runs_counts_from_then() {
     let mut cluster = cluster();
-    cluster.reconfigure(|topology| topology.classes[0].gangs.max_duration = None);
+    cluster.reconfigure(|topology| topology.classes[ClassIx(0)].gangs.max_duration = None);
     let mut spec = job(1, "ann", "fixed", 4);
     spec.facts.limit = ProcessLimit::AtMost(2);
     cluster.arrive(spec);

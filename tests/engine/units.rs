@@ -4,12 +4,13 @@
 
 use crate::support::cluster::{Cluster, UNPACED, fair, job, pool, topology};
 use apportion::converter::update_from;
-use apportion::model::{Mebibytes, Order, PoolIx, QShares, Quantum, Topology};
+use apportion::model::{ClassIx, Mebibytes, Order, PoolIx, QShares, Quantum, Topology};
 
 /// A single pool with this quantum, in GB, and a fair-share class.
 fn cluster_in_quanta_of(gib: u64) -> Cluster {
-    let mut topology = Topology { classes: vec![fair("normal", 100, UNPACED)], ..topology() };
-    topology.pools[0].quantum = Quantum::new(Mebibytes::from_gib(gib)).unwrap();
+    let mut topology =
+        Topology { classes: vec![fair("normal", 100, UNPACED)].into(), ..topology() };
+    topology.pools[PoolIx(0)].quantum = Quantum::new(Mebibytes::from_gib(gib)).unwrap();
     Cluster::new(topology)
 }
 
@@ -57,14 +58,15 @@ fn every_tree_has_its_own_quantum() {
             pool("fine", None, "f1"),
             pool("coarse", None, "c1"),
             pool("inner", Some(1), "c2"),
-        ],
-        classes: vec![fair("fine", 100, UNPACED), fair("coarse", 100, UNPACED)],
+        ]
+        .into(),
+        classes: vec![fair("fine", 100, UNPACED), fair("coarse", 100, UNPACED)].into(),
         ..topology()
     };
     for (pool, gib) in [(0, 10), (1, 15), (2, 15)] {
-        topology.pools[pool].quantum = Quantum::new(Mebibytes::from_gib(gib)).unwrap();
+        topology.pools[PoolIx(pool)].quantum = Quantum::new(Mebibytes::from_gib(gib)).unwrap();
     }
-    topology.classes[1].pool = PoolIx(1);
+    topology.classes[ClassIx(1)].pool = PoolIx(1);
     let mut cluster = Cluster::new(topology);
     cluster.nodes("f1=30 c1=30 c2=30");
     cluster.arrive(job(1, "ann", "fine", 10)).arrive(job(2, "ann", "coarse", 10)).cycle();

@@ -35,7 +35,7 @@ fn world() -> Topology {
     for class in &mut classes {
         class.gangs = gangs;
     }
-    let mut topology = Topology { classes, ..topology() };
+    let mut topology = Topology { classes: classes.into(), ..topology() };
     topology.settings.urgent_allotment = None;
     topology
 }
@@ -357,7 +357,7 @@ impl<'s> Recount<'s> {
         let Request { count, gib, place, is_exclusive, .. } = self.asked;
         let room = |(node, left): (usize, &Option<u64>)| {
             let left = left.unwrap_or(0);
-            let is_whole = left == self.snapshot.nodes[node].order.0;
+            let is_whole = left == self.snapshot.nodes[NodeIx(node)].order.0;
             if is_exclusive && !is_whole { 0 } else { left.checked_div(gib).unwrap() }
         };
         let rooms = space.iter().enumerate().map(room);

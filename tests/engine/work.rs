@@ -189,7 +189,7 @@ fn an_allotment_limits_only_what_cannot_be_taken_back() {
     let play = |allotment: Option<u64>| {
         let classes =
             vec![class("fixed", ClassPolicy::FixedShare, 5, UNPACED), fair("normal", 100, UNPACED)];
-        let mut topology = Topology { classes, ..topology() };
+        let mut topology = Topology { classes: classes.into(), ..topology() };
         topology.settings.allotment = allotment.map(Mebibytes::from_gib);
         let mut cluster = Cluster::new(topology);
         cluster.nodes("m1=16").arrive(fixed_job(1, "ann", 1, 8)).arrive(job(2, "ann", "normal", 1));

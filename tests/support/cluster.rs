@@ -10,9 +10,9 @@ use apportion::audit::audit;
 use apportion::engine::Effort;
 use apportion::journal::{Replay, seal_checkpoint};
 use apportion::model::{
-    CapRules, ClassPolicy, GangRules, JobFacts, JobId, JobKind, JobSpec, Mebibytes, NodeReport,
-    NodeTagging, Nodepool, PoolIx, ProcessLimit, Quantum, ResourceClass, Settings, ShareFacts,
-    ShareId, SharePhase, Tags, Topology, count,
+    CapRules, ClassIx, ClassPolicy, GangRules, IxVec, JobFacts, JobId, JobKind, JobSpec, Mebibytes,
+    NodeReport, NodeTagging, Nodepool, PoolIx, ProcessLimit, Quantum, ResourceClass, Settings,
+    ShareFacts, ShareId, SharePhase, Tags, Topology, count,
 };
 use apportion::scheduler::{
     AdminCommand, CommandError, CommandOutcome, JobView, NodeView, Scheduler, SchedulerEvent,
@@ -42,8 +42,8 @@ pub fn topology() -> Topology {
     Topology {
         tagging: NodeTagging::default(),
         settings: Settings { node_stability: 3, mass_loss_percent: None, ..Settings::default() },
-        pools: vec![pool("main", None, "")],
-        classes: Vec::new(),
+        pools: vec![pool("main", None, "")].into(),
+        classes: IxVec::default(),
         allotments: BTreeMap::new(),
     }
 }
@@ -131,8 +131,8 @@ impl Cluster {
     }
 
     /// A cluster with a single pool and these classes.
-    pub fn with_classes(classes: Vec<ResourceClass>) -> Cluster {
-        Cluster::new(Topology { classes, ..topology() })
+    pub fn with_classes(classes: impl Into<IxVec<ClassIx, ResourceClass>>) -> Cluster {
+        Cluster::new(Topology { classes: classes.into(), ..topology() })
     }
 
     /// Nodes report: `m1=4 m2=8`, sizes in GB.

@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use apportion::engine::plan_with;
 use apportion::model::{
-    JobId, JobKind, JobSpec, Mebibytes, Name, NodeReport, PoolIx, Quantum, ShareFacts, ShareId,
-    SharePhase, Tags, Topology,
+    ClassIx, JobId, JobKind, JobSpec, Mebibytes, Name, NodeReport, PoolIx, Quantum, ShareFacts,
+    ShareId, SharePhase, Tags, Topology,
 };
 use apportion::scheduler::{AdminCommand, Scheduler, SchedulerEvent};
 use proptest::strategy::{Strategy, ValueTree};
@@ -166,7 +166,7 @@ impl History {
             *node = self.name_of_node(number(node));
         }
         // Mostly an existing class that takes work of this kind.
-        let classes = &self.cluster.scheduler.topology().classes;
+        let classes = self.cluster.scheduler.topology().classes.as_slice();
         let suits = |ix: &usize| spec.kind == JobKind::Job || !classes[*ix].policy.is_preemptable();
         let suitable: Vec<usize> = (0..classes.len()).filter(suits).collect();
         spec.class = match number(&spec.class).checked_rem(suitable.len()) {
@@ -338,12 +338,12 @@ impl History {
                 for pool in &mut topology.pools {
                     pool.nodes.retain(|listed| *listed != name);
                 }
-                topology.pools[pool % pools].nodes.push(name);
+                topology.pools[PoolIx(pool % pools)].nodes.push(name);
             }
             Reconfiguration::Quantum { pool, mebibytes } => {
                 let top = topology.top_of(PoolIx(pool % pools));
-                for pool in 0..pools {
-                    if topology.top_of(PoolIx(pool)) == top {
+                for pool in topology.pools.places() {
+                    if topology.top_of(pool) == top {
                         topology.pools[pool].quantum = Quantum::new(Mebibytes(mebibytes)).unwrap();
                     }
                 }
@@ -351,18 +351,21 @@ impl History {
             Reconfiguration::Restore => topology = self.world.topology.clone(),
             _ if classes == 0 => {}
             Reconfiguration::Remove(class) => {
-                topology.classes.remove(class % classes);
+                let name = topology.classes[ClassIx(class % classes)].name.clone();
+                topology.classes.retain(|class| class.name != name);
             }
             Reconfiguration::Rename(class) => {
-                let name = &mut topology.classes[class % classes].name;
+                let name = &mut topology.classes[ClassIx(class % classes)].name;
                 *name = format!("{name}x").into();
             }
             Reconfiguration::Pace(class, rules) => {
-                topology.classes[class % classes].cap_rules = rules;
+                topology.classes[ClassIx(class % classes)].cap_rules = rules;
             }
-            Reconfiguration::Priority(class, to) => topology.classes[class % classes].priority = to,
+            Reconfiguration::Priority(class, to) => {
+                topology.classes[ClassIx(class % classes)].priority = to;
+            }
             Reconfiguration::Class { class, pool } => {
-                topology.classes[class % classes].pool = PoolIx(pool % pools);
+                topology.classes[ClassIx(class % classes)].pool = PoolIx(pool % pools);
             }
         }
         self.cluster.command(AdminCommand::Reconfigure(Box::new(topology)));

@@ -126,7 +126,7 @@ impl Script {
             let (name, weight) = pair.split_once('=').unwrap();
             classes.push(fair(name, weight.parse().unwrap(), UNPACED));
         }
-        let mut topology = Topology { classes, ..topology() };
+        let mut topology = Topology { classes: classes.into(), ..topology() };
         topology.settings.allotment =
             (case.allotment > 0).then(|| Mebibytes::from_gib(case.allotment));
         Script { cluster: Cluster::new(topology), specs: BTreeMap::new(), lost: BTreeMap::new() }

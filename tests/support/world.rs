@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use apportion::model::{
-    CapRules, ClassPolicy, GangRules, Mebibytes, Nodepool, PoolIx, Quantum, ResourceClass,
+    CapRules, ClassPolicy, GangRules, IxVec, Mebibytes, Nodepool, PoolIx, Quantum, ResourceClass,
     Settings, Topology, UserAllotment,
 };
 use proptest::prelude::*;
@@ -175,8 +175,8 @@ fn build(
     let mut topology = Topology {
         tagging: apportion::model::NodeTagging::default(),
         settings,
-        pools: Vec::new(),
-        classes: Vec::new(),
+        pools: IxVec::default(),
+        classes: IxVec::default(),
         allotments: BTreeMap::new(),
     };
     for seed in pool_seeds {
@@ -186,7 +186,7 @@ fn build(
     for (ix, &(pool, units)) in node_seeds.iter().enumerate() {
         let name = format!("n{ix}");
         if let Some(pool) = pool.map(|pool| pool % topology.pools.len()) {
-            topology.pools[pool].nodes.push(name.clone());
+            topology.pools[PoolIx(pool)].nodes.push(name.clone());
         }
         nodes.push((name, Mebibytes(units * 512)));
     }
@@ -221,7 +221,7 @@ fn add_pool(topology: &mut Topology, (parent, quantum, search_order): PoolSeed) 
         .map(PoolIx)
         .map(|parent| if topology.depth_of(parent) < DEPTH { parent } else { PoolIx(0) });
     let quantum = match parent {
-        Some(parent) => topology.pools[parent.0].quantum,
+        Some(parent) => topology.pools[parent].quantum,
         None => Quantum::new(Mebibytes(quantum)).unwrap(),
     };
     topology.pools.push(Nodepool {

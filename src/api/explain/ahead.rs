@@ -38,8 +38,7 @@ pub fn ahead(view: &View, job: &JobView) -> Option<String> {
         return None;
     }
     let topology = &view.topology;
-    let class_of =
-        |job: &JobView| topology.class_named(&job.class).map(|ix| &topology.classes[ix.0]);
+    let class_of = |job: &JobView| topology.class_named(&job.class).map(|ix| &topology.classes[ix]);
     let class = class_of(job)?;
     let in_line = || view.jobs.iter().filter(|other| waits_for_room(other));
     // A lower number is a higher priority.

@@ -46,7 +46,7 @@ impl<'a> GangFit<'a> {
     /// The placement sets of the pool of `class` in which all processes would find a place if their
     /// nodes were up and empty. A node of unknown size holds any number.
     fn sets_that_hold(&self, view: &View, class: &ResourceClass) -> BTreeSet<(&'a Name, Name)> {
-        let pool = &view.topology.pools[class.pool.0];
+        let pool = &view.topology.pools[class.pool];
         let known: BTreeSet<&str> = view.nodes.iter().map(|node| node.name.as_str()).collect();
         let by_name = view.topology.tagging.by_node();
         let unheard = pool.nodes.iter().filter(|name| !known.contains(name.as_str()));

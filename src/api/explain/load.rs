@@ -13,7 +13,7 @@ use crate::scheduler::{NodeView, View};
 /// Returns the space of every nodepool, in order of configuration.
 pub fn pools(view: &View) -> Vec<PoolLoad> {
     let pools = view.topology.pools.iter().map(|pool| {
-        let parent = pool.parent.map(|PoolIx(parent)| view.topology.pools[parent].name.to_string());
+        let parent = pool.parent.map(|parent| view.topology.pools[parent].name.to_string());
         let nodes = || view.nodes.iter().filter(|node| node.pool == pool.name);
         let up = || nodes().filter(|node| node.state.is_schedulable());
         let sum = |of: fn(&NodeView) -> QShares| up().map(of).sum::<QShares>().0;
@@ -69,7 +69,7 @@ pub fn unmet(view: &View) -> Vec<Unmet> {
     let topology: &Topology = &view.topology;
     let mut sums: BTreeMap<(PoolIx, Order), (u64, u64)> = BTreeMap::new();
     for job in view.jobs.iter() {
-        let class = topology.class_named(&job.class).map(|class| &topology.classes[class.0]);
+        let class = topology.class_named(&job.class).map(|class| &topology.classes[class]);
         let (Some(class), Some(order), Some(cap)) = (class, job.order, job.cap) else { continue };
         let lacks = cap.nshares.saturating_sub(job.held()).saturating_sub(job.promised).0;
         if 0 < lacks {
@@ -78,11 +78,11 @@ pub fn unmet(view: &View) -> Vec<Unmet> {
             *jobs += 1;
         }
     }
-    let told = |((PoolIx(ix), order), (processes, jobs)): ((PoolIx, Order), (u64, u64))| {
+    let told = |((ix, order), (processes, jobs)): ((PoolIx, Order), (u64, u64))| {
         let pool = &topology.pools[ix];
         let in_pool = |node: &&NodeView| {
-            let place = topology.pools.iter().position(|pool| pool.name == node.pool);
-            place.is_some_and(|place| topology.is_within(PoolIx(place), PoolIx(ix)))
+            let own = topology.pools.with_ix().find(|(_, pool)| pool.name == node.pool);
+            own.is_some_and(|(own, _)| topology.is_within(own, ix))
         };
         let largest = view.nodes.iter().filter(in_pool).map(|node| node.order).max();
         Unmet {

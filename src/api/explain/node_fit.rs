@@ -43,7 +43,7 @@ impl<'a> NodeFit<'a> {
     /// To look at all nodes for `job`.
     pub fn of(view: &'a View, job: &'a JobView) -> NodeFit<'a> {
         let topology = &view.topology;
-        let class = topology.class_named(&job.class).map(|class| &topology.classes[class.0]);
+        let class = topology.class_named(&job.class).map(|class| &topology.classes[class]);
         let now = view.planned.as_deref().and_then(|planned| planned.snapshot.now).unwrap_or(0);
         let mut eyes = NodeFit {
             view,
@@ -92,7 +92,7 @@ impl<'a> NodeFit<'a> {
             let mut jobs = self.view.jobs.iter().enumerate();
             let (place, job) = jobs.find(|(_, job)| job.id == id)?;
             let class = self.view.topology.class_named(&job.class)?;
-            Some((self.view.topology.classes[class.0].priority, place))
+            Some((self.view.topology.classes[class].priority, place))
         };
         rank(gang).zip(rank(self.job.id)).is_some_and(|(gang, own)| gang < own)
     }

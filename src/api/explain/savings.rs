@@ -12,8 +12,8 @@ use crate::scheduler::{JobView, TurnSavings, View, Waiting};
 /// Savings of `user` in the class named `class`; `None` if the user has no gang there.
 pub fn savings_of(view: &View, class: &Name, user: &Name) -> Option<GangSavings> {
     let topology = &view.topology;
-    let configured = &topology.classes[topology.class_named(class)?.0];
-    let quantum = topology.pools[configured.pool.0].quantum;
+    let configured = &topology.classes[topology.class_named(class)?];
+    let quantum = topology.pools[configured.pool].quantum;
     Some(told(account(view, class, user)?, view, quantum))
 }
 
@@ -49,7 +49,7 @@ fn needed(view: &View, job: &JobView) -> Option<i64> {
 /// The longest that a gang may run; `None` if neither the gang nor its class says it.
 pub fn duration(view: &View, job: &JobView) -> Option<Millis> {
     let declared = job.shape.as_deref().and_then(|shape| shape.duration);
-    let class: &ResourceClass = &view.topology.classes[view.topology.class_named(&job.class)?.0];
+    let class: &ResourceClass = &view.topology.classes[view.topology.class_named(&job.class)?];
     class.gangs.duration(declared)
 }
 

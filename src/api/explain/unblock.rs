@@ -200,7 +200,7 @@ fn over_allotment(view: &View, job: &JobView, too_much: QShares) -> Unblock {
         let class = view.topology.class_named(&other.class);
         other.user == job.user
             && other.held() != NShares(0)
-            && class.is_some_and(|class| is_fixed(&view.topology.classes[class.0]))
+            && class.is_some_and(|class| is_fixed(&view.topology.classes[class]))
     };
     let mut ids = view.jobs.iter().filter(is_counted).map(|other| other.id.to_string());
     let named: Vec<String> = ids.by_ref().take(NAMED).collect();

@@ -197,7 +197,7 @@ fn tags_note(view: &View, job: &JobView) -> Option<String> {
 
 fn why_sums(view: &View, job: &JobView, sums: JobSums) -> WhySums {
     let topology = &view.topology;
-    let configured = topology.class_named(&job.class).map(|class| &topology.classes[class.0]);
+    let configured = topology.class_named(&job.class).map(|class| &topology.classes[class]);
     let class = view.classes.iter().find(|class| class.name == job.class);
     let user = class.and_then(|class| class.users.iter().find(|(user, _)| *user == job.user));
     let class_account: Option<Account> = class.map(|class| (&class.account).into());

@@ -17,7 +17,7 @@ use crate::api::hours::CivilTime;
 use crate::api::ingest::heartbeat_inbox::HeardAgo;
 use crate::api::published::Published;
 use crate::converter::explain;
-use crate::model::{ClassIx, JobKind, NodeCondition, QShares, SharePhase, floor_div};
+use crate::model::{JobKind, NodeCondition, QShares, SharePhase, floor_div};
 use crate::scheduler::{JobView, NodeView, View};
 
 /// Published view and heartbeats for a scrape.
@@ -329,7 +329,7 @@ fn coverage(view: &View) -> impl Iterator<Item = Sample<1, f64>> {
     let running = view.jobs.iter().filter(|job| job.kind == JobKind::Job && job.facts.is_running);
     for job in running {
         let class = view.topology.class_named(&job.class);
-        if class.is_some_and(|ClassIx(class)| view.topology.classes[class].cap_rules.prediction) {
+        if class.is_some_and(|class| view.topology.classes[class].cap_rules.prediction) {
             let is_covered = job.facts.time_per_item.is_some_and(|time| time != 0);
             let (covered, all) = counts.entry(&job.class).or_default();
             *covered += u64::from(is_covered);

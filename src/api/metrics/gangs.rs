@@ -75,7 +75,7 @@ pub(super) fn savings(view: &View) -> Vec<Sample<1, u64>> {
         let saved = turns
             .iter()
             .map(|(_, savings)| u64::try_from(savings.balance(view.cycle, period)).unwrap_or(0));
-        let quantum = view.topology.pools[class.pool.0].quantum.memory().0;
+        let quantum = view.topology.pools[class.pool].quantum.memory().0;
         let amount = saved.fold(0, u64::saturating_add).saturating_mul(quantum).div_euclid(1000);
         ([("class", class.name.to_string())], amount.saturating_mul(1 << 20))
     };

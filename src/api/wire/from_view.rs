@@ -362,8 +362,8 @@ impl From<&ShareView> for wire::ShareInfo {
 /// A class, with what is configured and what came of it.
 pub fn class_info(view: &View, class: &ClassView) -> Option<wire::ClassInfo> {
     let topology = &view.topology;
-    let configured = &topology.classes[topology.class_named(&class.name)?.0];
-    let pool = &topology.pools[configured.pool.0];
+    let configured = &topology.classes[topology.class_named(&class.name)?];
+    let pool = &topology.pools[configured.pool];
     Some(wire::ClassInfo {
         name: class.name.to_string(),
         policy: (&configured.policy).into(),
@@ -403,7 +403,7 @@ pub fn is_preemptable(view: &View, job: &JobView) -> bool {
     let topology = &view.topology;
     topology
         .class_named(&job.class)
-        .is_some_and(|class| topology.classes[class.0].policy.is_preemptable())
+        .is_some_and(|class| topology.classes[class].policy.is_preemptable())
 }
 
 /// Lists all users with jobs, by name.

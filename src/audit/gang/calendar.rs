@@ -42,7 +42,7 @@ impl Ledger<'_> {
     /// True if a window keeps work of the job at `place` from node `ix` in a part of that time.
     pub(super) fn is_kept_from(&self, place: JobIx, ix: NodeIx, from: Millis, to: Millis) -> bool {
         let line = &self.jobs[place];
-        let user = &self.snapshot.users[line.job.user.0];
+        let user = &self.snapshot.users[line.job.user];
         let named = line.job.shape.as_deref().and_then(|shape| shape.reservation.as_ref());
         let there = self.snapshot.windows.iter().filter(|it| it.nodes.binary_search(&ix).is_ok());
         let is_own = |it: &&NodeWindow| {
@@ -99,7 +99,7 @@ pub(in crate::audit) fn precedence(snapshot: &Snapshot, job: &Job) -> Precedence
     let class = snapshot.class_of(job);
     let named = job.shape.as_deref().and_then(|shape| shape.reservation.as_ref());
     let is_own = |it: &NodeWindow| {
-        named == Some(&it.window.name) && it.window.admits(&snapshot.users[job.user.0], &class.name)
+        named == Some(&it.window.name) && it.window.admits(&snapshot.users[job.user], &class.name)
     };
     if !class.policy.is_preemptable() && snapshot.windows.iter().any(is_own) {
         return Precedence::Reserved;

@@ -107,7 +107,7 @@ pub(in crate::audit) fn gangs_of(
             continue;
         };
         let pool = snapshot.class_of(job).pool;
-        let quantum = snapshot.topology.pools[pool.0].quantum;
+        let quantum = snapshot.topology.pools[pool].quantum;
         let orders = shape.chunks.iter().map(|chunk| quantum.order_of_work(chunk.memory));
         let stayed = job.held().filter(|share| !lost.contains(&share.id));
         let gone = job.held().filter(|share| lost.contains(&share.id));

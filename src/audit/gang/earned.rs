@@ -122,7 +122,7 @@ pub(in crate::audit) fn check_earned(ledger: &Ledger<'_>, findings: &mut Vec<Fin
         }
     }
     for (class, gangs) in begun.into_iter().filter(|(_, gangs)| 1 < *gangs) {
-        let name = &ledger.snapshot.topology.classes[class.0].name;
+        let name = &ledger.snapshot.topology.classes[class].name;
         let detail = format!("{gangs} gangs of class {name} begin a turn beyond their shares");
         findings.push(Rule::TurnNotEarned.finding(detail));
     }

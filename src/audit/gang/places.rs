@@ -134,7 +134,7 @@ pub(in crate::audit) fn check_exclusive(ledger: &Ledger<'_>, findings: &mut Vec<
             nodes.entry(*node).or_default().gains += order;
         }
         for (ix, own) in nodes {
-            let node = &ledger.nodes[ix.0];
+            let node = &ledger.nodes[ix];
             let new = (node.expanded + node.promised).saturating_sub(own.gains);
             let old = (node.staying - node.expanded).saturating_sub(own.stayed);
             let is_new = 0 < own.gains;

@@ -7,7 +7,7 @@ use super::crew::GangLine;
 use crate::audit::ledger::Ledger;
 use crate::audit::lines::JobLine;
 use crate::engine::Node;
-use crate::model::{Name, NodeIx, PoolIx, Tags};
+use crate::model::{Name, NodeIx, Tags};
 
 /// Space on a node.
 #[derive(Clone, Debug)]
@@ -61,7 +61,7 @@ pub(super) fn configured(ledger: &Ledger<'_>, gang: &GangLine) -> Vec<Room> {
 /// gang itself names none of them.
 fn unseen(ledger: &Ledger<'_>, line: &JobLine<'_>) -> Vec<Tags> {
     let topology = &ledger.snapshot.topology;
-    let PoolIx(pool) = line.class.pool;
+    let pool = line.class.pool;
     if line.job.nodes.is_some() || topology.pools[pool].nodes.is_empty() {
         return Vec::new();
     }

@@ -6,7 +6,7 @@ use super::crew::{GangLine, GangProcess};
 use super::fit::{Fit, GangParts};
 use super::rooms::{Room, configured};
 use crate::audit::ledger::Ledger;
-use crate::model::{Name, Shape, Tags};
+use crate::model::{Name, NodeIx, Shape, Tags};
 
 /// Value of a key that a node does not have. The set of such nodes is not judged.
 const ABSENT: &str = "false";
@@ -30,7 +30,7 @@ pub(super) fn is_in_one<'m>(
     shape: &Shape,
     members: impl Iterator<Item = &'m GangProcess>,
 ) -> bool {
-    let nodes: BTreeSet<usize> = members.map(|member| member.node.0).collect();
+    let nodes: BTreeSet<NodeIx> = members.map(|member| member.node).collect();
     let tags = || nodes.iter().map(|&ix| &ledger.snapshot.nodes[ix].tags);
     let keys = keys(ledger, shape);
     let is_one = |key: &&Name| {

@@ -376,7 +376,7 @@ fn request(ledger: &Ledger<'_>, place: JobIx) -> GangLine {
             Arc::new(Shape { chunks: vec![chunk], ..Shape::default() })
         }
     };
-    let quantum = ledger.snapshot.topology.pools[line.class.pool.0].quantum;
+    let quantum = ledger.snapshot.topology.pools[line.class.pool].quantum;
     let orders = if gang_shape(line.job).is_some() {
         let orders = shape.chunks.iter().map(|chunk| quantum.order_of_work(chunk.memory));
         orders.map(|order| order.map(|order| order.qshares().0)).collect()

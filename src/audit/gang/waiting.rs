@@ -12,7 +12,7 @@ use crate::audit::finding::{Finding, Rule};
 use crate::audit::ledger::Ledger;
 use crate::audit::shapes::wish;
 use crate::engine::{GangNodes, WaitReason};
-use crate::model::{ClassIx, JobIx, NodeIx, QShares, Shape};
+use crate::model::{ClassIx, JobIx, NodeIx, PoolIx, QShares, Shape};
 
 /// Most steps of each check. Beyond that a check stops without findings.
 const STEPS: u64 = 6_000_000;
@@ -31,7 +31,7 @@ impl Ledger<'_> {
             return false;
         }
         let memory =
-            |pool: usize, amount: u64| topology.pools[pool].quantum.memory_of(QShares(amount)).0;
+            |pool: PoolIx, amount: u64| topology.pools[pool].quantum.memory_of(QShares(amount)).0;
         let lines = self
             .jobs
             .iter()
@@ -40,7 +40,7 @@ impl Ledger<'_> {
         let amounts = lines.map(|other| {
             // Processes that have yet to exit count.
             let held: u64 = other.job.shares.iter().map(|share| share.order.qshares().0).sum();
-            memory(other.class.pool.0, held.max(other.standing.held) + other.standing.promised)
+            memory(other.class.pool, held.max(other.standing.held) + other.standing.promised)
         });
         let held = amounts.fold(0, u64::saturating_add);
         let size = wish(line.job, &gang.shape);
@@ -48,7 +48,7 @@ impl Ledger<'_> {
         let nodes = self.nodes_with_ix().filter(|(ix, _)| self.is_in_pool(line, *ix));
         let node = nodes.map(|(_, node)| node.order).max().unwrap_or(0);
         let each = if gang.shape.is_exclusive { node.max(largest) } else { largest };
-        allotment.0 < held.saturating_add(memory(line.class.pool.0, each.saturating_mul(size)))
+        allotment.0 < held.saturating_add(memory(line.class.pool, each.saturating_mul(size)))
     }
 }
 
@@ -69,7 +69,7 @@ pub(in crate::audit) fn check_idle(ledger: &Ledger<'_>, findings: &mut Vec<Findi
         promised[promise.node.0] += promise.order.qshares().0;
     }
     let taken = |ix: NodeIx| {
-        let node = &ledger.nodes[ix.0];
+        let node = &ledger.nodes[ix];
         let awaited = node.leaving.max(node.promised).max(promised[ix.0]);
         node.staying - ledger.snapshot.node(ix).limbo.0 + awaited
     };

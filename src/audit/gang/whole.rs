@@ -140,7 +140,7 @@ pub(in crate::audit) fn check_promises(ledger: &Ledger<'_>, findings: &mut Vec<F
 /// True if a promise to `gang` on node `ix` may have ended with the node, or with its space.
 fn is_lost(ledger: &Ledger<'_>, gang: &GangLine, ix: NodeIx) -> bool {
     let line = &ledger.jobs[gang.place];
-    let node = &ledger.nodes[ix.0];
+    let node = &ledger.nodes[ix];
     let shares = ledger.jobs.iter().flat_map(|line| line.job.held());
     let held = shares.filter(|share| share.node == ix).map(|share| share.order.qshares().0);
     let promises = ledger.snapshot.promises.iter().filter(|promise| promise.node == ix);

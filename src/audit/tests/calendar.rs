@@ -160,7 +160,7 @@ fn overrun() -> (Scene, JobId) {
     scene.edit(gang).gang.size = Some(1);
     scene.snapshot.now = Some(NOW + HOUR);
     scene.edit(gang).gang.started = Some(NOW);
-    Arc::make_mut(&mut scene.snapshot.topology).classes[FIXED.0].gangs.ends_overruns = true;
+    Arc::make_mut(&mut scene.snapshot.topology).classes[FIXED].gangs.ends_overruns = true;
     (scene, gang)
 }
 
@@ -173,7 +173,7 @@ fn work_ends_at_its_declared_end_and_no_sooner() {
     let (scene, _) = overrun();
     scene.breaks(Rule::WrongEnd, |scene| {
         let topology = Arc::make_mut(&mut scene.snapshot.topology);
-        topology.classes[FIXED.0].gangs.ends_overruns = false;
+        topology.classes[FIXED].gangs.ends_overruns = false;
     });
     let (scene, _) = overrun();
     scene.breaks(Rule::WrongEnd, |scene| scene.schedule.preemptions.clear());
@@ -184,7 +184,7 @@ fn work_ends_at_its_declared_end_and_no_sooner() {
 fn giving_way() -> (Scene, JobId) {
     let kept = window(WindowKind::Reservation, &[0], NOW, NOW + 2 * HOUR);
     let mut scene = timed(&[4], kept);
-    Arc::make_mut(&mut scene.snapshot.topology).classes[FIXED.0].priority = 20;
+    Arc::make_mut(&mut scene.snapshot.topology).classes[FIXED].priority = 20;
     let running = scene.running((BOB, FAIR), 2, 2, 0);
     let gang = scene.gang((ANN, FIXED), &[(1, 4)], Place::Scatter);
     scene.shape(gang).duration = Some(HOUR);

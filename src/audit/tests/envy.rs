@@ -14,7 +14,7 @@ fn weighed(weight: u32, rest_cycles: u64) -> Vec<Rule> {
     let bob = scene.running((BOB, HEAVY), 8, 1, 1);
     scene.edit(bob).facts.remaining = 2;
     let topology = Arc::make_mut(&mut scene.snapshot.topology);
-    topology.classes[HEAVY.0].policy = ClassPolicy::FairShare { weight };
+    topology.classes[HEAVY].policy = ClassPolicy::FairShare { weight };
     scene.snapshot.calm = Quiescence { rest_cycles, ..at_rest() };
     scene.broken()
 }

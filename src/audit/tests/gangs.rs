@@ -24,7 +24,7 @@ impl Scene {
         let shape = Shape { chunks: chunks.collect(), place, ..Shape::default() };
         self.edit(id).shape = Some(Arc::new(shape));
         self.edit(id).facts.is_running = false;
-        Arc::make_mut(&mut self.snapshot.topology).classes[class.0].gangs.are_allowed = true;
+        Arc::make_mut(&mut self.snapshot.topology).classes[class].gangs.are_allowed = true;
         id
     }
 

@@ -110,7 +110,7 @@ fn an_older_gang_is_a_reason_while_it_claims() {
     let hold_limit = |cycles: u64| {
         let (mut scene, [first, _]) = behind(3);
         let topology = Arc::make_mut(&mut scene.snapshot.topology);
-        topology.classes[FIXED.0].gangs.hold_limit = 50_000;
+        topology.classes[FIXED].gangs.hold_limit = 50_000;
         scene.edit(first).gang.waits_since = Some(100 - cycles);
         scene.broken()
     };
@@ -136,7 +136,7 @@ fn work_that_goes_first_is_a_reason_if_it_has_less_than_it_could_use() {
     scene.node(0).order = QShares(5);
     assert_eq!(scene.broken(), [Rule::IdleGang]);
     let topology = Arc::make_mut(&mut scene.snapshot.topology);
-    topology.classes[FIXED.0].priority = 15;
+    topology.classes[FIXED].priority = 15;
     assert_eq!(scene.broken(), [Rule::IdleGang]);
     scene.edit(JobId(2)).facts.remaining = 9;
     scene.edit(JobId(2)).facts.limit = ProcessLimit::Unlimited;
@@ -160,7 +160,7 @@ fn younger_work_that_stays_does_not_pass() {
         ("it waits for a service", |scene, _| scene.edit(JobId(2)).kind = JobKind::Service),
         ("it is paused", |scene, first| {
             let topology = Arc::make_mut(&mut scene.snapshot.topology);
-            topology.classes[FIXED.0].gangs.hold_limit = 50_000;
+            topology.classes[FIXED].gangs.hold_limit = 50_000;
             scene.edit(first).gang.waits_since = Some(92);
         }),
         ("its user is at the allotment", |scene, _| {
@@ -178,7 +178,7 @@ fn younger_work_that_stays_does_not_pass() {
         }),
         ("the other goes first", |scene, first| {
             let topology = Arc::make_mut(&mut scene.snapshot.topology);
-            topology.classes[RESERVE.0].gangs.are_allowed = true;
+            topology.classes[RESERVE].gangs.are_allowed = true;
             scene.edit(first).class = LOW;
         }),
     ];
@@ -278,9 +278,9 @@ fn never_is_not_said_for_nodes_that_never_reported() {
     };
     assert_eq!(told(&mut scene), []);
     let pools = &mut Arc::make_mut(&mut scene.snapshot.topology).pools;
-    pools[TOP.0].nodes = vec!["node0".to_owned(), "node9".to_owned()];
+    pools[TOP].nodes = vec!["node0".to_owned(), "node9".to_owned()];
     assert_eq!(told(&mut scene), [Rule::FalseNever]);
-    Arc::make_mut(&mut scene.snapshot.topology).pools[TOP.0].nodes.clear();
+    Arc::make_mut(&mut scene.snapshot.topology).pools[TOP].nodes.clear();
     Arc::make_mut(&mut scene.snapshot.nodes).push(node(2, 0));
     assert_eq!(told(&mut scene), [], "a node smaller than a quantum");
     scene.node(2).state.is_awaited = true;

@@ -82,7 +82,7 @@ impl Scene {
             cycle: 100,
             topology: Arc::new(topology()),
             nodes: Arc::new(nodes.collect()),
-            users: Arc::new(vec!["ann".into(), "bob".into()]),
+            users: Arc::new(vec!["ann".into(), "bob".into()].into()),
             jobs: Arc::default(),
             promises: Vec::new(),
             put_off: Vec::new(),
@@ -162,7 +162,7 @@ impl Scene {
     }
 
     pub(crate) fn node(&mut self, ix: usize) -> &mut Node {
-        &mut Arc::make_mut(&mut self.snapshot.nodes)[ix]
+        &mut Arc::make_mut(&mut self.snapshot.nodes)[NodeIx(ix)]
     }
 
     pub(crate) fn settings(&mut self) -> &mut Settings {
@@ -202,7 +202,7 @@ impl Scene {
     fn report(&mut self) {
         let period = self.snapshot.topology.settings.publication_period;
         self.schedule.report.classes =
-            vec![JobAccount::default(); self.snapshot.topology.classes.len()];
+            IxVec::filled(JobAccount::default(), self.snapshot.topology.classes.len());
         self.schedule.report.jobs = IxVec::default();
         self.schedule.report.users.clear();
         for job in self.snapshot.jobs.iter() {
@@ -218,7 +218,7 @@ impl Scene {
             let kept: u64 = kept.map(|_| 1).sum();
             let rules = &self.snapshot.class_of(job).cap_rules;
             let cap = NShares(cap_of(job, rules, period, kept));
-            let account = &mut self.schedule.report.classes[job.class.0];
+            let account = &mut self.schedule.report.classes[job.class];
             account.held += held.of_order(job.order);
             account.target += target.of_order(job.order);
             let reason = WaitReason::WaitingForExits { promised };
@@ -317,7 +317,7 @@ fn topology() -> Topology {
             backfill_depth: 100,
             urgent_allotment: None,
         },
-        pools: vec![pool("top", None), pool("sub", Some(TOP)), pool("apart", None)],
+        pools: vec![pool("top", None), pool("sub", Some(TOP)), pool("apart", None)].into(),
         classes: vec![
             class("fair", fair(1), 10, TOP),
             class("heavy", fair(2), 10, TOP),
@@ -325,7 +325,8 @@ fn topology() -> Topology {
             class("inner", fair(1), 10, SUB),
             class("fixed", ClassPolicy::FixedShare, 5, TOP),
             class("reserve", ClassPolicy::Reserve, 1, TOP),
-        ],
+        ]
+        .into(),
         allotments: BTreeMap::new(),
     }
 }

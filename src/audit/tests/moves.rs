@@ -93,7 +93,7 @@ fn pace_is_no_reason_to_drop_it() {
     let paced = || {
         let (mut scene, ann) = promised();
         let topology = Arc::make_mut(&mut scene.snapshot.topology);
-        let rules = &mut topology.classes[FAIR.0].cap_rules;
+        let rules = &mut topology.classes[FAIR].cap_rules;
         (rules.prediction, rules.prediction_fudge) = (true, 1_000_000);
         let rules = *rules;
         assert_eq!(cap_of(scene.edit(ann), &rules, 10_000, 0), 1);

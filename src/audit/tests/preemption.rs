@@ -48,7 +48,7 @@ fn only_fair_share_work_is_preempted() {
     scene.promise(bob, 0);
     scene.breaks(Rule::NotPreemptable, |scene| {
         let topology = Arc::make_mut(&mut scene.snapshot.topology);
-        topology.classes[LOW.0].policy = ClassPolicy::FixedShare;
+        topology.classes[LOW].policy = ClassPolicy::FixedShare;
     });
 }
 
@@ -104,7 +104,7 @@ fn the_rule_fits_the_priorities() {
     scene.promise(bob, 0);
     scene.breaks(Rule::WrongPriority, |scene| {
         let topology = Arc::make_mut(&mut scene.snapshot.topology);
-        topology.classes[LOW.0].priority = 1;
+        topology.classes[LOW].priority = 1;
     });
 }
 
@@ -281,7 +281,7 @@ fn only_peers_are_moved_and_only_fair_share_work() {
     let (scene, ..) = moving();
     scene.breaks(Rule::NotPreemptable, |scene| {
         let topology = Arc::make_mut(&mut scene.snapshot.topology);
-        topology.classes[FAIR.0].policy = ClassPolicy::FixedShare;
+        topology.classes[FAIR].policy = ClassPolicy::FixedShare;
     });
 }
 

@@ -30,7 +30,7 @@ fn each_waiting_job_has_a_reason() {
 fn accounts_add_up() {
     let (scene, _) = growing(FAIR);
     scene.misreports(Rule::ReportAccounts, |scene| {
-        scene.schedule.report.classes[FAIR.0].held = QShares(1);
+        scene.schedule.report.classes[FAIR].held = QShares(1);
     });
     let (scene, _) = growing(FAIR);
     scene.misreports(Rule::ReportAccounts, |scene| {

@@ -8,7 +8,7 @@ use crate::model::{Elasticity, Shape};
 fn scene(taken: &[(JobId, usize, usize)]) -> (Scene, JobId) {
     let mut scene = Scene::new(&[4, 4, 4]);
     let topology = Arc::make_mut(&mut scene.snapshot.topology);
-    (topology.classes[FIXED.0].is_urgent, topology.classes[FIXED.0].priority) = (true, 0);
+    (topology.classes[FIXED].is_urgent, topology.classes[FIXED].priority) = (true, 0);
     let malleable = scene.running((ANN, FAIR), 4, 1, 0);
     scene.hold(malleable, 1, 1);
     scene.edit(malleable).shape = Some(Arc::new(Shape {

@@ -390,7 +390,7 @@ mod tests {
         let mut scene = Scene::new(&[4, 3, 3]);
         scene.node(1).pool = SUB;
         scene.node(2).pool = APART;
-        Arc::make_mut(&mut scene.snapshot.topology).pools[APART.0].parent = Some(TOP);
+        Arc::make_mut(&mut scene.snapshot.topology).pools[APART].parent = Some(TOP);
         let pools = Pools::new(&scene.snapshot.topology);
         let cases: [(Asked<'_>, Asked<'_>, Result<(), Shortage>); 5] = [
             (&[(1, 10)], &[], Ok(())),

@@ -16,20 +16,20 @@ pub(super) use matrix::Cell;
 pub(super) use node_set::NodeSet;
 pub(super) use node_space::{SpaceIndex, Tenant};
 
-use crate::model::{PoolIx, Topology};
+use crate::model::{IxVec, PoolIx, Topology};
 
 /// The pool tree, with its queries precomputed for a cycle.
 #[derive(Clone, Debug)]
 pub(super) struct Pools {
-    depth: Vec<u32>,
-    top: Vec<PoolIx>,
+    depth: IxVec<PoolIx, u32>,
+    top: IxVec<PoolIx, PoolIx>,
     /// For each pool, itself and all pools in it, in search order.
-    search: Vec<Vec<PoolIx>>,
+    search: IxVec<PoolIx, Vec<PoolIx>>,
 }
 
 impl Pools {
     pub(super) fn new(topology: &Topology) -> Pools {
-        let pools = || (0..topology.pools.len()).map(PoolIx);
+        let pools = || topology.pools.places();
         let search = pools().map(|pool| {
             let mut order = Vec::new();
             descend(topology, pool, &mut order);
@@ -44,22 +44,22 @@ impl Pools {
 
     /// Nesting depth of `pool`.
     pub(super) fn depth(&self, pool: PoolIx) -> u32 {
-        self.depth[pool.0]
+        self.depth[pool]
     }
 
     /// The top-level pool above `pool`.
     pub(super) fn top(&self, pool: PoolIx) -> PoolIx {
-        self.top[pool.0]
+        self.top[pool]
     }
 
     /// `pool` and all pools in it, in search order.
     pub(super) fn searched_from(&self, pool: PoolIx) -> &[PoolIx] {
-        &self.search[pool.0]
+        &self.search[pool]
     }
 
     /// True if `inner` is `outer` or lies in it.
     pub(super) fn is_within(&self, inner: PoolIx, outer: PoolIx) -> bool {
-        self.search[outer.0].contains(&inner)
+        self.search[outer].contains(&inner)
     }
 }
 
@@ -68,10 +68,9 @@ fn descend(topology: &Topology, pool: PoolIx, order: &mut Vec<PoolIx>) {
     order.push(pool);
     let mut children: Vec<(u32, PoolIx)> = topology
         .pools
-        .iter()
-        .enumerate()
+        .with_ix()
         .filter(|(_, candidate)| candidate.parent == Some(pool))
-        .map(|(ix, child)| (child.search_order, PoolIx(ix)))
+        .map(|(ix, child)| (child.search_order, ix))
         .collect();
     children.sort_unstable();
     for (_, child) in children {

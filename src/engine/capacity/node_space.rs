@@ -8,7 +8,7 @@ use super::node_set::NodeSet;
 use crate::engine::fairness_tree::{FairnessTree, GroupIx};
 use crate::engine::share_table::{ShareIx, ShareTable, large, small};
 use crate::engine::snapshot::Snapshot;
-use crate::model::{JobIx, Millis, NodeIx, Order, PoolIx, QShares};
+use crate::model::{IxVec, JobIx, Millis, NodeIx, Order, PoolIx, QShares};
 
 /// Facts of a share that a scan of its node needs.
 #[derive(Clone, Copy, Debug)]
@@ -54,12 +54,12 @@ impl PackedHolding {
 /// The space of every node, and the capacity matrix that finds nodes by it.
 #[derive(Clone, Debug)]
 pub(in crate::engine) struct SpaceIndex {
-    by_node: Vec<NodeSpace>,
+    by_node: IxVec<NodeIx, NodeSpace>,
     /// Shares held when the cycle began, node by node.
     held_shares: Vec<PackedHolding>,
     /// Facts of each share in `held_shares`: a scan of a node need not fetch them from the jobs.
     tenants: Vec<Tenant>,
-    by_pool: Vec<PoolRooms>,
+    by_pool: IxVec<PoolIx, PoolRooms>,
     /// Number of changes after which a node had more space than before.
     gains: u64,
 }
@@ -168,23 +168,23 @@ impl SpaceIndex {
             })
             .collect();
         let (held_shares, tenants) = take_in_shares(snapshot, entities, shares, &mut spaces);
-        let mut by_pool: Vec<PoolRooms> = Vec::new();
+        let mut by_pool: IxVec<PoolIx, PoolRooms> = IxVec::default();
         by_pool.resize_with(snapshot.topology.pools.len(), PoolRooms::default);
         for (ix, room) in spaces.iter().enumerate().filter(|(_, room)| room.is_schedulable) {
-            by_pool[room.pool.0].enter(NodeIx(ix), room);
+            by_pool[room.pool].enter(NodeIx(ix), room);
         }
-        SpaceIndex { by_node: spaces, held_shares, tenants, by_pool, gains: 0 }
+        SpaceIndex { by_node: spaces.into(), held_shares, tenants, by_pool, gains: 0 }
     }
 
     /// Changes a node, and moves it to its new cells.
     fn change(&mut self, node: NodeIx, change: impl FnOnce(&mut NodeSpace)) {
-        let room = &mut self.by_node[node.0];
+        let room = &mut self.by_node[node];
         let before = (room.cell_now(), room.future_cell());
         let usable = room.usable();
         change(room);
         self.gains += u64::from(usable < room.usable());
         if room.is_schedulable {
-            let pool = &mut self.by_pool[room.pool.0];
+            let pool = &mut self.by_pool[room.pool];
             pool.now.move_node(node, Some(before.0), Some(room.cell_now()));
             pool.to_come.move_node(node, before.1, room.future_cell());
         }
@@ -202,7 +202,7 @@ impl SpaceIndex {
     /// If the share does not fit: the caller lost track of the free space.
     pub(in crate::engine) fn occupy(&mut self, node: NodeIx, amount: QShares) {
         assert!(
-            amount <= self.by_node[node.0].free(),
+            amount <= self.by_node[node].free(),
             "a share is placed where there is room for it"
         );
         self.change(node, |room| room.used += amount);
@@ -210,12 +210,12 @@ impl SpaceIndex {
 
     /// Marks a held share as terminating.
     pub(in crate::engine) fn leave(&mut self, node: NodeIx, holding: ShareIx, amount: QShares) {
-        let there = self.by_node[node.0].holdings.clone();
+        let there = self.by_node[node].holdings.clone();
         let mut there = self.held_shares[there.clone()].iter().zip(&mut self.tenants[there]);
         let place = there.find(|(kept, tenant)| kept.holding() == holding && 0 < tenant.order);
         let (_, tenant) = place.expect("a share leaves once");
         tenant.order = 0;
-        let there = self.by_node[node.0].holdings.clone();
+        let there = self.by_node[node].holdings.clone();
         let mut left = self.held_shares[there.clone()].iter().zip(&self.tenants[there]);
         let is_shared =
             left.any(|(kept, tenant)| kept.holding().job == holding.job && 0 < tenant.order);
@@ -239,33 +239,33 @@ impl SpaceIndex {
 
     /// The node's pool.
     pub(in crate::engine) fn pool(&self, node: NodeIx) -> PoolIx {
-        self.by_node[node.0].pool
+        self.by_node[node].pool
     }
 
     /// True if new shares may be placed on `node`.
     pub(in crate::engine) fn is_schedulable(&self, node: NodeIx) -> bool {
-        self.by_node[node.0].is_schedulable
+        self.by_node[node].is_schedulable
     }
 
     /// Size of `node`.
     pub(in crate::engine) fn order(&self, node: NodeIx) -> QShares {
-        self.by_node[node.0].order
+        self.by_node[node].order
     }
 
     /// Space on `node` that is usable now.
     pub(in crate::engine) fn usable(&self, node: NodeIx) -> QShares {
-        self.by_node[node.0].usable()
+        self.by_node[node].usable()
     }
 
     /// Space on `node` that no job may use, as an exclusive gang has the node.
     pub(in crate::engine) fn closed(&self, node: NodeIx) -> QShares {
-        self.by_node[node.0].closed
+        self.by_node[node].closed
     }
 
     /// Space that must still be freed for `needed` to fit, after all terminating shares have exited
     /// and with all promises kept. Includes the deficit of a node that shrank below its use.
     pub(in crate::engine) fn missing_for(&self, node: NodeIx, needed: QShares) -> QShares {
-        let room = &self.by_node[node.0];
+        let room = &self.by_node[node];
         let in_use = room.used - room.leaving + room.promised + room.closed;
         (in_use + needed).saturating_sub(room.order)
     }
@@ -275,7 +275,7 @@ impl SpaceIndex {
         &self,
         node: NodeIx,
     ) -> impl Iterator<Item = (ShareIx, Tenant)> {
-        let there = self.by_node[node.0].holdings.clone();
+        let there = self.by_node[node].holdings.clone();
         let there = self.held_shares[there].iter().zip(self.tenants(node).iter().copied());
         let there = there.filter(|(_, tenant)| 0 < tenant.order);
         there.map(|(place, tenant)| (place.holding(), tenant))
@@ -283,12 +283,12 @@ impl SpaceIndex {
 
     /// Facts of the shares that were on `node` when the cycle began.
     pub(in crate::engine) fn tenants(&self, node: NodeIx) -> &[Tenant] {
-        &self.tenants[self.by_node[node.0].holdings.clone()]
+        &self.tenants[self.by_node[node].holdings.clone()]
     }
 
     /// Cell of `node` if all preemptable shares were gone.
     pub(in crate::engine) fn ideal(&self, node: NodeIx) -> Cell {
-        self.by_node[node.0].ideal_cell()
+        self.by_node[node].ideal_cell()
     }
 
     /// Counts of the schedulable nodes of each pool by cell, if all preemptable shares were gone.
@@ -298,7 +298,7 @@ impl SpaceIndex {
 
     /// The schedulable nodes of `pool` by usable space.
     pub(in crate::engine) fn matrix(&self, pool: PoolIx) -> &Matrix<NodeSet> {
-        &self.by_pool[pool.0].now
+        &self.by_pool[pool].now
     }
 
     /// The schedulable nodes of `pool` with at least `order` of usable space, least space first.
@@ -318,7 +318,7 @@ impl SpaceIndex {
         pool: PoolIx,
         order: Order,
     ) -> impl Iterator<Item = impl Iterator<Item = NodeIx>> {
-        self.by_pool[pool.0].to_come.nodes_from(order.qshares().0)
+        self.by_pool[pool].to_come.nodes_from(order.qshares().0)
     }
 
     /// The schedulable nodes of `pool`.
@@ -334,7 +334,7 @@ impl SpaceIndex {
     /// True if `pool` has any space that is usable now, or will be when all terminating shares have
     /// exited.
     pub(in crate::engine) fn has_any(&self, pool: PoolIx) -> bool {
-        let PoolRooms { now, to_come, .. } = &self.by_pool[pool.0];
+        let PoolRooms { now, to_come, .. } = &self.by_pool[pool];
         0 < now.largest() || 0 < to_come.largest()
     }
 
@@ -359,7 +359,7 @@ fn close_nodes_of_exclusive_gangs(
             continue;
         }
         let is_immovable =
-            !snapshot.topology.classes[entities.class_of(ix).0].policy.is_preemptable();
+            !snapshot.topology.classes[entities.class_of(ix)].policy.is_preemptable();
         for (_, share) in shares.held_by(ix) {
             let room = &mut spaces[share.node().0];
             if room.closed_by.replace(ix).is_none() {
@@ -379,7 +379,7 @@ fn take_in_shares(
     spaces: &mut [NodeSpace],
 ) -> (Vec<PackedHolding>, Vec<Tenant>) {
     for job in snapshot.jobs.places() {
-        let class = &snapshot.topology.classes[entities.class_of(job).0];
+        let class = &snapshot.topology.classes[entities.class_of(job)];
         let is_immovable = !class.policy.is_preemptable();
         for share in shares.of_job_mut(job) {
             let room = &mut spaces[share.node().0];

@@ -316,7 +316,7 @@ impl GangPlanner {
                 values.into_iter().map(|(value, nodes)| (nodes, value)).collect();
             values.sort_unstable();
             let is_own = |value: &Name| {
-                let mut own = request.held_on.iter().map(|node| &draft.snapshot.nodes[node.0].tags);
+                let mut own = request.held_on.iter().map(|node| &draft.snapshot.nodes[*node].tags);
                 own.all(|tags| tags.value(key) == value.as_str())
             };
             values.retain(|(_, value)| is_own(value));

@@ -76,7 +76,7 @@ impl GangRequest<'_> {
 
 /// The chunks of a gang, in quanta of its class.
 fn pieces(draft: &Draft<'_>, job: JobIx, shape: &Shape) -> Vec<Piece> {
-    let quantum = draft.snapshot.topology.pools[draft.class_of(job).pool.0].quantum;
+    let quantum = draft.snapshot.topology.pools[draft.class_of(job).pool].quantum;
     let largest = draft.jobs[job].order;
     let chunks = shape.chunks.iter().map(|chunk| Piece {
         count: chunk.count,

@@ -221,7 +221,7 @@ fn a_claim_ends_with_the_hold_limit() {
     scene.running((ANN, FIXED), 1, 1, 0);
     let waiting = gang(&mut scene, ANN, &[chunk(3, 1, "")]);
     let younger = gang(&mut scene, BOB, &[chunk(1, 1, "")]);
-    topology(&mut scene).classes[FIXED.0].gangs.hold_limit = 50_000;
+    topology(&mut scene).classes[FIXED].gangs.hold_limit = 50_000;
     for (waited, is_held_up) in [(0, true), (4, true), (5, false), (9, false), (10, true)] {
         scene.edit(waiting).gang.waits_since = Some(100 - waited);
         let schedule = plan(&scene.snapshot);

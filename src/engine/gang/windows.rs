@@ -45,8 +45,8 @@ impl<'r> Rights<'r> {
     pub(super) fn of(draft: &Draft<'r>, job: JobIx) -> Rights<'r> {
         let gang = draft.job(job);
         Rights {
-            user: &draft.snapshot.users[gang.user.0],
-            class: &draft.snapshot.topology.classes[gang.class.0].name,
+            user: &draft.snapshot.users[gang.user],
+            class: &draft.snapshot.topology.classes[gang.class].name,
             reservation: gang.shape.as_deref().and_then(|shape| shape.reservation.as_ref()),
         }
     }

@@ -14,7 +14,7 @@ use super::draft::Draft;
 use super::gang::place_gangs;
 use super::snapshot::Promise;
 use super::water_filling::{Service, Turn};
-use crate::model::{ClassPolicy, JobIx, NodeIx, PoolIx, Precedence, QShares};
+use crate::model::{ClassPolicy, JobIx, NodeIx, Precedence, QShares};
 pub(super) use list_cursors::ListCursors;
 use placement::find_room;
 
@@ -61,7 +61,7 @@ fn fill_for(draft: &mut Draft<'_>, is_meant: impl Fn(&Draft<'_>, JobIx) -> bool)
 /// True if some node has space for an nshare of at least a single job in `jobs`. A full cluster has
 /// none, so a hundred thousand jobs need not be tried.
 fn has_room_for_any(draft: &Draft<'_>, jobs: &[JobIx]) -> bool {
-    let pools = (0..draft.snapshot.topology.pools.len()).map(PoolIx);
+    let pools = draft.snapshot.topology.pools.places();
     let most = pools.map(|pool| draft.spaces.usable_in(pool).1).max().unwrap_or_default();
     jobs.iter().any(|&job| draft.jobs[job].order.qshares() <= most)
 }

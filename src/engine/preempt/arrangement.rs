@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::engine::draft::Draft;
-use crate::model::{JobIx, NodeIx, PoolIx, Precedence, QShares};
+use crate::model::{IxVec, JobIx, NodeIx, PoolIx, Precedence, QShares};
 
 /// True if all fair-share jobs of a priority in a tree could have a process at the same time.
 pub(super) fn is_possible(draft: &Draft<'_>, priority: Precedence, tree: PoolIx) -> bool {
@@ -46,7 +46,7 @@ fn gives_all_one(draft: &Draft<'_>, jobs: &[JobIx]) -> bool {
 
 /// Free space of each node, in quanta.
 struct FreeSpaces {
-    of_nodes: Vec<u64>,
+    of_nodes: IxVec<NodeIx, u64>,
     /// Nodes of each pool by their free space.
     of_pools: BTreeMap<PoolIx, BTreeSet<(u64, NodeIx)>>,
 }
@@ -58,7 +58,7 @@ impl FreeSpaces {
             let class = draft.class_of(job);
             !class.policy.is_preemptable() || Some(draft.precedence(job)) < priority
         };
-        let mut of_nodes = vec![0; draft.snapshot.nodes.len()];
+        let mut of_nodes = IxVec::filled(0, draft.snapshot.nodes.len());
         let mut of_pools: BTreeMap<PoolIx, BTreeSet<(u64, NodeIx)>> = BTreeMap::new();
         for (ix, node) in draft.snapshot.nodes_with_ix() {
             if !draft.spaces.is_schedulable(ix) {
@@ -67,7 +67,7 @@ impl FreeSpaces {
             let used = draft.spaces.held_shares(ix).filter(|(holding, _)| stays(holding.job));
             let used: QShares = used.map(|(_, tenant)| tenant.order()).sum();
             let room = node.order.saturating_sub(node.limbo).saturating_sub(used).0;
-            of_nodes[ix.0] = room;
+            of_nodes[ix] = room;
             of_pools.entry(draft.spaces.pool(ix)).or_default().insert((room, ix));
         }
         FreeSpaces { of_nodes, of_pools }
@@ -77,7 +77,7 @@ impl FreeSpaces {
     fn choice(&self, draft: &Draft<'_>, job: JobIx) -> usize {
         let order = draft.jobs[job].order.qshares().0;
         if let Some(list) = draft.job(job).nodes.as_ref() {
-            return list.iter().filter(|ix| order <= self.of_nodes[ix.0]).count();
+            return list.iter().filter(|ix| order <= self.of_nodes[**ix]).count();
         }
         let pools = draft.pools_for(job).iter().filter_map(|pool| self.of_pools.get(pool));
         pools.map(|nodes| nodes.range((order, NodeIx(0))..).count()).sum()
@@ -91,7 +91,7 @@ impl FreeSpaces {
             Some(list) => list
                 .iter()
                 .filter(|ix| pools.contains(&draft.spaces.pool(**ix)))
-                .map(|&ix| (self.of_nodes[ix.0], ix))
+                .map(|&ix| (self.of_nodes[ix], ix))
                 .filter(|(room, _)| order <= *room)
                 .min(),
             None => pools
@@ -101,7 +101,7 @@ impl FreeSpaces {
                 .min(),
         };
         let Some((room, ix)) = found else { return false };
-        self.of_nodes[ix.0] = room - order;
+        self.of_nodes[ix] = room - order;
         let of_pool = self.of_pools.entry(draft.spaces.pool(ix)).or_default();
         of_pool.remove(&(room, ix));
         of_pool.insert((room - order, ix));

@@ -30,7 +30,7 @@ pub(super) struct Offers {
     /// them.
     of_groups: [IxVec<GroupIx, OnceCell<Vec<Offer>>>; 2],
     /// For each node, the cost of its cheapest processes.
-    of_nodes: Vec<OnceCell<Cheapest>>,
+    of_nodes: IxVec<NodeIx, OnceCell<Cheapest>>,
 }
 
 /// Cost of the cheapest processes on a node.
@@ -49,7 +49,7 @@ impl Offers {
         Offers {
             of_groups: [(); 2]
                 .map(|()| IxVec::filled(OnceCell::new(), draft.entities.groups().len())),
-            of_nodes: vec![OnceCell::new(); draft.snapshot.nodes.len()],
+            of_nodes: IxVec::filled(OnceCell::new(), draft.snapshot.nodes.len()),
         }
     }
 
@@ -82,7 +82,7 @@ impl Offers {
     }
 
     fn cheapest(&self, draft: &Draft<'_>, keeps: &Keeps, node: NodeIx) -> &Cheapest {
-        self.of_nodes[node.0].get_or_init(|| Cheapest::on(draft, keeps, node))
+        self.of_nodes[node].get_or_init(|| Cheapest::on(draft, keeps, node))
     }
 
     /// Returns the offers of `group`, the cheapest first, each node once. `with_last` includes last

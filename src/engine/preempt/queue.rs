@@ -34,7 +34,7 @@ pub(super) struct Reclaim {
     offers: Offers,
     queues: BTreeMap<Kind, Queue>,
     /// Quanta by which the space of each node falls short of [`BEYOND`].
-    claimed: Vec<QShares>,
+    claimed: IxVec<NodeIx, QShares>,
     /// Nodes whose space grew, in order of time.
     grown: Vec<NodeIx>,
     /// Number of changes so far: a share preempted, or space promised or used.
@@ -70,7 +70,7 @@ struct Queue {
     /// Next offer of each user that might lose a process.
     offers: BinaryHeap<Reverse<NextOffer>>,
     /// For each node, the quanta that its users offer there.
-    offered: Vec<QShares>,
+    offered: IxVec<NodeIx, QShares>,
     /// Nodes by a lower bound of the cost.
     heap: BinaryHeap<Reverse<Cost>>,
     /// Number of entries of `grown` that the queue has read.
@@ -138,10 +138,10 @@ impl Reclaim {
     pub(super) fn note_used(&mut self, draft: &Draft<'_>, node: NodeIx) {
         self.changes += 1;
         let claimed = draft.spaces.missing_for(node, BEYOND);
-        if claimed < self.claimed[node.0] {
+        if claimed < self.claimed[node] {
             self.grown.push(node);
         }
-        self.claimed[node.0] = claimed;
+        self.claimed[node] = claimed;
     }
 
     /// Returns the cheapest plan for a process of `job`. It has the best worst eviction class, then
@@ -352,7 +352,7 @@ impl Queue {
         Queue {
             standing,
             offers: first_offers.collect(),
-            offered: vec![QShares(0); draft.snapshot.nodes.len()],
+            offered: IxVec::filled(QShares(0), draft.snapshot.nodes.len()),
             heap: BinaryHeap::new(),
             seen: grown,
         }
@@ -426,9 +426,9 @@ impl Queue {
             let node = offer.cost.node;
             let Some(order) = feasible.order_on(node) else { continue };
             let missing = draft.spaces.missing_for(node, order.qshares()).max(QShares(1));
-            let before = self.offered[node.0];
+            let before = self.offered[node];
             let offered = before + offer.quanta;
-            self.offered[node.0] = offered;
+            self.offered[node] = offered;
             if before < missing && missing <= offered {
                 let bound = offers.bound(draft, eligibility.keeps, offer.cost, missing);
                 self.heap.extend(bound.map(|bound| Reverse(bound.within(eligibility.limit))));

@@ -148,5 +148,5 @@ fn highest_waterline(
 }
 
 fn pool_of(draft: &Draft<'_>, class: ClassIx) -> PoolIx {
-    draft.snapshot.topology.classes[class.0].pool
+    draft.snapshot.topology.classes[class].pool
 }

@@ -55,7 +55,7 @@ pub(super) fn count(
 
 /// The pool of the class of `job`.
 fn pool_of(draft: &Draft<'_>, job: JobIx) -> PoolIx {
-    draft.snapshot.topology.classes[draft.entities.class_of(job).0].pool
+    draft.snapshot.topology.classes[draft.entities.class_of(job)].pool
 }
 
 /// Serves `seats`, the least served first, as long as there is space for any of them.
@@ -215,7 +215,7 @@ fn class_share(
     class: ClassIx,
     classes: &BTreeSet<ClassIx>,
 ) -> u64 {
-    let pool_of = |class: ClassIx| draft.snapshot.topology.classes[class.0].pool;
+    let pool_of = |class: ClassIx| draft.snapshot.topology.classes[class].pool;
     let pool = pool_of(class);
     let competes = |other: &ClassIx| {
         let other = pool_of(*other);

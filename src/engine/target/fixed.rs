@@ -100,7 +100,7 @@ impl AllotmentLedger {
 /// Allotment of the user of the job at `ix`, for work like the job.
 fn allotment_of(draft: &Draft<'_>, ix: JobIx) -> Option<Mebibytes> {
     let topology = &draft.snapshot.topology;
-    let user = &draft.snapshot.users[draft.entities.user_of(ix).0];
+    let user = &draft.snapshot.users[draft.entities.user_of(ix)];
     if draft.class_of(ix).is_urgent {
         topology.urgent_allotment_of(user)
     } else {
@@ -109,7 +109,7 @@ fn allotment_of(draft: &Draft<'_>, ix: JobIx) -> Option<Mebibytes> {
 }
 
 fn quantum_of(draft: &Draft<'_>, ix: JobIx) -> Quantum {
-    draft.snapshot.topology.pools[draft.class_of(ix).pool.0].quantum
+    draft.snapshot.topology.pools[draft.class_of(ix).pool].quantum
 }
 
 /// Sets the target of a job: its holdings, plus as much as its cap, the user's allotment and its

@@ -251,8 +251,8 @@ fn classes_compete_where_one_may_use_the_pool_of_the_other() {
         scene.node(1).pool = SUB;
         scene.node(2).pool = APART;
         let topology = Arc::make_mut(&mut scene.snapshot.topology);
-        topology.classes[FAIR.0].pool = pool;
-        topology.classes[HEAVY.0].pool = heavy_pool;
+        topology.classes[FAIR].pool = pool;
+        topology.classes[HEAVY].pool = heavy_pool;
         let shares = |draft: &Draft<'_>| [0, 1].map(|job| draft.jobs[JobIx(job)].pure_fair_share);
         assert_eq!(after_counting(&scene, shares), fair_share, "{pool:?} {heavy_pool:?}");
     }

@@ -5,8 +5,8 @@ use std::num::NonZeroU64;
 use super::log::{JobLog, JobLogError};
 use super::nodes::LogNode;
 use crate::model::{
-    CapRules, ClassPolicy, GangRules, Mebibytes, Name, NodeTagging, Nodepool, PoolIx, Quantum,
-    ResourceClass, Settings, Topology, ceil_div,
+    CapRules, ClassIx, ClassPolicy, GangRules, IxVec, Mebibytes, Name, NodeTagging, Nodepool,
+    PoolIx, Quantum, ResourceClass, Settings, Topology, ceil_div,
 };
 
 /// Name of the class that a replay adds where no other takes its jobs.
@@ -154,7 +154,7 @@ fn measure(topology: &Topology, nodes: &[LogNode]) -> Vec<ReplayNode> {
     let node = |node: &LogNode| {
         let memory = node.memory.unwrap_or_default();
         let pool = pools.get(node.name.as_str()).copied().unwrap_or(PoolIx(0));
-        let quantum = topology.pools[pool.0].quantum;
+        let quantum = topology.pools[pool].quantum;
         let offered = memory.0.saturating_sub(topology.settings.reserved_memory.0);
         let quanta = quantum.order_of_node(Mebibytes(offered));
         ReplayNode {
@@ -170,7 +170,7 @@ fn measure(topology: &Topology, nodes: &[LogNode]) -> Vec<ReplayNode> {
 }
 
 /// The class at `ix`, with its nodes: of its pool; of fair-share work, of the pools below it too.
-fn class_of(topology: &Topology, nodes: &[ReplayNode], ix: usize) -> ReplayClass {
+fn class_of(topology: &Topology, nodes: &[ReplayNode], ix: ClassIx) -> ReplayClass {
     let class = &topology.classes[ix];
     let is_open = |pool: PoolIx| {
         if class.policy.is_preemptable() {
@@ -197,7 +197,7 @@ fn class_of(topology: &Topology, nodes: &[ReplayNode], ix: usize) -> ReplayClass
     };
     ReplayClass {
         name: class.name.clone(),
-        quantum: topology.pools[class.pool.0].quantum,
+        quantum: topology.pools[class.pool].quantum,
         is_preemptable: class.policy.is_preemptable(),
         largest: own.iter().map(|node| nodes[*node].quanta).max().unwrap_or(0),
         most_processors: processors.iter().map(|(_, count)| *count).max(),
@@ -215,8 +215,8 @@ impl ReplayClass {
 }
 
 /// Index of the class called `name`.
-fn class_ix(topology: &Topology, name: &str) -> Result<usize, JobLogError> {
-    topology.class_named(name).map(|ix| ix.0).ok_or_else(|| {
+fn class_ix(topology: &Topology, name: &str) -> Result<ClassIx, JobLogError> {
+    topology.class_named(name).ok_or_else(|| {
         let names: Vec<&str> = topology.classes.iter().map(|class| class.name.as_str()).collect();
         let remedy = if names.iter().all(|name| *name == BUILT_IN_CLASS) {
             "name classes of a configuration, with --config FILE".to_owned()
@@ -229,7 +229,7 @@ fn class_ix(topology: &Topology, name: &str) -> Result<usize, JobLogError> {
 
 /// Index of the class for jobs whose queue has none: named, or the default of the policy, or any
 /// other class that takes gangs, or a class that is added.
-fn default_class(topology: &mut Topology, rules: &ClassRules) -> Result<usize, JobLogError> {
+fn default_class(topology: &mut Topology, rules: &ClassRules) -> Result<ClassIx, JobLogError> {
     if let Some(name) = &rules.class {
         return class_ix(topology, name);
     }
@@ -237,7 +237,7 @@ fn default_class(topology: &mut Topology, rules: &ClassRules) -> Result<usize, J
         ReplayedAs::FixedShare => class.policy == ClassPolicy::FixedShare,
         ReplayedAs::FairShare => class.policy.is_preemptable(),
     };
-    let meant = || topology.classes.iter().enumerate().filter(|(_, class)| is_meant(class));
+    let meant = || topology.classes.with_ix().filter(|(_, class)| is_meant(class));
     let open = meant().filter(|(_, class)| class.gangs.are_allowed && class.users.is_none());
     let best = open.max_by_key(|(ix, class)| (class.is_default, std::cmp::Reverse(*ix)));
     if let Some((ix, _)) = best {
@@ -251,7 +251,7 @@ fn default_class(topology: &mut Topology, rules: &ClassRules) -> Result<usize, J
         ReplayedAs::FairShare => ClassPolicy::FairShare { weight: 100 },
     };
     topology.classes.push(added_class(policy));
-    Ok(topology.classes.len() - 1)
+    Ok(ClassIx(topology.classes.len() - 1))
 }
 
 /// The class that a replay adds.
@@ -279,9 +279,9 @@ fn added_class(policy: ClassPolicy) -> ResourceClass {
 /// `classes`. Returns the memory of a process in whole quanta.
 fn add_filler(topology: &mut Topology, classes: &[ReplayClass], memory: Mebibytes) -> Mebibytes {
     let first = classes.first().and_then(|class| topology.class_named(&class.name));
-    let pool = first.map_or(PoolIx(0), |ix| topology.top_of(topology.classes[ix.0].pool));
+    let pool = first.map_or(PoolIx(0), |ix| topology.top_of(topology.classes[ix].pool));
     let lowest = topology.classes.iter().map(|class| class.priority).max().unwrap_or(0);
-    let quantum = topology.pools[pool.0].quantum;
+    let quantum = topology.pools[pool].quantum;
     let mut class = added_class(ClassPolicy::FairShare { weight: 100 });
     class.name = Name::from(FILLER);
     class.priority = lowest.saturating_add(1);
@@ -302,8 +302,9 @@ fn built_in(quantum: Quantum) -> Topology {
             search_order: 100,
             quantum,
             nodes: Vec::new(),
-        }],
-        classes: Vec::new(),
+        }]
+        .into(),
+        classes: IxVec::default(),
         tagging: NodeTagging::default(),
         allotments: std::collections::BTreeMap::new(),
     }

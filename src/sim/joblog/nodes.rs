@@ -166,7 +166,7 @@ impl NodeSources<'_> {
         let machines = self.machines.unwrap_or_default();
         let known: BTreeMap<&str, &LogNode> =
             machines.iter().map(|node| (node.name.as_str(), node)).collect();
-        let pools = self.topology.map_or(&[][..], |topology| &topology.pools);
+        let pools = self.topology.map_or(&[][..], |topology| topology.pools.as_slice());
         let names = pools.iter().flat_map(|pool| pool.nodes.iter().cloned());
         let mut seen = std::collections::BTreeSet::new();
         let names = names.chain(self.options.names()).filter(|name| seen.insert(name.clone()));

@@ -44,8 +44,8 @@ pub(super) fn topology(config: &ScenarioConfig, has_clock: bool) -> Result<Topol
             may_span: config.span_sets.unwrap_or(true),
         },
         settings: settings(&config),
-        pools,
-        classes,
+        pools: pools.into(),
+        classes: classes.into(),
         allotments: config.users.iter().map(allotment).collect(),
     })
 }

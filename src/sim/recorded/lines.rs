@@ -32,7 +32,7 @@ pub(super) fn cycle(cycle: u64, mut jobs: Vec<PlayedJob>, view: &View) -> Played
 
 /// All that can be said of a job without knowing how it was before.
 pub(super) fn job(job: &JobView, view: &View) -> PlayedJob {
-    let class = view.topology.class_named(&job.class).map(|class| &view.topology.classes[class.0]);
+    let class = view.topology.class_named(&job.class).map(|class| &view.topology.classes[class]);
     let is_preemptable = class.is_some_and(|class| class.policy.is_preemptable());
     let cap = job.cap.map_or(0, |cap| cap.nshares.0);
     let mut line = PlayedJob {

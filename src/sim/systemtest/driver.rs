@@ -8,8 +8,8 @@ use super::suite::Suite;
 use super::{Clock, RunOutcome};
 use crate::audit;
 use crate::model::{
-    JobFacts, JobId, JobKind, JobSpec, Millis, NodeIx, NodeReport, ShareFacts, ShareId, SharePhase,
-    Tags,
+    JobFacts, JobId, JobKind, JobSpec, Millis, NodeIx, NodeReport, PoolIx, ShareFacts, ShareId,
+    SharePhase, Tags,
 };
 use crate::scheduler::{Scheduler, SchedulerEvent, View};
 use crate::sim::count;
@@ -355,18 +355,18 @@ impl<'a> Driver<'a> {
 
 /// Constant facts of each job, for the measure.
 fn subjects(suite: &Suite) -> Vec<Subject> {
-    let quantum = suite.topology.pools[0].quantum;
+    let quantum = suite.topology.pools[PoolIx(0)].quantum;
     let mut parties = BTreeMap::new();
     let mut subjects = Vec::with_capacity(suite.works.len());
     for (ix, work) in suite.works.iter().enumerate() {
         let class =
-            suite.topology.class_named(&work.class).expect("a suite has the classes of its jobs").0;
+            suite.topology.class_named(&work.class).expect("a suite has the classes of its jobs");
         let order = quantum.order_of_work(work.memory).expect("a suite's jobs have orders");
         let new_party = parties.len();
         subjects.push(Subject {
             work: WorkIx(ix),
             party: *parties.entry((class, &work.user)).or_insert(new_party),
-            class,
+            class: class.0,
             weight: u64::from(suite.topology.classes[class].policy.weight()),
             order: order.qshares().0,
             submitted: work.submitted,

@@ -160,7 +160,8 @@ impl Draws {
                 search_order: 100,
                 quantum,
                 nodes: nodes.iter().map(|node| node.name.clone()).collect(),
-            }],
+            }]
+            .into(),
             classes: classes.collect(),
             allotments: BTreeMap::new(),
         };

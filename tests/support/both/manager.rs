@@ -264,12 +264,14 @@ fn topology(pace: u8) -> Topology {
             search_order: 100,
             quantum: Quantum::new(Mebibytes::from_gib(1)).unwrap(),
             nodes: Vec::new(),
-        }],
+        }]
+        .into(),
         classes: vec![
             class("normal", fair.clone(), 10),
             class("urgent", fair, 5),
             class("kept", ClassPolicy::FixedShare, 1),
-        ],
+        ]
+        .into(),
         allotments: BTreeMap::new(),
     }
 }

@@ -59,12 +59,14 @@ fn topology() -> Topology {
             search_order: 100,
             quantum: Quantum::new(Mebibytes(1024)).unwrap(),
             nodes: Vec::new(),
-        }],
+        }]
+        .into(),
         classes: vec![
             class("batch", true, None),
             class("plain", false, None),
             class("closed", true, Some("bob")),
-        ],
+        ]
+        .into(),
         allotments: BTreeMap::new(),
     }
 }

@@ -150,7 +150,7 @@ fn find_plan(draft: &Draft<'_>, id: JobId) -> Result<UrgentPlan, UrgentRefusal> 
 
 /// Shape of single processes: a chunk that may go anywhere.
 fn single_shape(draft: &Draft<'_>, job: JobIx, new: u64) -> Shape {
-    let quantum = draft.snapshot.topology.pools[draft.class_of(job).pool.0].quantum;
+    let quantum = draft.snapshot.topology.pools[draft.class_of(job).pool].quantum;
     let memory: Mebibytes = quantum.memory_of(draft.jobs[job].order.qshares());
     let chunk = Chunk { count: new, memory, tags: Tags::default() };
     Shape { chunks: vec![chunk], ..Shape::default() }

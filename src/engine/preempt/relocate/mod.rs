@@ -32,7 +32,7 @@ use crate::engine::report::CapBound;
 use crate::engine::schedule::{Alternatives, NextBest, VictimRule};
 use crate::engine::share_table::ShareIx;
 use crate::engine::water_filling::{Service, Turn};
-use crate::model::{ClassIx, JobIx, Millis, NodeIx, Order, PoolIx, QShares, count};
+use crate::model::{ClassIx, JobIx, Millis, NodeIx, Order, QShares, count};
 use housing::Housing;
 
 /// Nodes tried for a beneficiary, by the amount to move, least first.
@@ -141,7 +141,7 @@ impl Sites {
 
 /// Returns the free space that may be given away now, on all nodes together.
 fn free_room(draft: &Draft<'_>) -> QShares {
-    let pools = (0..draft.snapshot.topology.pools.len()).map(PoolIx);
+    let pools = draft.snapshot.topology.pools.places();
     pools.map(|pool| draft.spaces.usable_in(pool).0).sum()
 }
 

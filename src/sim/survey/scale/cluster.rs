@@ -89,7 +89,7 @@ fn topology(quantum: Quantum) -> Topology {
     Topology {
         tagging: crate::model::NodeTagging::default(),
         settings: Settings::default(),
-        pools: vec![pool],
+        pools: vec![pool].into(),
         classes: WEIGHTS.into_iter().zip(is_first).map(class).collect(),
         allotments: std::collections::BTreeMap::new(),
     }

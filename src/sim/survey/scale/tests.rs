@@ -5,7 +5,7 @@ use std::cell::Cell;
 use std::collections::BTreeSet;
 
 use super::*;
-use crate::model::Name;
+use crate::model::{Name, PoolIx};
 
 const SIZE: ScaleSize = ScaleSize { nodes: 60, jobs: 50 };
 
@@ -62,7 +62,7 @@ fn what_a_cycle_takes_is_read_from_the_clock() {
 fn clusters_are_drawn_as_promised() {
     for size in [ScaleSize { nodes: 1, jobs: 1 }, ScaleSize { nodes: 400, jobs: 30 }, SIZE] {
         let DrawnCluster { topology, nodes, jobs } = cluster::cluster(size, 7);
-        let quantum = topology.pools[0].quantum;
+        let quantum = topology.pools[PoolIx(0)].quantum;
         let orders: Vec<u64> =
             nodes.iter().map(|node| quantum.order_of_node(node.memory).0).collect();
         assert!(orders.iter().all(|order| (1..=16).contains(order)));
