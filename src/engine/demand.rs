@@ -28,10 +28,10 @@ pub(super) struct Demand {
 }
 
 /// Number of nshares promised to each job.
-pub(super) fn promised(snapshot: &Snapshot) -> BTreeMap<JobId, u64> {
-    let mut promised = BTreeMap::new();
+pub(super) fn promised(snapshot: &Snapshot) -> BTreeMap<JobId, NShares> {
+    let mut promised: BTreeMap<JobId, NShares> = BTreeMap::new();
     for promise in &snapshot.promises {
-        *promised.entry(promise.job).or_default() += 1;
+        *promised.entry(promise.job).or_default() += NShares(1);
     }
     promised
 }
@@ -40,10 +40,10 @@ pub(super) fn promised(snapshot: &Snapshot) -> BTreeMap<JobId, u64> {
 ///
 /// Rules that slow growth never lower the cap below what is held plus promised: other jobs have
 /// already made space for it.
-pub(super) fn demand(snapshot: &Snapshot, job: &Job, held: u64, promised: u64) -> Demand {
+pub(super) fn demand(snapshot: &Snapshot, job: &Job, held: NShares, promised: NShares) -> Demand {
     if snapshot.is_overrun(job) {
         let Demand { nshares, .. } = demand_when_open(snapshot, job, held, promised);
-        return Demand { nshares, cap: bounded(0, CapBound::Overrun) };
+        return Demand { nshares, cap: bounded(NShares(0), CapBound::Overrun) };
     }
     let policy = &snapshot.class_of(job).policy;
     // Work that stays has a place in the calendar until then.
@@ -58,14 +58,14 @@ pub(super) fn demand(snapshot: &Snapshot, job: &Job, held: u64, promised: u64) -
         && !job.facts.is_completing;
     if is_closed {
         let Demand { nshares, .. } = demand_when_open(snapshot, job, held, promised);
-        let kept = if policy.is_preemptable() { 0 } else { held };
+        let kept = if policy.is_preemptable() { NShares(0) } else { held };
         return Demand { nshares, cap: bounded(kept, CapBound::Closed) };
     }
     demand_when_open(snapshot, job, held, promised)
 }
 
 /// The demand of `job` while its class is open.
-fn demand_when_open(snapshot: &Snapshot, job: &Job, held: u64, promised: u64) -> Demand {
+fn demand_when_open(snapshot: &Snapshot, job: &Job, held: NShares, promised: NShares) -> Demand {
     if job.kind != JobKind::Job {
         return demand_of_one(job, held);
     }
@@ -73,18 +73,15 @@ fn demand_when_open(snapshot: &Snapshot, job: &Job, held: u64, promised: u64) ->
         return demand_of_gang(job, shape, held);
     }
     let threads = NonZeroU64::new(job.threads).unwrap_or(NonZeroU64::MIN);
-    let work_left = ceil_div(job.facts.remaining, threads);
+    let work_left = NShares(ceil_div(job.facts.remaining, threads));
     let (limit, limited_by) = match job.facts.limit {
-        ProcessLimit::Unlimited => (u64::MAX, CapBound::WorkLeft),
-        ProcessLimit::AtMost(limit) => (limit, CapBound::Maximum),
+        ProcessLimit::Unlimited => (NShares(u64::MAX), CapBound::WorkLeft),
+        ProcessLimit::AtMost(limit) => (NShares(limit), CapBound::Maximum),
         ProcessLimit::Frozen => (held, CapBound::Frozen),
     };
-    let nshares = NShares(work_left.min(limit));
+    let nshares = work_left.min(limit);
     if job.facts.is_completing {
-        return Demand {
-            nshares: NShares(held),
-            cap: Cap { nshares: NShares(held), bound: CapBound::Completing },
-        };
+        return Demand { nshares: held, cap: bounded(held, CapBound::Completing) };
     }
 
     // A job that is winding down has more processes than its work needs; they end by themselves.
@@ -106,44 +103,44 @@ fn demand_when_open(snapshot: &Snapshot, job: &Job, held: u64, promised: u64) ->
 
 /// The most processes `job` may keep: processes beyond its declared maximum are preempted. `None`
 /// if it may keep all, as while it is ending.
-pub(super) fn maximum(job: &Job) -> Option<u64> {
+pub(super) fn maximum(job: &Job) -> Option<NShares> {
     if gang_shape(job).is_some_and(|shape| shape.elasticity != Some(Elasticity::Evolving)) {
         return None;
     }
     match job.facts.limit {
-        ProcessLimit::AtMost(limit) if !job.facts.is_completing => Some(limit),
+        ProcessLimit::AtMost(limit) if !job.facts.is_completing => Some(NShares(limit)),
         ProcessLimit::AtMost(_) | ProcessLimit::Unlimited | ProcessLimit::Frozen => None,
     }
 }
 
 /// The demand of a service, an arbitrary process or a reservation: a single process. After that
 /// process has ended the job gets no second process; its owner decides about a new job.
-fn demand_of_one(job: &Job, held: u64) -> Demand {
+fn demand_of_one(job: &Job, held: NShares) -> Demand {
     let (nshares, bound) = match (job.facts.is_completing, job.is_spent) {
         (true, _) => (held, CapBound::Completing),
         (false, true) => (held, CapBound::Spent),
-        (false, false) => (1, CapBound::WorkLeft),
+        (false, false) => (NShares(1), CapBound::WorkLeft),
     };
     Demand { nshares: NShares(1), cap: bounded(nshares, bound) }
 }
 
 /// The demand of a gang: the processes that start together. A gang that has started keeps what it
 /// has; only the owner of an evolving gang changes its demand.
-fn demand_of_gang(job: &Job, shape: &Shape, held: u64) -> Demand {
+fn demand_of_gang(job: &Job, shape: &Shape, held: NShares) -> Demand {
     let (nshares, bound) = match (job.facts.is_completing, job.is_spent) {
         (true, _) => (held, CapBound::Completing),
         (false, true) => (held, CapBound::Spent),
-        (false, false) => (wanted(job, shape), CapBound::WorkLeft),
+        (false, false) => (NShares(wanted(job, shape)), CapBound::WorkLeft),
     };
     // A gang that lost a node still wants its processes, and says why it gets none.
-    let demand = if bound == CapBound::Spent { shape.processes() } else { nshares };
-    Demand { nshares: NShares(demand), cap: bounded(nshares, bound) }
+    let demand = if bound == CapBound::Spent { NShares(shape.processes()) } else { nshares };
+    Demand { nshares: demand, cap: bounded(nshares, bound) }
 }
 
 /// The rules that pace a job's growth.
 struct GrowthLimits {
-    held: u64,
-    promised: u64,
+    held: NShares,
+    promised: NShares,
     threads: NonZeroU64,
     base: Cap,
     rules: CapRules,
@@ -155,9 +152,9 @@ impl GrowthLimits {
         let (Some(time_per_item), true) = (time_per_item, job.facts.is_running) else {
             return self.while_initializing();
         };
-        if self.held == 0 && self.rules.expand_by_doubling {
+        if self.held == NShares(0) && self.rules.expand_by_doubling {
             // Pushed out entirely: doubling starts over.
-            let restart = self.rules.initialization_cap.max(1);
+            let restart = NShares(self.rules.initialization_cap.max(1));
             return self.paced(self.base, restart, CapBound::Initialization);
         }
         let mut cap = self.base;
@@ -169,7 +166,8 @@ impl GrowthLimits {
             cap = self.paced(cap, projected, CapBound::Prediction);
         }
         if self.rules.expand_by_doubling {
-            cap = self.paced(cap, self.held.saturating_mul(2), CapBound::Doubling);
+            let doubled = NShares(self.held.0.saturating_mul(2));
+            cap = self.paced(cap, doubled, CapBound::Doubling);
         }
         cap
     }
@@ -178,40 +176,40 @@ impl GrowthLimits {
     fn while_initializing(&self) -> Cap {
         match self.rules.initialization_cap {
             0 => self.base,
-            limit => self.paced(self.base, limit, CapBound::Initialization),
+            limit => self.paced(self.base, NShares(limit), CapBound::Initialization),
         }
     }
 
     /// Lowers `cap` to `limit`, because of `bound`, if that is lower. Never goes below what is held
     /// plus what is promised.
-    fn paced(&self, cap: Cap, limit: u64, bound: CapBound) -> Cap {
+    fn paced(&self, cap: Cap, limit: NShares, bound: CapBound) -> Cap {
         let kept = match (self.promised, bound) {
-            (0, CapBound::Prediction) => self.held,
-            (0, _) => 0,
-            (promised, _) => self.held.saturating_add(promised),
+            (NShares(0), CapBound::Prediction) => self.held,
+            (NShares(0), _) => NShares(0),
+            (promised, _) => self.held + promised,
         };
         lower(cap, limit.max(kept), bound)
     }
 
     /// Processes needed for the work that is left after `horizon` at the present rate. Returns the
     /// processes held if no work would be left.
-    fn projected(&self, remaining: u64, time_per_item: NonZeroU64, horizon: Millis) -> u64 {
-        let threads_at_work = self.held.saturating_mul(self.threads.get());
+    fn projected(&self, remaining: u64, time_per_item: NonZeroU64, horizon: Millis) -> NShares {
+        let threads_at_work = self.held.0.saturating_mul(self.threads.get());
         let done = rounded_ratio(horizon.saturating_mul(threads_at_work), time_per_item);
         match ceil_div(remaining.saturating_sub(done), self.threads) {
             0 => self.held,
-            processes => processes,
+            processes => NShares(processes),
         }
     }
 }
 
-fn bounded(nshares: u64, bound: CapBound) -> Cap {
-    Cap { nshares: NShares(nshares), bound }
+fn bounded(nshares: NShares, bound: CapBound) -> Cap {
+    Cap { nshares, bound }
 }
 
 /// Lowers `cap` to `limit`, because of `bound`, if that is lower.
-fn lower(cap: Cap, limit: u64, bound: CapBound) -> Cap {
-    if limit < cap.nshares.0 { bounded(limit, bound) } else { cap }
+fn lower(cap: Cap, limit: NShares, bound: CapBound) -> Cap {
+    if limit < cap.nshares { bounded(limit, bound) } else { cap }
 }
 
 /// The mean initialization time of the job's initialized processes; 0 while there are none.
@@ -339,8 +337,8 @@ mod tests {
     #[track_caller]
     fn check(rules: CapRules, job: &Job, nshares: u64, bound: CapBound) {
         assert_eq!(
-            demand(&snapshot(rules), job, job.nshares_held().0, 0).cap,
-            bounded(nshares, bound)
+            demand(&snapshot(rules), job, job.nshares_held(), NShares(0)).cap,
+            bounded(NShares(nshares), bound)
         );
     }
 
@@ -350,7 +348,7 @@ mod tests {
         work.threads = 4;
         let unpaced = CapRules { expand_by_doubling: false, prediction: false, ..RULES };
         assert_eq!(
-            demand(&snapshot(unpaced), &work, 0, 0).nshares,
+            demand(&snapshot(unpaced), &work, NShares(0), NShares(0)).nshares,
             NShares(4),
             "15 items, 4 at a time"
         );
@@ -408,8 +406,10 @@ mod tests {
     /// promised.
     #[test]
     fn what_is_promised_is_kept() {
-        let cap =
-            |rules, job: &Job, held, promised| demand(&snapshot(rules), job, held, promised).cap;
+        let cap = |rules, job: &Job, held, promised| {
+            demand(&snapshot(rules), job, NShares(held), NShares(promised)).cap
+        };
+        let bounded = |nshares, bound| bounded(NShares(nshares), bound);
         let doubling = job(2, 1_000_000, 3_600_000);
         for (promised, nshares) in [(0, 4), (1, 4), (2, 4), (3, 5)] {
             let expected = bounded(nshares, CapBound::Doubling);
@@ -433,7 +433,7 @@ mod tests {
         let mut work = job(4, 1000, 1000);
         assert_eq!(maximum(&work), None);
         work.facts.limit = ProcessLimit::AtMost(2);
-        assert_eq!(maximum(&work), Some(2));
+        assert_eq!(maximum(&work), Some(NShares(2)));
         work.facts.is_completing = true;
         assert_eq!(maximum(&work), None);
     }

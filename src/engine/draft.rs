@@ -24,7 +24,8 @@ use super::target::orders_that_suit;
 use super::wait_reason::WaitReason;
 use super::water_filling::{Participant, Service, Turn, WaterFill};
 use crate::model::{
-    ClassPolicy, IxVec, JobId, JobIx, Millis, NShares, NodeIx, Order, PoolIx, ResourceClass,
+    ClassPolicy, IxVec, JobId, JobIx, Millis, NShares, NodeIx, Order, PoolIx, QShares,
+    ResourceClass,
 };
 
 /// Jobs fetched from memory at a time.
@@ -72,11 +73,11 @@ pub(super) struct Draft<'a> {
     /// Expected starts of waiting gangs.
     pub start_estimates: BTreeMap<JobIx, StartEstimate>,
     /// Targets before they were rounded to a legal size.
-    pub illegal_targets: BTreeMap<JobIx, u64>,
+    pub illegal_targets: BTreeMap<JobIx, NShares>,
     /// Space that is kept for waiting gangs, by node: the gang, and the amount.
     pub claims: NodeClaims,
     /// Space that work that stays got in this cycle, by node; kept while there are claims.
-    pub newly_kept: BTreeMap<NodeIx, u64>,
+    pub newly_kept: BTreeMap<NodeIx, QShares>,
     /// Next cycle that decides otherwise even if nothing happens.
     pub next_change: Option<u64>,
     /// First moment at which this snapshot may be planned otherwise.
@@ -120,7 +121,7 @@ impl<'a> Draft<'a> {
         // loads them in parallel, before they are read job by job.
         for few in snapshot.jobs.as_slice().chunks(PREFETCH_JOBS) {
             effort.step();
-            let held: Vec<u64> = few.iter().map(|job| job.nshares_held().0).collect();
+            let held: Vec<NShares> = few.iter().map(|job| job.nshares_held()).collect();
             for (job, held) in few.iter().zip(held) {
                 shares.enter(job);
                 belongs.push((job.class, job.user));
@@ -133,7 +134,7 @@ impl<'a> Draft<'a> {
                 if job.nodes.is_some() {
                     confined.push(ix);
                 }
-                let promised = promised.get(&job.id).copied().unwrap_or(0);
+                let promised = promised.get(&job.id).copied().unwrap_or_default();
                 let draft = JobDraft::new(snapshot, job, held, promised);
                 gangs.extend(draft.is_gang.then_some(ix));
                 elastic.extend(draft.is_elastic.then_some(ix));
@@ -214,8 +215,8 @@ impl<'a> Draft<'a> {
     }
 
     /// Lowers the target of `job` to `target` nshares.
-    pub(super) fn lower_target(&mut self, job: JobIx, target: u64) {
-        let less = self.jobs[job].target.saturating_sub(target);
+    pub(super) fn lower_target(&mut self, job: JobIx, target: NShares) {
+        let less = self.jobs[job].target.saturating_sub(target.0);
         let amount = NShares(less).of_order(self.jobs[job].order).0;
         self.jobs[job].target -= less;
         let entities = Arc::clone(&self.entities);
@@ -245,7 +246,7 @@ impl<'a> Draft<'a> {
     /// The orders of the nodes that the reservation `ix` may have now.
     pub(super) fn nodes_within_reach(&self, ix: JobIx) -> RangeInclusive<u64> {
         let suitable = orders_that_suit(self, ix);
-        *suitable.start()..=self.jobs[ix].largest_node.min(*suitable.end())
+        *suitable.start()..=self.jobs[ix].largest_node.0.min(*suitable.end())
     }
 
     /// The share that `holding` names.
@@ -341,7 +342,7 @@ impl<'a> Draft<'a> {
 
     /// True if `job` with `nshares` nshares would be below its fair share and below the threshold.
     pub(super) fn would_be_needy_with(&self, job: JobIx, nshares: u64) -> bool {
-        let amount = NShares(nshares).of_order(self.jobs[job].order).0;
+        let amount = NShares(nshares).of_order(self.jobs[job].order);
         nshares < self.snapshot.topology.settings.fragmentation_threshold
             && amount < self.jobs[job].pure_fair_share
     }
@@ -388,7 +389,7 @@ impl<'a> Draft<'a> {
     fn note_kept(&mut self, job: JobIx, node: NodeIx, amount: i64) {
         if !self.claims.is_empty() && !self.class_of(job).policy.is_preemptable() {
             let kept = self.newly_kept.entry(node).or_default();
-            *kept = kept.saturating_add_signed(amount);
+            kept.0 = kept.0.saturating_add_signed(amount);
         }
     }
 
@@ -530,7 +531,7 @@ mod tests {
             scene.running((ANN, FAIR), 2, held, 0);
             let mut draft = Draft::new(&scene.snapshot);
             let job = JobIx(0);
-            (draft.jobs[job].target, draft.jobs[job].pure_fair_share) = (4, fair_share);
+            (draft.jobs[job].target, draft.jobs[job].pure_fair_share) = (4, QShares(fair_share));
             assert_eq!(draft.is_needy(job), is_needy, "{held} of {fair_share}");
             assert_eq!(draft.becomes_needy_with(job, held), is_needy, "{held} of {fair_share}");
         }

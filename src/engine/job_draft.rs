@@ -5,7 +5,7 @@ use super::gang::gang_shape;
 use super::report::Declined;
 use super::sizes::{is_adapting, legal_cap, sizes_of};
 use super::snapshot::{Job, Snapshot};
-use crate::model::{JobId, JobKind, Order, QShares};
+use crate::model::{JobId, JobKind, NShares, Order, QShares};
 
 /// State of a job in this cycle.
 #[derive(Clone, Copy, Debug)]
@@ -43,13 +43,12 @@ pub(super) struct JobDraft {
     pub promised: u64,
     /// True if a first process is owed to the job.
     pub is_owed: bool,
-    /// Fair share before bonus shares, in qshares.
-    pub pure_fair_share: u64,
-    /// Fair share of its user in the class before bonus shares, in qshares, and the number of jobs
-    /// that share it.
-    pub users_fair_share: (u64, u64),
+    /// Fair share before bonus shares.
+    pub pure_fair_share: QShares,
+    /// Fair share of its user in the class before bonus shares, and the number of jobs that share it.
+    pub users_fair_share: (QShares, u64),
     /// Largest node that a reservation may have under its user's allotment.
-    pub largest_node: u64,
+    pub largest_node: QShares,
     /// Reason why the target is below the cap, if fairness is not the reason.
     pub refusal: Option<CountRefusal>,
     /// Reason why the job preempts nothing, though some plan would be legal.
@@ -68,7 +67,12 @@ pub(super) enum CountRefusal {
 impl JobDraft {
     /// Builds the state of `job`, which holds `held` nshares while `promised` more are promised to
     /// it.
-    pub(super) fn new(snapshot: &Snapshot, job: &Job, held: u64, promised: u64) -> JobDraft {
+    pub(super) fn new(
+        snapshot: &Snapshot,
+        job: &Job,
+        held: NShares,
+        promised: NShares,
+    ) -> JobDraft {
         let demand = demand::demand(snapshot, job, held, promised);
         JobDraft {
             id: job.id,
@@ -82,14 +86,14 @@ impl JobDraft {
             is_due: false,
             most: most_of(job, demand.cap.nshares.0),
             demand,
-            may_keep: demand::maximum(job).unwrap_or(u64::MAX),
+            may_keep: demand::maximum(job).map_or(u64::MAX, |most| most.0),
             target: 0,
-            held,
+            held: held.0,
             promised: 0,
             is_owed: false,
-            pure_fair_share: 0,
-            users_fair_share: (0, 0),
-            largest_node: 0,
+            pure_fair_share: QShares(0),
+            users_fair_share: (QShares(0), 0),
+            largest_node: QShares(0),
             refusal: None,
             held_back: None,
         }

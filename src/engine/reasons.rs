@@ -42,7 +42,7 @@ pub(super) fn report(draft: &Draft<'_>) -> Report {
         };
         for account in [&mut groups[group], &mut classes[class]] {
             account.demand += demand;
-            account.fair_share += QShares(job.pure_fair_share);
+            account.fair_share += job.pure_fair_share;
             account.target += QShares(draft.targets.jobs[ix]);
             account.held += QShares(draft.held.jobs[ix] - promised.jobs[ix]);
         }
@@ -119,7 +119,7 @@ fn job_report(draft: &Draft<'_>, verdicts: &mut Verdicts, ix: JobIx) -> JobRepor
         job: id,
         demand: demand.nshares,
         cap: cap(draft, ix),
-        pure_fair_share: QShares(pure_fair_share),
+        pure_fair_share,
         target: NShares(target),
         held: NShares(held),
         promised: NShares(promised),
@@ -196,7 +196,7 @@ fn reason(draft: &Draft<'_>, verdicts: &mut Verdicts, ix: JobIx) -> WaitReason {
         return WaitReason::HeldBack(held_back);
     }
     if target <= held {
-        let fair_share = QShares(pure_fair_share);
+        let fair_share = pure_fair_share;
         return WaitReason::FairShareUsed { target: NShares(target), cap: cap.nshares, fair_share };
     }
     let (free, largest_hole) = verdicts.usable(draft, ix);
@@ -206,10 +206,10 @@ fn reason(draft: &Draft<'_>, verdicts: &mut Verdicts, ix: JobIx) -> WaitReason {
 /// The reason of a job whose target lies between two legal sizes, and that has the smaller size.
 fn no_legal_size(draft: &Draft<'_>, ix: JobIx) -> Option<WaitReason> {
     let counted = *draft.illegal_targets.get(&ix)?;
-    let next = legal_at_least(sizes_of(draft.job(ix))?, counted)?;
+    let next = legal_at_least(sizes_of(draft.job(ix))?, counted.0)?;
     let JobDraft { target, held, .. } = draft.jobs[ix];
     let given_all = target <= held;
-    given_all.then_some(WaitReason::NoLegalSize { target: NShares(counted), next: NShares(next) })
+    given_all.then_some(WaitReason::NoLegalSize { target: counted, next: NShares(next) })
 }
 
 /// The reason why the gang at `ix` has fewer processes than it wants.

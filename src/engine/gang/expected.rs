@@ -34,7 +34,7 @@ impl GangPlanner {
         let JobDraft { target, held, order, refusal, .. } = draft.jobs[job];
         let class = draft.class_of(job);
         let amount = match class.policy {
-            ClassPolicy::Reserve => draft.jobs[job].largest_node.max(order.qshares().0),
+            ClassPolicy::Reserve => draft.jobs[job].largest_node.max(order.qshares()).0,
             ClassPolicy::FixedShare | ClassPolicy::FairShare { .. } => order.qshares().0,
         };
         if target <= held && matches!(refusal, Some(CountRefusal::NothingLeft { .. })) {

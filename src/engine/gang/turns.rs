@@ -87,7 +87,7 @@ impl Price {
         Price {
             asks,
             held: 0,
-            fair_share: draft.jobs[job].pure_fair_share.min(asks),
+            fair_share: draft.jobs[job].pure_fair_share.0.min(asks),
             duration: draft.class_of(job).gangs.duration(declared),
             balance: account.map_or(0, |account| account.balance(snapshot.cycle, period)),
         }
@@ -96,7 +96,7 @@ impl Price {
     /// The price of `asks` more qshares, for a gang in its turn: until the end of that.
     fn of_growth(draft: &Draft<'_>, job: JobIx, asks: u64) -> Price {
         let duration = draft.job(job).gang.turn.map(|turn| time_left(draft.snapshot, turn));
-        let (held, fair_share) = (held_by(draft, job), draft.jobs[job].pure_fair_share);
+        let (held, fair_share) = (held_by(draft, job), draft.jobs[job].pure_fair_share.0);
         Price { held, fair_share, duration, ..Price::of(draft, job, asks) }
     }
 
@@ -142,7 +142,7 @@ impl TurnsBegun {
         };
         let is_beyond = |&&job: &&JobIx| {
             let promised = asks(job);
-            0 < promised && draft.jobs[job].pure_fair_share < promised + held_by(draft, job)
+            0 < promised && draft.jobs[job].pure_fair_share.0 < promised + held_by(draft, job)
         };
         let promised = gangs.iter().filter(is_beyond);
         let classes = promised.map(|&job| draft.entities.class_of(job)).collect();
@@ -437,13 +437,13 @@ fn rates(
     draft: &Draft<'_>,
     gangs: impl Iterator<Item = JobIx>,
 ) -> BTreeMap<(ClassIx, UserIx), u64> {
-    let mut all: BTreeMap<(ClassIx, UserIx), (u64, (u64, u64))> = BTreeMap::new();
+    let mut all: BTreeMap<(ClassIx, UserIx), (u64, (QShares, u64))> = BTreeMap::new();
     for job in gangs {
         let (gangs, share) = all.entry(account_of(draft, job)).or_default();
         (*gangs, *share) = (*gangs + 1, draft.jobs[job].users_fair_share);
     }
-    let rate = |(gangs, (share, jobs)): (u64, (u64, u64))| {
-        NonZeroU64::new(jobs).map_or(0, |jobs| floor_div(share.saturating_mul(gangs), jobs))
+    let rate = |(gangs, (share, jobs)): (u64, (QShares, u64))| {
+        NonZeroU64::new(jobs).map_or(0, |jobs| floor_div(share.0.saturating_mul(gangs), jobs))
     };
     all.into_iter().map(|(account, gangs)| (account, rate(gangs))).collect()
 }

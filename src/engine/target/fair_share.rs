@@ -202,8 +202,8 @@ pub(super) fn remember_pure_fair_shares(
     let of_group: IxVec<GroupIx, (u64, u64)> = of_group.collect();
     for &job in jobs {
         let (share, jobs) = of_group[entities.group_of(job)];
-        draft.jobs[job].pure_fair_share = divide(share, jobs);
-        draft.jobs[job].users_fair_share = (share, jobs);
+        draft.jobs[job].pure_fair_share = QShares(divide(share, jobs));
+        draft.jobs[job].users_fair_share = (QShares(share), jobs);
     }
 }
 

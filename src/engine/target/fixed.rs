@@ -134,7 +134,7 @@ pub(super) fn count(
     while target < demand.cap.nshares.0 {
         if class.policy == ClassPolicy::Reserve {
             amount = largest_within_allotment(draft, ledger, ix);
-            draft.jobs[ix].largest_node = amount.qshares().0;
+            draft.jobs[ix].largest_node = amount.qshares();
         }
         if let Err(refusal) = ledger.grant(draft, ix, amount.qshares()) {
             draft.jobs[ix].refusal = Some(refusal);

@@ -7,7 +7,7 @@ use super::node_lists::NodeListCapacity;
 use crate::engine::capacity::EmptyCluster;
 use crate::engine::draft::Draft;
 use crate::engine::sizes::{legal_at_most, sizes_of};
-use crate::model::JobIx;
+use crate::model::{JobIx, NShares};
 
 /// Rounds in which what a rounded job leaves goes to other jobs.
 const ROUNDS: usize = 4;
@@ -44,9 +44,9 @@ pub(super) fn count(
             let shape = sizes_of(draft.job(job));
             let legal = shape.map_or(counted, |shape| legal_at_most(shape, counted));
             draft.jobs[job].most = legal;
-            draft.illegal_targets.insert(job, counted);
+            draft.illegal_targets.insert(job, NShares(counted));
             if round + 1 == ROUNDS {
-                draft.lower_target(job, legal);
+                draft.lower_target(job, NShares(legal));
             }
         }
     }

@@ -253,7 +253,7 @@ fn classes_compete_where_one_may_use_the_pool_of_the_other() {
         let topology = Arc::make_mut(&mut scene.snapshot.topology);
         topology.classes[FAIR].pool = pool;
         topology.classes[HEAVY].pool = heavy_pool;
-        let shares = |draft: &Draft<'_>| [0, 1].map(|job| draft.jobs[JobIx(job)].pure_fair_share);
+        let shares = |draft: &Draft<'_>| [0, 1].map(|job| draft.jobs[JobIx(job)].pure_fair_share.0);
         assert_eq!(after_counting(&scene, shares), fair_share, "{pool:?} {heavy_pool:?}");
     }
 }
