@@ -193,7 +193,7 @@
     if (isLost !== lost) {
       lost = isLost;
       banner.hidden = !lost;
-      if (lost) banner.textContent = `The daemon is not heard any more. What is shown is from ${new Date(updated).toLocaleTimeString()}; it is tried again.`;
+      if (lost) banner.textContent = `The daemon does not answer any more. What is shown is from ${new Date(updated).toLocaleTimeString()}; it is tried again.`;
     }
   };
   const listen = () => {

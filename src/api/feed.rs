@@ -61,7 +61,7 @@ fn changed_work<'a>(
     now.jobs.changed_since(&before.jobs, |job| (job.submitted, job.id))
 }
 
-/// Lists the shares that have to go and were not told so before.
+/// Lists the shares that have to go and were not sent before.
 fn removed_shares(before: &View, now: &View) -> Vec<RemovedShare> {
     let removed = changed_work(before, now).flat_map(|(job, old)| {
         let old = old.into_iter().flat_map(|old| old.shares.iter().chain(&old.purged));

@@ -42,12 +42,12 @@ impl NodeLists {
     pub async fn latest(
         &self,
         board: Arc<ViewPublisher>,
-        hearing: Arc<HeartbeatInbox>,
+        heartbeats: Arc<HeartbeatInbox>,
     ) -> Option<Arc<SharedJson>> {
         // Locked: a request that comes meanwhile waits for the same list.
         let mut kept = Arc::clone(&self.0).lock_owned().await;
         let published = board.latest();
-        let notes = hearing.log().notes();
+        let notes = heartbeats.log().notes();
         if let Some(list) = kept.as_ref().filter(|list| list.is_of(&published.view, &notes)) {
             return Some(Arc::clone(&list.text));
         }

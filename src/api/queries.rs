@@ -56,7 +56,7 @@ pub async fn get_nodes(
             .answer(unpacks)
             .await);
     }
-    let text = state.node_lists.latest(Arc::clone(&state.board), Arc::clone(&state.hearing));
+    let text = state.node_lists.latest(Arc::clone(&state.board), Arc::clone(&state.heartbeats));
     let text = text.await.ok_or_else(|| {
         ApiError::new(Code::Internal, "the list could not be made: internal error, see the log")
     })?;
@@ -71,7 +71,7 @@ fn some_nodes(state: &ApiState, params: &NodeParams) -> wire::NodeList {
     };
     let mut nodes: Vec<wire::NodeInfo> =
         published.view.nodes.iter().filter(is_wanted).map(Into::into).collect();
-    let log = state.hearing.log();
+    let log = state.heartbeats.log();
     let windows = NextWindows::of(&published.view.windows);
     for node in &mut nodes {
         node.next_window = windows.get(&node.name);
@@ -93,7 +93,7 @@ pub async fn get_node(
     let node = node.map(|node| {
         let mut node = wire::NodeInfo::from(node);
         node.next_window = NextWindows::of(&published.view.windows).get(&node.name);
-        node.notes.extend(notes_of(&node, &published.view, &state.hearing.log()));
+        node.notes.extend(notes_of(&node, &published.view, &state.heartbeats.log()));
         Json(node)
     });
     node.ok_or_else(|| {

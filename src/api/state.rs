@@ -45,7 +45,7 @@ pub struct Shared {
     /// Permissions of callers.
     pub gatekeeper: Arc<Authenticator>,
     /// Heartbeats of nodes.
-    pub hearing: Arc<HeartbeatInbox>,
+    pub heartbeats: Arc<HeartbeatInbox>,
     /// Request counts by client.
     pub(in crate::api) clients: Clients,
     /// Turns of requests that take long to answer.
@@ -81,7 +81,7 @@ impl ApiState {
         stop: CancellationToken,
     ) -> ApiState {
         let intake = Arc::new(tokio::sync::Mutex::new(PublicationReader::new(sequence, limits)));
-        let hearing = Arc::new(HeartbeatInbox::new(limits));
+        let heartbeats = Arc::new(HeartbeatInbox::new(limits));
         let node_lists = NodeLists::default();
         let shared = Shared {
             board,
@@ -90,7 +90,7 @@ impl ApiState {
             past_events: record.events,
             past_cycles: record.cycles,
             gatekeeper,
-            hearing,
+            heartbeats,
             clients: Clients::default(),
             turns: Turns::default(),
             node_lists,

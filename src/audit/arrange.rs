@@ -8,10 +8,10 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use super::calm::is_at_rest;
 use super::ledger::Ledger;
 use super::lines::JobLine;
 use super::owed::Group;
+use super::quiescence::is_at_rest;
 use crate::engine::{Expansion, Promise};
 use crate::model::{ClassIx, ClassPolicy, JobId, JobIx, NodeIx, PoolIx, SharePhase, count};
 

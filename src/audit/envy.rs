@@ -10,11 +10,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::calm::{is_at_rest, is_true_price};
 use super::finding::{Finding, Rule};
 use super::ledger::Ledger;
 use super::lines::{Entity, JobLine, Prey};
 use super::price::{is_first_free, most};
+use super::quiescence::{is_at_rest, is_true_price};
 use crate::engine::Declined;
 use crate::model::{JobIx, Millis, NodeIx, Precedence, count};
 

@@ -6,11 +6,11 @@
 use std::collections::BTreeSet;
 
 use super::arrange::{MayMove, TRIES, is_arrangeable};
-use super::calm::is_at_rest;
 use super::finding::{Finding, Rule};
 use super::ledger::Ledger;
 use super::lines::{Entity, ReceiptedShare};
 use super::owed::{Group, group_of, groups};
+use super::quiescence::is_at_rest;
 use super::shapes::{is_adapting, is_legal, sized_shape};
 use crate::engine::{Declined, VictimRule};
 use crate::model::JobIx;

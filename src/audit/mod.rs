@@ -21,7 +21,6 @@
 //! Runs after every cycle in tests and simulations, and on demand in production.
 
 mod arrange;
-mod calm;
 mod cap;
 mod conservation;
 mod counts;
@@ -38,6 +37,7 @@ mod owed;
 mod placement;
 mod preemption;
 mod price;
+mod quiescence;
 mod report;
 mod shapes;
 #[cfg(test)]
@@ -96,7 +96,7 @@ const CHECKS: &[RuleCheck] = &[
     moves::check_promises,
     gang::whole::check_promises,
     price::check_prices,
-    calm::check_holds,
+    quiescence::check_holds,
     turns::check_turns,
     preemption::check_donors,
     counts::check_capacity,

@@ -15,7 +15,10 @@ pub(super) fn check_turns(ledger: &Ledger<'_>, findings: &mut Vec<Finding>) {
     for &job in &now {
         let line = ledger.place(job).map(|place| &ledger.jobs[place]);
         if line.is_none_or(|line| line.report.held_back != Some(Declined::NextCycle)) {
-            findings.push(Rule::LostTurn.finding(format!("job {job} is put off and not told so")));
+            findings.push(
+                Rule::LostTurn
+                    .finding(format!("job {job} is put off, and its report does not say so")),
+            );
         }
     }
     if now.is_disjoint(&before) {

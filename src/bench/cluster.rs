@@ -1,4 +1,4 @@
-//! Draws the clusters that are measured: nodes of three sizes, four classes, more work than room.
+//! Draws the clusters that are measured: nodes of three sizes, four classes, more work than space.
 //!
 //! The same seed draws the same cluster and the same jobs. Nodes are 64, 128 and 256 GB in turn. A
 //! job has equal chances for each of six memory sizes, four maxima of processes, four class weights
@@ -33,7 +33,7 @@ const LIMITS: [ProcessLimit; 4] = [
     ProcessLimit::AtMost(64),
     ProcessLimit::Unlimited,
 ];
-/// More than any cluster has room for.
+/// More than any cluster has space for.
 const WORK_ITEMS: u64 = 1_000_000;
 /// Submission time of the first job; each later job follows after a second.
 const FIRST_SUBMISSION: Millis = 1_600_000_000_000;
@@ -44,7 +44,7 @@ const BLOCKED_FAIR: &str = "blocked-fair";
 const BLOCKED_FIXED: &str = "blocked-fixed";
 /// Class of work that fills nodes and is never preempted.
 const FILLING: &str = "filling";
-/// Memory of blocked jobs in GiB, from the smallest size of the other jobs on, which leave no room
+/// Memory of blocked jobs in GiB, from the smallest size of the other jobs on, which leave no space
 /// for it. The range gives many shapes.
 const BLOCKED_GIB: [u64; 2] = [4, 240];
 /// Blocked jobs for each blocked job that lists its nodes.

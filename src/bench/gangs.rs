@@ -1,6 +1,6 @@
 //! Plans of clusters with gangs, each of a kind that costs a batch system most.
 //!
-//! Nodes have seven colours in turn and room for eight processes. The time is of [`engine::plan`]
+//! Nodes have seven colours in turn and space for eight processes. The time is of [`engine::plan`]
 //! on the snapshot with all gangs, alone: it decides on every gang, and reuses nothing.
 
 use std::hint::black_box;

@@ -50,7 +50,7 @@ pub struct GridFigures {
     pub goal_ms: u64,
 }
 
-/// The sight of pass `number`: the room of the clusters differs from pass to pass.
+/// The sight of pass `number`: the space of the clusters differs from pass to pass.
 fn sight(options: &GridOptions, number: u64) -> GridSight {
     let remote = predictor(PREDICTORS, REMOTE_PREDICTOR).unwrap_or(PREDICTORS[0]);
     let part = |value: u64, of: u64| value.checked_rem(of).unwrap_or(0);

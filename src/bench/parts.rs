@@ -18,7 +18,7 @@ pub enum PlanPart {
     Apportion,
     /// Placing the shares that fit now.
     Place,
-    /// Making room for the rest.
+    /// Making space for the rest.
     MakeRoom,
     /// The report.
     Report,

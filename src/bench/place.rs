@@ -1,6 +1,6 @@
 //! Many requests for a single share each, placed in a cycle on empty nodes.
 //!
-//! Every node has room for just one share, so that with as many requests as nodes each gets a node
+//! Every node has space for just one share, so that with as many requests as nodes each gets a node
 //! of its own. Nothing is to be preempted and no jobs are to be compared. The remaining work is to
 //! count, to search for space, and to write the result.
 

@@ -27,7 +27,7 @@ Examples:
   apportion agent --join apportion.join            the same, for the cluster of an `apportion up --listen`
   apportion agent --join apportion.join --install-user-unit
 
-Exit status with --once: 0 heard   1 refused   3 no daemon reached   4 not authorised
+Exit status with --once: 0 accepted   1 refused   3 no daemon reached   4 not authorised
 Not beside an agent that runs: the daemon would see two.";
 
 /// Reports until a signal stops it, or once.
@@ -118,7 +118,7 @@ async fn report(agent: &mut HeartbeatSender, interval: Duration) {
             Err(error) => {
                 is_heard = false;
                 let says = format!("{:#}", anyhow::Error::new(error));
-                let status = format!("not heard: {says}");
+                let status = format!("heartbeat failed: {says}");
                 tell(&[NotifyState::Watchdog, NotifyState::Status(&status)]);
                 if problem.as_ref() != Some(&says) {
                     tracing::warn!(problem = says, "heartbeat failed; the agent retries");

@@ -385,10 +385,10 @@ pub struct Simulate {
     pub variant: Variant,
     /// Play this many small clusters, drawn at random, that are asked for more than they have
     ///
-    /// Envy is an unfairness that a plan could cure. Such a plan makes room for one more process on
-    /// one machine. It uses free room and processes of users who are better off by more than one
+    /// Envy is an unfairness that a plan could cure. Such a plan makes space for one more process on
+    /// one machine. It uses free space and processes of users who are better off by more than one
     /// process, one after the other. A user who is behind without such a plan counts as beyond
-    /// reach. Processes are indivisible, and the room would have to come from users who are no
+    /// reach. Processes are indivisible, and the space would have to come from users who are no
     /// better off.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=100_000))]
     pub survey: Option<u64>,

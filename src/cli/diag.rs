@@ -57,13 +57,13 @@ impl ShownAnswer for Diagnosis {
         if !status.silent_together.is_empty() {
             let names = fold_hostlist(status.silent_together.iter().map(String::as_str));
             lines.push(format!(
-                "held back:    {} fell silent together; their work keeps its room. If they are dead: `apportion node lost`",
+                "held back:    {} fell silent together; their work keeps its space. If they are dead: `apportion node lost`",
                 plain(&names)
             ));
         }
         if let Some(absent) = status.absent {
             lines.push(format!(
-                "absent:       {} processes of {} jobs are not in the last publication; they keep their room",
+                "absent:       {} processes of {} jobs are not in the last publication; they keep their space",
                 absent.processes, absent.jobs
             ));
         }
@@ -129,7 +129,7 @@ fn cluster(status: &Status) -> Vec<String> {
     ]
 }
 
-/// Returns lines on calm, safety net and audit.
+/// Returns lines on quiet cycles, safety net and audit.
 fn judgement(status: &Status) -> Vec<String> {
     let net = match status.net_strikes {
         0 => "did not strike".to_owned(),
@@ -141,7 +141,7 @@ fn judgement(status: &Status) -> Vec<String> {
     };
     vec![
         format!(
-            "calm:         {} without a change of demand or supply, {} without any news",
+            "quiet:        {} without a change of demand or supply, {} without any news",
             counted(status.calm.quiet_cycles, "cycle"),
             counted(status.calm.rest_cycles, "cycle")
         ),

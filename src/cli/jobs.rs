@@ -79,7 +79,7 @@ impl ShownAnswer for JobInfo {
             lines.push(format!("cap:      {cap}: {}", plain(&bound.sentence)));
         }
         lines.push(format!(
-            "has:      {}; its target is {}, and room is promised for {}",
+            "has:      {}; its target is {}, and space is promised for {}",
             counted(sums.held, "process"),
             sums.given,
             sums.promised

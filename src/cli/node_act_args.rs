@@ -151,6 +151,6 @@ Examples:
   apportion node maintenance 'n[1-4]' --start 2026-12-01T18:00 --for 2h --reason \"new disks\" --name m1
   apportion node maintenance n7 --start now --for 30m --reason fan --yes
 
-Fair-share work is told to go shortly before the start (`notice` in [scheduler]). Work that is never
+Fair-share work is evicted shortly before the start (`notice` in [scheduler]). Work that is never
 preempted and ends too late is in the way: the command is refused, or with --force the work stays.
 `apportion reservation list` shows maintenances, `apportion reservation delete` ends one.";

@@ -53,7 +53,7 @@ pub(super) fn render_impact(impact: &Impact, dry_run: bool, has_changed: bool) -
     }
     if 0 < impact.preempted {
         let count = counted(impact.preempted, "share");
-        lines.push(format!("{count} on other nodes {would}preempted to make room"));
+        lines.push(format!("{count} on other nodes {would}preempted to make space"));
     }
     if !impact.below.is_empty() {
         let shown = impact.below.iter().take(JOBS_SHOWN);

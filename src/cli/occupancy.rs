@@ -32,7 +32,8 @@ pub(super) struct OccupiedNode {
     fixed: u64,
     /// The classes whose work may come here.
     classes: Vec<String>,
-    tenants: Vec<OccupiedShare>,
+    #[serde(rename = "tenants")]
+    shares: Vec<OccupiedShare>,
 }
 
 /// A share with its job.
@@ -74,7 +75,7 @@ pub(super) async fn ask(client: &DaemonClient, lists: &[String]) -> Result<Occup
 
 fn occupied(node: NodeInfo, jobs: &BTreeMap<u64, JobInfo>, classes: &ClassList) -> OccupiedNode {
     let policy = |class: &str| classes.classes.iter().find(|one| one.name == class);
-    let tenants = node.shares.iter().map(|share| {
+    let shares = node.shares.iter().map(|share| {
         let job = jobs.get(&share.job);
         let known = job.and_then(|job| job.shares.iter().find(|known| known.share == share.share));
         let class = job.map(|job| job.class.clone()).unwrap_or_default();
@@ -100,12 +101,12 @@ fn occupied(node: NodeInfo, jobs: &BTreeMap<u64, JobInfo>, classes: &ClassList) 
             evicted: known.is_some_and(|known| known.removal.is_some()),
         }
     });
-    let tenants: Vec<OccupiedShare> = tenants.collect();
+    let shares: Vec<OccupiedShare> = shares.collect();
     let may_come = classes.classes.iter().filter(|class| class.pool == node.pool);
     OccupiedNode {
-        fixed: tenants.iter().filter(|tenant| tenant.fixed).map(|tenant| tenant.qshares).sum(),
+        fixed: shares.iter().filter(|share| share.fixed).map(|share| share.qshares).sum(),
         classes: may_come.map(|class| class.name.clone()).collect(),
-        tenants,
+        shares,
         node,
     }
 }
@@ -140,7 +141,7 @@ impl ShownAnswer for Occupied {
             Left("DOING"),
             Right("INVESTED"),
         ];
-        let rows = self.nodes.iter().flat_map(|OccupiedNode { node, tenants, .. }| {
+        let rows = self.nodes.iter().flat_map(|OccupiedNode { node, shares, .. }| {
             let own = [
                 node.name.clone(),
                 node.pool.clone(),
@@ -152,24 +153,24 @@ impl ShownAnswer for Occupied {
                 let [id, job, user, kind, size, doing, invested] = share;
                 [name, pool, state, all, free, id, job, user, kind, size, doing, invested]
             };
-            if tenants.is_empty() {
+            if shares.is_empty() {
                 return vec![with(own, Default::default())];
             }
             // The node has its name beside the first share only.
-            let tenants = tenants.iter().enumerate().map(|(place, tenant)| {
+            let shares = shares.iter().enumerate().map(|(place, share)| {
                 let own = if place == 0 { own.clone() } else { Default::default() };
                 let share = [
-                    tenant.share.to_string(),
-                    tenant.job.to_string(),
-                    tenant.user.clone(),
-                    tenant.kind.word().to_owned(),
-                    in_memory(node, tenant.qshares),
-                    tenant.state.to_owned(),
-                    span(tenant.investment_ms),
+                    share.share.to_string(),
+                    share.job.to_string(),
+                    share.user.clone(),
+                    share.kind.word().to_owned(),
+                    in_memory(node, share.qshares),
+                    share.state.to_owned(),
+                    span(share.investment_ms),
                 ];
                 with(own, share)
             });
-            tenants.collect()
+            shares.collect()
         });
         fitted(columns, rows, look, &["POOL", "KIND", "MEMORY", "SHARE", "FREE"])
     }
@@ -250,21 +251,21 @@ impl Occupied {
         let mut lines = lines.lines();
         let heading = lines.next().filter(|_| !look.no_header).map(str::to_owned);
         let with_shares = lines.zip(&self.nodes).flat_map(|(line, occupied)| {
-            let shares = occupied.tenants.iter().map(|tenant| {
+            let shares = occupied.shares.iter().map(|share| {
                 format!(
                     "    {} {} {} {}: share {}, {}{}, init {}, invested {}, {}{}{}",
-                    tenant.kind.word(),
-                    tenant.job,
-                    super::table::plain(&tenant.user),
-                    super::table::plain(&tenant.class),
-                    tenant.share,
+                    share.kind.word(),
+                    share.job,
+                    super::table::plain(&share.user),
+                    super::table::plain(&share.class),
+                    share.share,
                     names.share,
-                    amount(&occupied.node, tenant.qshares),
-                    span(tenant.initialization_ms),
-                    span(tenant.investment_ms),
-                    tenant.state,
-                    if tenant.fixed { ", fixed" } else { "" },
-                    if tenant.evicted { ", evicted" } else { "" },
+                    amount(&occupied.node, share.qshares),
+                    span(share.initialization_ms),
+                    span(share.investment_ms),
+                    share.state,
+                    if share.fixed { ", fixed" } else { "" },
+                    if share.evicted { ", evicted" } else { "" },
                 )
             });
             [line.to_owned()].into_iter().chain(shares).collect::<Vec<_>>()

@@ -225,7 +225,7 @@ Examples:
   apportion orchestrator list
   apportion orchestrator hand-over --to ducc2 --reason \"ducc1 is retired\"
 
-Jobs and shares stay as they are. A share that the next orchestrator does not publish keeps its room at first.";
+Jobs and shares stay as they are. A share that the next orchestrator does not publish keeps its space at first.";
 
 /// Runs the command.
 ///

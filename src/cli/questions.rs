@@ -129,7 +129,7 @@ pub enum NodeAction {
     /// List nodes: the same as `apportion nodes`
     #[command(visible_alias = "ls", after_help = NODES_EXAMPLES)]
     List(NodeListArgs),
-    /// Show nodes in full: state, room, every share
+    /// Show nodes in full: state, space, every share
     #[command(after_help = NODE_SHOW_EXAMPLES)]
     Show(NodeShow),
     /// Take nodes out of scheduling; fair-share work on them is evicted, other work stays

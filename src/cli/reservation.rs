@@ -313,8 +313,7 @@ fn render_answer(answer: &ReservationAnswer, now: &Zoned) -> String {
     let impact = Impact { kept: 0, ..impact.clone() };
     lines.extend(render_impact(&impact, *dry_run, false));
     if reservation.kind == ReservationKind::Maintenance && impact.shares_evicted == 0 {
-        lines
-            .push("fair-share work on the nodes is told to go shortly before the start".to_owned());
+        lines.push("fair-share work on the nodes is evicted shortly before the start".to_owned());
     }
     if !in_the_way.is_empty() {
         let stays = if in_the_way.len() == 1 { "stays" } else { "stay" };

@@ -166,7 +166,7 @@ fn surveyed(survey: &Survey) -> String {
         ("jobs with nothing where every job could have one", survey.owed_jobs_all_fit.all),
         ("  in clusters", survey.owed_jobs_all_fit.clusters),
         ("jobs counted and with nothing", survey.counted_jobs.all),
-        ("jobs with nothing though room could be made", survey.zero_share_jobs),
+        ("jobs with nothing though space could be made", survey.zero_share_jobs),
         ("jobs with nothing", survey.zero_share_all),
         ("clusters with envy between classes", class),
         ("  between users", user),

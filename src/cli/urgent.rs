@@ -29,7 +29,7 @@ Examples:
 FILE is an item of a publication, in JSON; `-` is standard input. Flags replace what it says. The
 orchestrator has to publish the job from then on, or it ends. Repeating a request changes nothing.
 
-Exit status: 0 accepted   1 refused by a rule or the limit of 10 a minute   6 refused: no room";
+Exit status: 0 accepted   1 refused by a rule or the limit of 10 a minute   6 refused: no space";
 
 /// Submits urgent work.
 #[derive(Debug, Args)]

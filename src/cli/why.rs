@@ -175,12 +175,12 @@ fn bound_word(by: BoundBy) -> &'static str {
         BoundBy::UserShare => "its user's fair share",
         BoundBy::JobShare => "its fair share beside the user's other jobs",
         BoundBy::Price => "price",
-        BoundBy::Room => "room",
+        BoundBy::Room => "space",
         BoundBy::Time => "time",
     }
 }
 
-/// Renders the jobs that hold the room which the job could use.
+/// Renders the jobs that hold the space which the job could use.
 fn holders(holders: &[Holder], quantum: u64) -> String {
     let told = holders.iter().map(|holder| {
         let (user, class) = (plain(&holder.user), plain(&holder.class));
@@ -282,7 +282,7 @@ fn verdict_word(verdict: Verdict) -> &'static str {
         Verdict::Full => "full",
         Verdict::KeptForGang => "kept for a gang",
         Verdict::Promised => "kept for others",
-        Verdict::HasRoom => "with room",
+        Verdict::HasRoom => "with space",
     }
 }
 
@@ -415,7 +415,7 @@ mod tests {
                     basis: "job 1003 of bob is done then, at its present rate".to_owned(),
                 }),
             }),
-            ahead: Some("number 2 of 3 jobs of class fixed that wait for room, by age".to_owned()),
+            ahead: Some("number 2 of 3 jobs of class fixed that wait for space, by age".to_owned()),
             held_back: Some(HeldBack {
                 code: HeldBackCode::TooLate,
                 sentence: "too late: its work is nearly done".to_owned(),

@@ -164,7 +164,7 @@ impl Default for Journal {
 pub struct Limits {
     /// Bytes of a request's body.
     pub body_bytes: usize,
-    /// Nodes, configured or heard of.
+    /// Nodes, configured or reporting.
     pub max_nodes: usize,
     /// Jobs in a publication.
     pub max_jobs: usize,

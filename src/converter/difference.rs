@@ -9,7 +9,7 @@ use super::{CheckedPublication, JobState, LimboProcess, PublishedJob, PublishedP
 use crate::model::{JobFacts, JobId, ShareId};
 use crate::scheduler::SchedulerEvent;
 
-/// The events that lead from `previous` to `current`: first what makes room, then what needs it,
+/// The events that lead from `previous` to `current`: first what makes space, then what needs it,
 /// each in job order.
 ///
 /// A job is taken in while it is schedulable or ending. It also stays in while a process of it
@@ -285,7 +285,7 @@ mod tests {
         check("1", "", "-1"); // forgotten is as good as completed
         check("1!", "", ""); // told once is told
         check("", "1!", ""); // over before we saw it
-        check("1", "2", "-1 +2"); // room first, then need
+        check("1", "2", "-1 +2"); // space first, then need
         check("2", "1 3", "-2 +1 +3"); // each in job order
     }
 
@@ -336,7 +336,7 @@ mod tests {
         check("", "1:10x", "+1"); // ended before we were told of the work: no share of ours
         check("1:10x", "1:10", "see10"); // it reappeared alive: it counts again
         check("1:10,11", "1:11,12", "exit10 see12");
-        check("1:10 2", "1 2 3", "exit10 +3"); // room first, then need
+        check("1:10 2", "1 2 3", "exit10 +3"); // space first, then need
     }
 
     #[test]

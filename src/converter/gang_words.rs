@@ -78,12 +78,12 @@ fn scattered(of: GangNodes, found: u64, needed: u64) -> (String, String) {
 /// Words for processes of which a node may take several.
 fn free(of: GangNodes, (found, needed): (u64, u64), chunk: &Chunk) -> (String, String) {
     let has = match of {
-        GangNodes::Configured => format!("the cluster has room for {found}"),
-        GangNodes::OfOneSet => format!("no set has room for more than {found}"),
-        GangNodes::Up => format!("the nodes that are up have room for {found}"),
-        GangNodes::Available => format!("there is room for {found} now"),
+        GangNodes::Configured => format!("the cluster has space for {found}"),
+        GangNodes::OfOneSet => format!("no set has space for more than {found}"),
+        GangNodes::Up => format!("the nodes that are up have space for {found}"),
+        GangNodes::Available => format!("there is space for {found} now"),
     };
-    (format!("room for {} of {}", counted(needed, "process"), chunk.memory), has)
+    (format!("space for {} of {}", counted(needed, "process"), chunk.memory), has)
 }
 
 /// Words for processes that have to share a node.
@@ -178,7 +178,7 @@ mod tests {
                 GangNodes::Available,
                 Some(0),
                 2,
-                "it needs room for 4 processes of 2 GB at once, and there is room for 2 now",
+                "it needs space for 4 processes of 2 GB at once, and there is space for 2 now",
             ),
             (
                 &pack,

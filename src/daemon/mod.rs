@@ -71,7 +71,7 @@ const QUEUE: usize = 256;
 /// Maximum time of a request, long polls excepted.
 const REQUEST_TIME: Duration = Duration::from_secs(30);
 
-/// Time that open requests get after the daemon was told to stop.
+/// Time that open requests get after the daemon was asked to stop.
 const DRAIN_TIME: Duration = Duration::from_secs(5);
 
 /// Runs the daemon on `listener` until `stop` is cancelled.
@@ -167,11 +167,11 @@ pub async fn serve_beside(
     let live = LiveConfig::begin(&mut store, config, sources, glance.cycle).await;
     let live = live.map_err(DaemonError::NoRecord)?;
     // Recovery runs on the scheduler's thread, while the last schedule is already served.
-    let (hearing, until) = (Arc::clone(&state.hearing), drained.clone());
-    let delay = hearing.delay().clone();
+    let (heartbeats, until) = (Arc::clone(&state.heartbeats), drained.clone());
+    let delay = heartbeats.delay().clone();
     let shown = Arc::clone(&board);
     let mut owner = OwnerThread::spawn(move || {
-        SchedulerTask::resumed(live, store, shown, hearing, inbox, until)
+        SchedulerTask::resumed(live, store, shown, heartbeats, inbox, until)
     })?;
     let dashboard = Dashboard::new(state.clone());
     tokio::spawn(stop.clone().run_until_cancelled_owned(dashboard.clone().watch()));

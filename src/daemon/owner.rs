@@ -49,7 +49,7 @@ pub struct SchedulerTask {
     /// The configuration in effect.
     pub(super) live: LiveConfig,
     /// Heartbeats received from nodes.
-    hearing: Arc<HeartbeatInbox>,
+    heartbeats: Arc<HeartbeatInbox>,
     inbox: mpsc::Receiver<Request>,
     cycle_period: Duration,
     heartbeat_interval: Duration,
@@ -123,7 +123,7 @@ impl SchedulerTask {
         mut live: LiveConfig,
         mut store: Store,
         board: Arc<ViewPublisher>,
-        hearing: Arc<HeartbeatInbox>,
+        heartbeats: Arc<HeartbeatInbox>,
         inbox: mpsc::Receiver<Request>,
         stop: CancellationToken,
     ) -> Result<SchedulerTask, DaemonError> {
@@ -150,7 +150,7 @@ impl SchedulerTask {
             checkpoints: CheckpointPolicy::new(settings.journal.books_every, beginning, replayed),
             store,
             board,
-            hearing,
+            heartbeats,
             inbox,
             cycle_period: settings.cycle_period,
             heartbeat_interval: settings.heartbeat_interval,
@@ -182,7 +182,7 @@ impl SchedulerTask {
         let mut pulse = HeartbeatTimer::new(self.heartbeat_interval);
         let mut signs = notify::signs();
         let mut beats = ticks(HEARING_PERIOD);
-        let hearing = Arc::clone(&self.hearing);
+        let heartbeats = Arc::clone(&self.heartbeats);
         loop {
             // Requests come last, or a flood of them would keep everything else from happening.
             tokio::select! {
@@ -190,12 +190,12 @@ impl SchedulerTask {
                 () = self.stop.cancelled() => break,
                 ended = pulse.end() => self.end_interval(ended).await?,
                 _ = cycles.tick(), if self.needs_cycle => {
-                    self.hear();
+                    self.take_heartbeats();
                     self.cycle(Vec::new()).await?;
                 }
                 // After what is due: a scheduler that does not get to its cycles shows no sign.
                 _ = signs.tick() => self.steps.take(),
-                () = heard(&mut beats, &hearing) => self.hear(),
+                () = next_heartbeats(&mut beats, &heartbeats) => self.take_heartbeats(),
                 request = self.inbox.recv() => match request {
                     Some(request) => self.take(request).await?,
                     None => break,
@@ -215,12 +215,12 @@ impl SchedulerTask {
     async fn end_interval(&mut self, ended: Ended) -> Result<(), DaemonError> {
         // Requests that came before the end belong to the interval, even if they waited for this
         // task.
-        self.hear();
+        self.take_heartbeats();
         for _ in 0..self.inbox.len() {
             let Ok(request) = self.inbox.try_recv() else { break };
             self.take(request).await?;
         }
-        match ended.with(self.hearing.delay().take(), self.heartbeat_interval) {
+        match ended.with(self.heartbeats.delay().take(), self.heartbeat_interval) {
             Ended::InTime => {
                 self.recorder.record(&mut self.scheduler, SchedulerEvent::HeartbeatIntervalPassed);
             }
@@ -249,7 +249,7 @@ impl SchedulerTask {
     async fn take(&mut self, request: Request) -> Result<(), DaemonError> {
         // Heartbeats are applied first: a client that reported before its request expects that
         // order.
-        self.hear();
+        self.take_heartbeats();
         match request {
             Request::Publication { sequence, events, absent } => {
                 self.publication = Some(sequence);
@@ -305,8 +305,8 @@ impl SchedulerTask {
     }
 
     /// Applies the heartbeats that have arrived.
-    fn hear(&mut self) {
-        let reports = self.hearing.untold();
+    fn take_heartbeats(&mut self) {
+        let reports = self.heartbeats.untold();
         self.record_all(reports.into_iter().map(SchedulerEvent::NodeReported));
     }
 
@@ -434,7 +434,7 @@ impl SchedulerTask {
             if is_planned { self.scheduler.schedule_with(&effort) } else { self.scheduler.view() };
         self.steps.take();
         let forgotten = self.scheduler.take_forgotten();
-        self.hearing.log().forget(&forgotten);
+        self.heartbeats.log().forget(&forgotten);
         (view, forgotten, started.elapsed())
     }
 
@@ -484,9 +484,9 @@ impl SchedulerTask {
 }
 
 /// Waits until a heartbeat has arrived, at most once in the period of `beats`: agents are many.
-async fn heard(beats: &mut Interval, hearing: &HeartbeatInbox) {
+async fn next_heartbeats(beats: &mut Interval, heartbeats: &HeartbeatInbox) {
     beats.tick().await;
-    hearing.something().await;
+    heartbeats.something().await;
 }
 
 /// Timer with this period, which a late tick shifts.

@@ -201,7 +201,7 @@ fn facts(info: &JobInfo, savings: Option<&wire::GangSavings>) -> Vec<(&'static s
         ("Work items left", number(info.remaining)),
         ("Threads of a process", number(info.threads)),
         ("At most now", cap),
-        ("Room promised for", words::counted(info.sums.promised, "process")),
+        ("Space promised for", words::counted(info.sums.promised, "process")),
         ("Behind what was counted", words::counted(info.sums.behind_cycles, "cycle")),
     ];
     let time = |ms: Option<u64>| ms.and_then(|ms| i64::try_from(ms).ok()).map(words::time);
@@ -250,11 +250,11 @@ fn accounts(why: &Why, job: &JobView) -> Vec<AccountLine> {
 /// Counts nodes by the obstacle to a further process: number, part in percent, and words.
 fn tally(nodes: &wire::NodeTally) -> Vec<(u64, u64, &'static str)> {
     let lines = [
-        (nodes.has_room, "have room for a process"),
+        (nodes.has_room, "have space for a process"),
         (nodes.being_cleared, "being cleared for it"),
         (nodes.promised, "kept for others"),
         (nodes.kept_for_gang, "kept for an older gang"),
-        (nodes.full, "too little room left"),
+        (nodes.full, "too little space left"),
         (nodes.too_small, "smaller than one process"),
         (nodes.other_set, "in a placement set too small for it"),
         (nodes.lacks_tags, "lack tags that it asks for"),
@@ -264,7 +264,7 @@ fn tally(nodes: &wire::NodeTally) -> Vec<(u64, u64, &'static str)> {
         (nodes.dead, "silent"),
         (nodes.quiesced, "want no new work"),
         (nodes.blacklisted, "hold what configuration forbids"),
-        (nodes.awaited, "not heard of since the start"),
+        (nodes.awaited, "no heartbeat since the start"),
         (nodes.maintenance, "in maintenance, or soon"),
         (nodes.window, "kept by a window"),
     ];
@@ -286,7 +286,7 @@ fn share_line(share: &ShareInfo) -> JobShareLine {
                 wire::RemovalReason::Overrun => "it ran longer than it declared",
                 wire::RemovalReason::GangBroken => "another process of its gang was lost",
             });
-            format!("leaving: {}", why.unwrap_or("told to go"))
+            format!("leaving: {}", why.unwrap_or("evicted"))
         }
         (ShareState::Held, true, _) => "running".to_owned(),
         (ShareState::Held, false, true) => "initializing".to_owned(),

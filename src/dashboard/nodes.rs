@@ -101,7 +101,7 @@ pub(super) async fn page(
         params: &params,
         done: match params.done.as_str() {
             "off" => {
-                "Done: the nodes are out of scheduling. Work that has to go is told so in this cycle."
+                "Done: the nodes are out of scheduling. Work that has to go is evicted in this cycle."
             }
             "on" => "Done: the nodes are in scheduling again.",
             "nothing" => "There was nothing to do: they were so already.",
@@ -129,7 +129,7 @@ impl NodePageParams {
 pub(super) fn row(node: &NodeView, view: &View, api: Option<&ApiState>) -> NodePageRow {
     let mut info = wire::NodeInfo::from(node);
     if let Some(api) = api {
-        info.notes.extend(queries::notes_of(&info, view, &api.hearing.log()));
+        info.notes.extend(queries::notes_of(&info, view, &api.heartbeats.log()));
     }
     let mut jobs: Vec<u64> = info.shares.iter().map(|share| share.job).collect();
     jobs.sort_unstable();

@@ -167,7 +167,7 @@ fn alarms(status: &wire::Status) -> Vec<String> {
         }),
         status.absent.map(|absent| {
             format!(
-                "The last publication leaves out {} of {}: they keep their room until they are published as gone.",
+                "The last publication leaves out {} of {}: they keep their space until they are published as gone.",
                 counted(absent.processes, "process"),
                 counted(absent.jobs, "job")
             )

@@ -373,7 +373,7 @@ fn mark_legend(nodes: &[&NodeView]) -> Vec<LegendMark> {
         (NodeCondition { is_dead: true, ..up }, "dead", "silent"),
         (NodeCondition { is_blacklisted: true, ..up }, "blacklisted", "holds what is not allowed"),
         (NodeCondition { is_quiesced: true, ..up }, "quiesced", "wants no new work"),
-        (NodeCondition { is_awaited: true, ..up }, "awaited", "not heard of yet"),
+        (NodeCondition { is_awaited: true, ..up }, "awaited", "no heartbeat yet"),
     ];
     let legend = states.into_iter().map(|(state, word, meaning)| {
         let class = map::state_class(state);

@@ -38,7 +38,7 @@ struct Preview<'a> {
     changed: String,
     unchanged: String,
     effect: String,
-    /// Processes on other nodes that make room, and lost work.
+    /// Processes on other nodes that make space, and lost work.
     further: Vec<String>,
     stays: String,
     jobs: Vec<u64>,
@@ -104,7 +104,7 @@ fn further(impact: &Impact) -> Vec<String> {
     let mut sentences = Vec::new();
     if 0 < impact.preempted {
         let count = counted(impact.preempted, "process");
-        sentences.push(format!("{count} on other nodes will be preempted to make room."));
+        sentences.push(format!("{count} on other nodes will be preempted to make space."));
     }
     if 0 < impact.work_lost_ms {
         sentences.push(format!("{} of work will be lost.", span(impact.work_lost_ms)));

@@ -25,7 +25,7 @@ pub(crate) const NODE_STATES: [(NodeState, &str); 7] = [
     (NodeState::Dead, "silent"),
     (NodeState::Blacklisted, "holds what configuration forbids"),
     (NodeState::Quiesced, "wants no new work"),
-    (NodeState::Awaited, "not heard of since the start"),
+    (NodeState::Awaited, "no heartbeat since the start"),
 ];
 
 #[cfg(test)]

@@ -126,7 +126,7 @@ mod tests {
         .unwrap()
     }
 
-    /// Room for six processes of order 2, the rest is dead or taken for good: ann and bob are due
+    /// Space for six processes of order 2, the rest is dead or taken for good: ann and bob are due
     /// three each.
     #[track_caller]
     fn check(ann: (u64, u64), bob: (u64, u64), percent: f64) {

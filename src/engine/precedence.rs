@@ -27,7 +27,7 @@ impl Draft<'_> {
         }
     }
 
-    /// Opening of the reservation that the job at `ix` waits for, while room is made for the job: from
+    /// Opening of the reservation that the job at `ix` waits for, while space is made for the job: from
     /// the notice on.
     pub(super) fn opening_of(&self, ix: JobIx) -> Option<Millis> {
         let (opens, now) = (self.reserved.get(&ix).copied()?, self.snapshot.now?);
@@ -36,7 +36,7 @@ impl Draft<'_> {
     }
 
     /// The first moment from `now` on at which the job at `ix` may start: the opening of its
-    /// reservation, while room is made for the job.
+    /// reservation, while space is made for the job.
     pub(super) fn soonest(&self, ix: JobIx, now: Millis) -> Millis {
         self.opening_of(ix).map_or(now, |opens| opens.max(now))
     }

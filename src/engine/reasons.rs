@@ -79,7 +79,7 @@ fn claimed_space(draft: &Draft<'_>) -> Vec<ClaimedSpace> {
 fn promised_amounts(draft: &Draft<'_>) -> Amounts {
     let mut amounts = draft.entities.no_amounts();
     for promise in &draft.promises {
-        let job = draft.place_of(promise.job).expect("only work that exists is promised room");
+        let job = draft.place_of(promise.job).expect("only work that exists is promised space");
         draft.entities.add(&mut amounts, job, promise.order.qshares().0);
     }
     amounts

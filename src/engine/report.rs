@@ -199,12 +199,12 @@ impl fmt::Display for Declined {
         match self {
             Declined::TooDear { loss, limit } => write!(
                 f,
-                "too dear: room for one more process would destroy {} s of work or more, and may cost {} s by now",
+                "too dear: space for one more process would destroy {} s of work or more, and may cost {} s by now",
                 floor_div(*loss, SECOND),
                 floor_div(*limit, SECOND)
             ),
             Declined::TooLate => f.write_str(
-                "too late: one more process would hardly come in time, so that it takes free room only",
+                "too late: one more process would hardly come in time, so that it takes free space only",
             ),
             Declined::Quiet { cycles } => write!(
                 f,
@@ -212,7 +212,7 @@ impl fmt::Display for Declined {
                 counted(*cycles, "cycle")
             ),
             Declined::NextCycle => {
-                f.write_str("next cycle: this one searched for room for others as long as it may")
+                f.write_str("next cycle: this one searched for space for others as long as it may")
             }
         }
     }

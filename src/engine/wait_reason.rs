@@ -461,7 +461,7 @@ mod tests {
             (WaitReason::Earning { fair_share: q(5), asks: q(9) }, "earning", ["9", "share is 5"]),
             (WaitReason::NoLegalSize { target: n(5), next: n(8) }, "no_legal_size", ["5", "8"]),
             (WaitReason::Adapting, "adapting", ["size", "confirmed"]),
-            (held_back(Declined::TooLate), "too_late", ["in time", "free room"]),
+            (held_back(Declined::TooLate), "too_late", ["in time", "free space"]),
             (held_back(Declined::Quiet { cycles: 13 }), "quiet_stop", ["13 cycles", "its peers"]),
             (held_back(Declined::NextCycle), "next_cycle", ["searched", "as long as it may"]),
         ] {

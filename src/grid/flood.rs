@@ -7,7 +7,7 @@ use super::ratio::part_of;
 /// Longest time that a task waits on a cluster, in milliseconds. A longer wait withdraws it.
 pub const WAITING_LIMIT_MS: u64 = 900_000;
 
-/// Time that a cluster needs to begin a task that it has room for, in milliseconds: a publication, a
+/// Time that a cluster needs to begin a task that it has space for, in milliseconds: a publication, a
 /// cycle and the start of a slot. A task is no surplus before.
 pub const ARRIVAL_MS: u64 = 5_000;
 
@@ -17,7 +17,7 @@ pub fn allowed(capacity: u64, flood: u64) -> u64 {
     part_of(capacity, flood)
 }
 
-/// The tasks of `resources` each that a cluster can take: tasks that start now, and the room among the
+/// The tasks of `resources` each that a cluster can take: tasks that start now, and the space among the
 /// waiting tasks.
 pub fn fit(free: u64, resources: u64, allowed: u64, waiting: u64) -> u64 {
     let start = free.checked_div(resources.max(1)).unwrap_or(0);

@@ -13,7 +13,7 @@ const RESERVE_MS: u64 = 10_000;
 pub struct ForwardingLease {
     /// Lease of the batch on its cluster.
     pub lease_ms: u64,
-    /// Lease of the cluster's slots: a slot that hears of no cancellation ends after it.
+    /// Lease of the cluster's slots: a slot that gets no cancellation ends after it.
     pub slot_lease_ms: u64,
     /// Time that a task has between its signal and its end.
     pub grace_ms: u64,
@@ -81,7 +81,7 @@ mod tests {
             stopped in 0_u64..3_000_000,
         ) {
             let there = |time: u64| offset + time - (time * slower).checked_div(10_000).unwrap();
-            // Slots hear of the end within half a second.
+            // Slots get the end within half a second.
             let last_word = there(stopped).min(there(read) + lease_ms + 500);
             let end = last_word + slot_lease_ms + unheard_ms + grace_ms;
             let lease = ForwardingLease { lease_ms, slot_lease_ms, grace_ms, unheard_ms };

@@ -13,7 +13,7 @@ pub enum PassStep {
     Observe,
     /// Compute the states of the predictors.
     Predict,
-    /// Share the room of the clusters among the campaigns.
+    /// Share the space of the clusters among the campaigns.
     Route,
     /// Send tasks.
     Submit,

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use crate::model::{Name, counted};
-use crate::scheduler::checkpoint::Hearing;
+use crate::scheduler::checkpoint::HeartbeatExceptions;
 use crate::scheduler::{AdminCommand, CommandError, Scheduler, SchedulerEvent};
 
 /// An input as the journal records it and a replay applies it again.
@@ -12,7 +12,7 @@ pub enum JournalEntry {
     /// An event of the scheduler.
     Event(SchedulerEvent),
     /// A heartbeat interval ended.
-    IntervalPassed(Hearing),
+    IntervalPassed(HeartbeatExceptions),
     /// An administrator had this done. Commands that were refused changed nothing, and are not
     /// entered.
     Command(AdminCommand),
@@ -25,7 +25,7 @@ impl JournalEntry {
     /// Returns the entry for `event`, which is news to `scheduler` and not applied yet.
     pub fn of(scheduler: &Scheduler, event: &SchedulerEvent) -> JournalEntry {
         if *event == SchedulerEvent::HeartbeatIntervalPassed {
-            JournalEntry::IntervalPassed(scheduler.hearing())
+            JournalEntry::IntervalPassed(scheduler.heartbeat_exceptions())
         } else {
             JournalEntry::Event(event.clone())
         }
@@ -42,8 +42,8 @@ impl JournalEntry {
             JournalEntry::Event(event) => {
                 scheduler.record(event);
             }
-            JournalEntry::IntervalPassed(hearing) => {
-                scheduler.enter_hearing(&hearing);
+            JournalEntry::IntervalPassed(exceptions) => {
+                scheduler.restore_heartbeats(&exceptions);
                 scheduler.record(SchedulerEvent::HeartbeatIntervalPassed);
             }
             JournalEntry::Command(command) => {
@@ -60,9 +60,9 @@ impl fmt::Display for JournalEntry {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             JournalEntry::Event(event) => event_words(event, f),
-            JournalEntry::IntervalPassed(Hearing { silent, back }) => write!(
+            JournalEntry::IntervalPassed(HeartbeatExceptions { silent, back }) => write!(
                 f,
-                "a heartbeat interval passed; {} fell silent, {} were heard again",
+                "a heartbeat interval passed; {} fell silent, {} reported again",
                 NodeNames(silent),
                 NodeNames(back)
             ),

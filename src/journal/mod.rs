@@ -4,8 +4,8 @@
 //! The journal consists of:
 //!
 //! - **Batches**: what was recorded between two cycles, in the order in which the scheduler took
-//!   it, a line each. Heartbeats that say nothing leave no line; who was heard when an interval
-//!   ends is told by its exceptions ([`JournalEntry::IntervalPassed`]).
+//!   it, a line each. Heartbeats that say nothing leave no line; which nodes reported before an interval
+//!   ends is written as exceptions ([`JournalEntry::IntervalPassed`]).
 //! - **Digests**: what each cycle saw and decided, in 32 bytes ([`digest()`]).
 //! - **Checkpoints**: all that the scheduler knows, every so many cycles. From there the batches lead on.
 //!

@@ -16,7 +16,8 @@ use crate::model::{
     TagRule, Tags, Topology, UserAllotment, Window, WindowKind,
 };
 use crate::scheduler::checkpoint::{
-    Hearing, Limbo, SavedJob, SavedNode, SavedPromise, SavedQuiescence, SavedShare, SchedulerState,
+    HeartbeatExceptions, Limbo, SavedJob, SavedNode, SavedPromise, SavedQuiescence, SavedShare,
+    SchedulerState,
 };
 use crate::scheduler::{
     AdminCommand, Removal, SchedulerEvent, TurnSavings, UrgentGrant, UrgentVictim,
@@ -205,8 +206,11 @@ fn entries() -> Vec<JournalEntry> {
     ];
     let nodes = || vec!["main01".to_owned(), "gpu01".to_owned()];
     let others = [
-        JournalEntry::IntervalPassed(Hearing::default()),
-        JournalEntry::IntervalPassed(Hearing { silent: vec!["a".into()], back: vec!["b".into()] }),
+        JournalEntry::IntervalPassed(HeartbeatExceptions::default()),
+        JournalEntry::IntervalPassed(HeartbeatExceptions {
+            silent: vec!["a".into()],
+            back: vec!["b".into()],
+        }),
         JournalEntry::Command(AdminCommand::VaryOff {
             nodes: nodes(),
             reason: "disk swap".to_owned(),
@@ -270,7 +274,7 @@ fn checkpoint() -> SchedulerState {
     let node = |name: &str| SavedNode {
         report: NodeReport { name: name.into(), ..report() },
         missed: 2,
-        is_heard: true,
+        has_reported: true,
         is_awaited: false,
         is_dead: true,
         is_dying: true,

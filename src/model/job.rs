@@ -15,7 +15,7 @@ pub enum JobKind {
     Service,
     /// A single process of any kind ("managed reservation").
     ArbitraryProcess,
-    /// Room for a user, with nothing started in it ("unmanaged"). Never evicted.
+    /// Space for a user, with nothing started in it ("unmanaged"). Never evicted.
     Reservation,
 }
 

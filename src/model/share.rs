@@ -4,7 +4,7 @@ use super::Millis;
 
 /// State of a share.
 ///
-/// Design: "Interlude: Preemption": a share that was told to leave occupies its space until its
+/// Design: "Interlude: Preemption": a terminating share occupies its space until its
 /// exit is confirmed, and never comes back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum SharePhase {

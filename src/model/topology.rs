@@ -45,7 +45,7 @@ pub struct Settings {
     /// Number of quiet cycles after which only jobs without a share preempt for fairness. This
     /// safety net reports when it acts. `None` turns it off.
     pub quiet_stop: Option<u64>,
-    /// Time before maintenance at which work that can be preempted is told to leave.
+    /// Time before maintenance at which work that can be preempted is evicted.
     pub notice: Millis,
     /// Waiting requests that have a place in the calendar.
     pub backfill_depth: u64,

@@ -35,7 +35,7 @@ const NO_DELAY_AFTER_OTHERS: Duration = Duration::from_millis(250);
 /// Requests of this process. Global, as the threads of the runtime are.
 static TRAFFIC: LazyLock<Traffic> = LazyLock::new(|| Traffic {
     began: Instant::now(),
-    calm: AtomicU64::new(0),
+    unhurried: AtomicU64::new(0),
     hurried: AtomicU64::new(0),
     others: AtomicU64::new(0),
     decision: Mutex::default(),
@@ -43,7 +43,7 @@ static TRAFFIC: LazyLock<Traffic> = LazyLock::new(|| Traffic {
 
 struct Traffic {
     began: Instant,
-    calm: AtomicU64,
+    unhurried: AtomicU64,
     hurried: AtomicU64,
     others: AtomicU64,
     decision: Mutex<Decision>,
@@ -68,7 +68,7 @@ impl Reporting {
         let now = Instant::now();
         let Some(last) = self.last.replace(Some(now)) else { return };
         let is_hurried = now.saturating_duration_since(last) < HURRIED_WITHIN;
-        let count = if is_hurried { &TRAFFIC.hurried } else { &TRAFFIC.calm };
+        let count = if is_hurried { &TRAFFIC.hurried } else { &TRAFFIC.unhurried };
         count.fetch_add(1, Ordering::Relaxed);
     }
 
@@ -85,7 +85,7 @@ pub fn park_until_slice_end() {
     // Another thread decides at the moment, so this thread need not.
     let Ok(mut decision) = traffic.decision.try_lock() else { return };
     let counts = Counts {
-        calm: traffic.calm.load(Ordering::Relaxed),
+        unhurried: traffic.unhurried.load(Ordering::Relaxed),
         hurried: traffic.hurried.load(Ordering::Relaxed),
         others: traffic.others.load(Ordering::Relaxed),
     };
@@ -100,7 +100,7 @@ pub fn park_until_slice_end() {
 #[derive(Clone, Copy, Debug, Default)]
 struct Counts {
     /// Heartbeats after a pause.
-    calm: u64,
+    unhurried: u64,
     /// Heartbeats within [`HURRIED_WITHIN`] of the previous heartbeat.
     hurried: u64,
     /// Connections, and requests that are no heartbeats.
@@ -131,11 +131,11 @@ impl Decision {
         }
         let passed = now.saturating_sub(self.since);
         if WINDOW <= passed {
-            let calm = counts.calm.saturating_sub(self.counts.calm);
+            let unhurried = counts.unhurried.saturating_sub(self.counts.unhurried);
             let hurried = counts.hurried.saturating_sub(self.counts.hurried);
-            let slices = Duration::from_micros(calm.saturating_mul(SLICE_US.into()));
+            let slices = Duration::from_micros(unhurried.saturating_mul(SLICE_US.into()));
             let is_many = passed.saturating_mul(MANY) <= slices;
-            self.is_moderated = is_many && hurried.saturating_mul(HURRIED_ONE_IN) <= calm;
+            self.is_moderated = is_many && hurried.saturating_mul(HURRIED_ONE_IN) <= unhurried;
             (self.since, self.counts) = (now, counts);
         }
         let into_slice = now.subsec_micros() % SLICE_US;
@@ -150,12 +150,12 @@ mod tests {
 
     /// Simulates threads that call `rest` every millisecond for 200 ms, with these heartbeats a
     /// second. Returns the last decision.
-    fn is_moderated(decision: &mut Decision, from_ms: u64, calm: u64, hurried: u64) -> bool {
+    fn is_moderated(decision: &mut Decision, from_ms: u64, unhurried: u64, hurried: u64) -> bool {
         let before = decision.counts;
         let until = |per_s: u64, ms: u64| (per_s * ms).div_euclid(1000);
         let looks = (1..=200).map(|ms| {
             let counts = Counts {
-                calm: before.calm + until(calm, ms),
+                unhurried: before.unhurried + until(unhurried, ms),
                 hurried: before.hurried + until(hurried, ms),
                 others: before.others,
             };
@@ -166,7 +166,7 @@ mod tests {
 
     #[test]
     fn only_many_unhurried_heartbeats_are_delayed() {
-        for (calm, hurried, expected) in [
+        for (unhurried, hurried, expected) in [
             (0, 0, false),
             (200, 0, false),
             (300, 0, false),
@@ -178,8 +178,8 @@ mod tests {
             (10_000, 0, true),
         ] {
             let mut decision = Decision::default();
-            let judged = is_moderated(&mut decision, 0, calm, hurried);
-            assert_eq!(judged, expected, "{calm} and {hurried} in a second");
+            let judged = is_moderated(&mut decision, 0, unhurried, hurried);
+            assert_eq!(judged, expected, "{unhurried} and {hurried} in a second");
         }
     }
 

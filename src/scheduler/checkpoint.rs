@@ -5,8 +5,8 @@
 //! The next cycle computes both again. Nodes and users appear by name, so the order of their first
 //! appearance does not matter.
 //!
-//! Heartbeats without news leave one trace: the set of nodes heard when an interval ends.
-//! [`Scheduler::hearing`] returns that set and [`Scheduler::enter_hearing`] restores it. The
+//! Heartbeats without news leave one trace: the set of nodes that reported before an interval ends.
+//! [`Scheduler::heartbeat_exceptions`] returns that set and [`Scheduler::restore_heartbeats`] restores it. The
 //! journal keeps it instead of the heartbeats.
 
 use std::collections::BTreeSet;
@@ -45,15 +45,15 @@ pub struct SchedulerState {
     pub jobs: Vec<SavedJob>,
     /// Shares of work that could not be understood, by number.
     pub limbo: Vec<Limbo>,
-    /// Shares from before a restart that were told to leave.
+    /// Terminating shares from before a restart.
     pub told_to_leave: Vec<ShareId>,
     /// Nodes with a process published there by surprise, and with more booked than fits.
     pub crowded: Vec<Name>,
-    /// Room already made and not yet taken, in the order in which it was promised.
+    /// Space already made and not yet taken, in the order in which it was promised.
     pub promises: Vec<SavedPromise>,
     /// Savings of users for their gangs: class, user, and the account.
     pub turns: Vec<(Name, Name, TurnSavings)>,
-    /// The jobs for which the last cycle did not come to search for room.
+    /// The jobs for which the last cycle did not come to search for space.
     pub put_off: Vec<JobId>,
     /// For how long nothing has changed.
     pub calm: SavedQuiescence,
@@ -74,7 +74,7 @@ pub struct SavedNode {
     /// Heartbeats missed in a row.
     pub missed: u32,
     /// True if the node reported since the last interval ended.
-    pub is_heard: bool,
+    pub has_reported: bool,
     /// True if a share or a command names the node, but it has never reported.
     pub is_awaited: bool,
     /// True if the node is dead: its heartbeats stopped.
@@ -144,7 +144,7 @@ pub struct Limbo {
     pub memory: Option<Mebibytes>,
 }
 
-/// Room that was made for a job.
+/// Space that was made for a job.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SavedPromise {
     /// Beneficiary.
@@ -174,10 +174,10 @@ pub struct SavedQuiescence {
     pub is_unfinished: bool,
 }
 
-/// Nodes heard since the last interval ended, encoded by exceptions: a node that missed nothing so
-/// far was heard, a node with missed heartbeats was not.
+/// Nodes that reported since the last interval ended, encoded by exceptions: a node that missed
+/// nothing so far reported, a node with missed heartbeats did not.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Hearing {
+pub struct HeartbeatExceptions {
     /// Nodes without a missed heartbeat that did not report; by name.
     pub silent: Vec<Name>,
     /// Nodes with missed heartbeats that reported; by name.
@@ -279,24 +279,24 @@ impl Scheduler {
         scheduler
     }
 
-    /// Returns the nodes heard since the last interval ended, by exceptions.
-    pub fn hearing(&self) -> Hearing {
-        let mut hearing = Hearing::default();
+    /// Returns the nodes that reported since the last interval ended, by exceptions.
+    pub fn heartbeat_exceptions(&self) -> HeartbeatExceptions {
+        let mut exceptions = HeartbeatExceptions::default();
         for (_, node) in self.nodes.by_name() {
-            match (node.missed, node.is_heard) {
-                (0, false) => hearing.silent.push(node.report.name.clone()),
-                (1.., true) => hearing.back.push(node.report.name.clone()),
+            match (node.missed, node.has_reported) {
+                (0, false) => exceptions.silent.push(node.report.name.clone()),
+                (1.., true) => exceptions.back.push(node.report.name.clone()),
                 (0, true) | (1.., false) => {}
             }
         }
-        hearing
+        exceptions
     }
 
-    /// Restores the set of nodes heard, in place of the routine heartbeats.
-    pub fn enter_hearing(&mut self, hearing: &Hearing) {
+    /// Restores the set of nodes that reported, in place of the routine heartbeats.
+    pub fn restore_heartbeats(&mut self, exceptions: &HeartbeatExceptions) {
         let (silent, back): (BTreeSet<&Name>, BTreeSet<&Name>) =
-            (hearing.silent.iter().collect(), hearing.back.iter().collect());
-        self.nodes.enter_heard(|node| {
+            (exceptions.silent.iter().collect(), exceptions.back.iter().collect());
+        self.nodes.enter_reported(|node| {
             let name = &node.report.name;
             if node.missed == 0 { !silent.contains(name) } else { back.contains(name) }
         });
@@ -325,7 +325,7 @@ impl NodeTable {
         let nodes = self.records().map(|(node, record)| SavedNode {
             report: record.report.clone(),
             missed: record.missed,
-            is_heard: record.is_heard,
+            has_reported: record.has_reported,
             is_awaited: record.is_awaited,
             is_dead: record.is_dead,
             is_dying: self.dying.contains(&node),
@@ -341,7 +341,7 @@ impl NodeTable {
     fn enter_saved(&mut self, topology: &Topology, node: SavedNode) {
         let record = NodeRecord {
             missed: node.missed,
-            is_heard: node.is_heard,
+            has_reported: node.has_reported,
             is_awaited: node.is_awaited,
             is_dead: node.is_dead,
             died_at: node.died_at.or(node.is_dying.then_some(self.interval)),

@@ -102,7 +102,7 @@ pub enum SchedulerEvent {
 /// Effect of a recorded event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EventEffect {
-    /// Changes nothing but the set of nodes heard: a heartbeat that repeats what is known of a live
+    /// Changes nothing but the set of nodes that reported: a heartbeat that repeats what is known of a live
     /// node, or the end of an interval in which all nodes reported.
     Routine,
     /// May change decisions; a replay needs it.

@@ -54,7 +54,7 @@ impl Scheduler {
         }
     }
 
-    /// Forgets names that most likely are no nodes: long dead, heard in at most a single interval,
+    /// Forgets names that most likely are no nodes: long dead, with heartbeats in at most a single interval,
     /// and unused.
     pub(super) fn forget_passing_names(&mut self) {
         let passing = self.nodes.passing_names(self.topology.settings.node_stability);
@@ -271,7 +271,7 @@ fn is_allowed_on(topology: &Topology, nodes: &NodeTable, job: &JobRecord, node: 
 impl JobRecord {
     /// Marks a share as leaving.
     pub(super) fn evict_share(&mut self, id: ShareId, removal: Removal) {
-        let share = self.shares.get_mut(id).expect("a share that is told to leave exists");
+        let share = self.shares.get_mut(id).expect("an evicted share exists");
         share.state = SharePhase::Leaving;
         share.removal = Some(removal);
         self.last.has_shrunk = true;

@@ -17,7 +17,7 @@ use crate::model::{IxVec, JobId, JobSpec, NodeIx, Order, QShares, Tags};
 /// Most lists of nodes by tags that are kept when their last job is gone.
 const TAG_LISTS_MAX: usize = 1000;
 
-/// Room promised to a job, by a place that lasts longer than a snapshot's.
+/// Space promised to a job, by a place that lasts longer than a snapshot's.
 #[derive(Clone, Debug)]
 pub(super) struct PromiseRecord {
     pub job: JobId,

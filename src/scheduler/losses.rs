@@ -15,7 +15,7 @@ use super::command::{CommandError, CommandOutcome};
 use super::nodes::{NodeKey, NodeRecord, NodeTable};
 use crate::model::Name;
 
-/// Factor on `node_stability`: intervals of silence after which a name heard once is forgotten.
+/// Factor on `node_stability`: intervals of silence after which a name that reported once is forgotten.
 const PASSING_AFTER: u32 = 4;
 
 /// The losses of nodes that count.
@@ -147,7 +147,7 @@ impl NodeTable {
         if reporting.is_empty() { Ok(()) } else { Err(CommandError::StillReporting(reporting)) }
     }
 
-    /// Names that most likely are no nodes: heard in at most a single interval, silent for long,
+    /// Names that most likely are no nodes: with heartbeats in at most a single interval, silent for long,
     /// not listed in the configuration, and without a process ever.
     pub(super) fn passing_names(&self, node_stability: u32) -> Vec<NodeKey> {
         let patience = node_stability.saturating_mul(PASSING_AFTER);
@@ -179,10 +179,10 @@ impl NodeTable {
     }
 
     /// Restores for each node if it reported in this interval.
-    pub(super) fn enter_heard(&mut self, is_heard: impl Fn(&NodeRecord) -> bool) {
+    pub(super) fn enter_reported(&mut self, has_reported: impl Fn(&NodeRecord) -> bool) {
         for node in self.all() {
             let record = &mut self.records[node.0];
-            record.is_heard = is_heard(record);
+            record.has_reported = has_reported(record);
         }
     }
 
@@ -190,7 +190,7 @@ impl NodeTable {
     pub(super) fn restart_hearing(&mut self) {
         for node in self.all() {
             let record = self.edit_liveness(node);
-            record.is_heard = false;
+            record.has_reported = false;
             if !record.is_dead {
                 record.missed = 0;
             }

@@ -85,12 +85,12 @@ pub struct Scheduler {
     users: Users,
     /// Shares of work that could not be understood.
     limbo: BTreeMap<ShareId, UnattributedShare>,
-    /// Shares from before a restart that were told to leave.
+    /// Terminating shares from before a restart.
     told_to_leave: BTreeSet<ShareId>,
     promises: Vec<PromiseRecord>,
     /// Savings of users for their gangs.
     turns: TurnRecord,
-    /// The jobs for which the last cycle did not come to search for room.
+    /// The jobs for which the last cycle did not come to search for space.
     put_off: Vec<JobId>,
     calm: QuiescenceTracker,
     clock: SchedulerClock,
@@ -155,7 +155,7 @@ impl Scheduler {
         self.nodes.restore_varied_off(&self.topology, nodes);
     }
 
-    /// Restores the shares that an earlier run told to leave, before the orchestrator has published
+    /// Restores the terminating shares of an earlier run, before the orchestrator has published
     /// them again. A published preemption is final, even if the orchestrator forgot it.
     pub fn restore_leaving(&mut self, shares: impl IntoIterator<Item = ShareId>) {
         self.told_to_leave.extend(shares);

@@ -33,14 +33,14 @@ pub(super) struct NodeRecord {
     /// Heartbeats missed in a row.
     pub missed: u32,
     /// True if the node reported since the last interval ended.
-    pub is_heard: bool,
+    pub has_reported: bool,
     /// True if a share or a command names the node, but it has never reported.
     pub is_awaited: bool,
     pub is_dead: bool,
     /// True if the orchestrator ever published a process on the node. A name that only an agent
     /// sent counts for nothing when losses are judged.
     pub has_had_work: bool,
-    /// Heartbeat intervals in which the node was heard, up to two. A name heard in a single
+    /// Heartbeat intervals in which the node reported, up to two. A name that reported in a single
     /// interval is forgotten when it dies.
     pub heard_intervals: u32,
     /// In which interval its heartbeats had stopped for too long, while they have.
@@ -195,7 +195,7 @@ impl NodeTable {
     /// Applies the report of an agent. Returns the node's index if the node was dead.
     pub(super) fn report(&mut self, topology: &Topology, report: NodeReport) -> Option<NodeKey> {
         let Some(node) = self.find(&report.name) else {
-            self.enter(topology, NodeRecord { is_heard: true, ..NodeRecord::new(report) });
+            self.enter(topology, NodeRecord { has_reported: true, ..NodeRecord::new(report) });
             return None;
         };
         self.dying.remove(&node);
@@ -205,19 +205,19 @@ impl NodeTable {
         self.find_tags(topology, node);
         let record = self.edit(node);
         record.missed = 0;
-        record.is_heard = true;
+        record.has_reported = true;
         record.is_awaited = false;
         record.died_at = None;
         record.is_given_up = false;
         std::mem::take(&mut record.is_dead).then_some(node)
     }
 
-    /// Marks the node of a routine heartbeat as heard. Returns false, and does nothing, if the
+    /// Marks that the node of a routine heartbeat has reported. Returns false, and does nothing, if the
     /// report has news.
     pub(super) fn note_routine_heartbeat(&mut self, report: &NodeReport) -> bool {
         let node = self.find(&report.name).filter(|&node| self.is_known(node, report));
         if let Some(node) = node {
-            self.records[node.0].is_heard = true;
+            self.records[node.0].has_reported = true;
         }
         node.is_some()
     }
@@ -234,7 +234,9 @@ impl NodeTable {
 
     /// True if every node has reported since the last interval ended, and none is new.
     pub(super) fn were_all_heard(&self) -> bool {
-        self.by_name.values().all(|&node| self[node].is_heard && self[node].heard_intervals == 2)
+        self.by_name
+            .values()
+            .all(|&node| self[node].has_reported && self[node].heard_intervals == 2)
     }
 
     /// True if a node's death is due or held back.
@@ -292,7 +294,7 @@ impl NodeTable {
         self.interval += u64::from(!self.were_all_heard());
         for node in self.all() {
             let record = &mut self.records[node.0];
-            if std::mem::take(&mut record.is_heard) {
+            if std::mem::take(&mut record.has_reported) {
                 record.heard_intervals = (record.heard_intervals + 1).min(2);
                 continue;
             }
@@ -462,7 +464,7 @@ impl NodeRecord {
             tags: Arc::default(),
             preference: 0,
             missed: 0,
-            is_heard: false,
+            has_reported: false,
             is_awaited: false,
             is_dead: false,
             has_had_work: false,

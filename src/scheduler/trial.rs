@@ -13,7 +13,7 @@ pub struct CommandImpact {
     pub cycle: u64,
     /// Nodes whose state the act changes; other named nodes are in that state already.
     pub changed: Vec<String>,
-    /// Shares that have to go for it, by job and why. Shares that make room for processes of other
+    /// Shares that have to go for it, by job and why. Shares that make space for processes of other
     /// nodes are among them, as preempted.
     pub evicted: BTreeMap<(JobId, Removal), u64>,
     /// Work lost with the shares, in milliseconds of their processes.

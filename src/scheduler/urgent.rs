@@ -32,11 +32,11 @@ pub struct UrgentGrant {
     pub cycle: u64,
     /// Nodes, each with the rank of its process.
     pub promised: Vec<(Name, u32)>,
-    /// Shares that were told to leave.
+    /// Terminating shares.
     pub preempted: Vec<UrgentVictim>,
 }
 
-/// A share that was told to leave for an urgent job.
+/// A share that was preempted for an urgent job.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UrgentVictim {
     /// Job of the share.

@@ -134,7 +134,7 @@ pub struct JobView {
     pub pure_fair_share: QShares,
     /// Target of the job, as counted by How Much.
     pub target: NShares,
-    /// Room promised to it.
+    /// Space promised to it.
     pub promised: NShares,
     /// Since which cycle it has been below its count and has got nothing; `None` if it is not, or
     /// has.

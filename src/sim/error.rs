@@ -94,7 +94,7 @@ impl Flaw {
 /// A rule of the model that a run broke. MODEL section 10.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Violation {
-    /// The scheduler put a process where there is no room, draining processes included.
+    /// The scheduler put a process where there is no space, draining processes included.
     #[error(
         "node {node} is over-committed: a process of {asks} qshares was put where {free} are free"
     )]

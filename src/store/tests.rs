@@ -401,7 +401,7 @@ async fn a_changed_event_is_named_and_hides_none_before_it() {
     assert_eq!(archive.feed_since(0, 10).await.unwrap()[1].body, "[0]");
 }
 
-/// A full disk ends the transaction behind the connection's back. Once it has room again, so has
+/// A full disk ends the transaction behind the connection's back. Once it has space again, so has
 /// the daemon.
 #[tokio::test]
 async fn troubles_of_the_file_pass() {

@@ -63,7 +63,7 @@ async fn reservations_are_planned_listed_and_deleted() {
     assert!(stderr.contains("is not after the start") && stderr.contains("(P031)"), "{stderr}");
     let plan = "node maintenance n? --start +5h --for 2h --reason disks --name m1";
     let said = ask(&daemon, plan);
-    assert!(said.contains("is told to go shortly before the start"), "{said}");
+    assert!(said.contains("is evicted shortly before the start"), "{said}");
     let listed = ask(&daemon, "reservation ls");
     let lines: Vec<&str> = listed.lines().collect();
     assert!(lines[1].starts_with("r1    reservation  n[1-2]") && lines[1].contains("in 1h 59m"));

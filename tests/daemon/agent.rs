@@ -86,7 +86,7 @@ async fn an_agent_waits_for_the_daemon_and_passes_on_what_its_node_wants() {
     let args = [&args[..], &["--quiesce-file", wish.to_str().unwrap()]].concat();
     let mut agent = Agent::start(&args, Some(&socket));
     socket.until("READY=1");
-    socket.until("STATUS=not heard: cannot reach a daemon");
+    socket.until("STATUS=heartbeat failed: cannot reach a daemon");
 
     let daemon = Daemon::start_at(folder.path(), CONFIG, &format!("127.0.0.1:{port}"));
     socket.until("STATUS=n1: offers 7168 MB");

@@ -190,7 +190,7 @@ fn the_quiet_stop_is_said_to_hold_against_peers_for_want_of_a_change_of_demand()
     let why = explained(&cluster, 2);
     assert_eq!(why.reason.unwrap().code, "too_dear");
     let unblock = why.unblock.unwrap();
-    says(&unblock.sentence, &["room that is free", "waiting alone does not help"]);
+    says(&unblock.sentence, &["space that is free", "waiting alone does not help"]);
     assert_eq!(unblock.estimate, None);
 
     get_on(&mut cluster, 0);
@@ -199,7 +199,7 @@ fn the_quiet_stop_is_said_to_hold_against_peers_for_want_of_a_change_of_demand()
     assert_eq!((reason.code.as_str(), cluster.held(2)), ("quiet_stop", 1));
     says(&reason.sentence, &["neither demand nor supply has changed for 3 cycles", "their peers"]);
     says(&why.sums.bound.sentence, &["it leaves its peers theirs"]);
-    says(&why.unblock.unwrap().sentence, &["room that is free", "a change of demand or supply"]);
+    says(&why.unblock.unwrap().sentence, &["space that is free", "a change of demand or supply"]);
 }
 
 /// The level at which other parties have more: the user's other jobs, other users, other classes.

@@ -10,7 +10,7 @@ use crate::support::step::{Step, steps};
 use crate::support::world::{MEDIUM, SMALL, World, world};
 use apportion::journal::{Batch, JournalEntry, ReplayError, Unreadable};
 use apportion::model::{Mebibytes, Name, NodeReport, Tags};
-use apportion::scheduler::checkpoint::{Hearing, SchedulerState};
+use apportion::scheduler::checkpoint::{HeartbeatExceptions, SchedulerState};
 use apportion::scheduler::{Scheduler, SchedulerEvent};
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
@@ -49,7 +49,7 @@ proptest! {
 /// The whole state, except heartbeats of an interval that is not over yet.
 fn state(scheduler: &Scheduler) -> SchedulerState {
     let mut state = scheduler.state();
-    state.nodes.iter_mut().for_each(|node| node.is_heard = false);
+    state.nodes.iter_mut().for_each(|node| node.has_reported = false);
     state
 }
 
@@ -80,7 +80,7 @@ fn heartbeats_that_say_nothing_leave_no_trace() {
     };
     let passed = |silent: &[&str]| {
         let silent = silent.iter().map(|name| Name::from(*name)).collect();
-        JournalEntry::IntervalPassed(Hearing { silent, back: Vec::new() })
+        JournalEntry::IntervalPassed(HeartbeatExceptions { silent, back: Vec::new() })
     };
     assert_eq!(interval("m1=4 m2=4"), []);
     assert_eq!(interval("m1=4"), [passed(&["m2"])]);

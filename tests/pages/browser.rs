@@ -183,7 +183,7 @@ async fn says_that_it_is_lost(browser: &Browser, demo: Demo) {
     drop(demo);
     let banner = "const banner = document.getElementById('banner'); return !banner.hidden && banner.textContent";
     let told = browser.wait(banner).await;
-    assert!(told.as_str().unwrap().contains("not heard any more"), "{told}");
+    assert!(told.as_str().unwrap().contains("does not answer any more"), "{told}");
 }
 
 /// A user with a token gets in. The form returns once the token is worth nothing, or by a button.

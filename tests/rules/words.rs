@@ -171,10 +171,19 @@ const BANNED: &[(&str, &str)] = &[
     ("anybody", "name the subject"),
     ("better priority", "higher priority"),
     ("worse priority", "lower priority"),
+    ("told to go", "preempted, evicted or terminating"),
+    ("told to leave", "preempted, evicted or terminating"),
+    ("told to end", "preempted, evicted or terminating"),
+    ("not heard", "no heartbeat, or does not answer"),
+    ("heard of", "no heartbeat, or does not answer"),
+    ("heard again", "reports or answers again"),
+    ("free room", "free space"),
+    ("room for one more", "space for one more"),
 ];
 
-/// Names that a system or the wire gave, and that stay.
+/// Names that a system or the wire gave, and that stay, and an example of the guide.
 const NAMES: &[(&str, &str)] = &[
+    ("CONTRIBUTING.md", "not heard"),
     ("src/agent/run/users.rs", "nobody"),
     ("src/auth/identity.rs", "anybody"),
     ("src/api/wire/clients.rs", "anybody"),

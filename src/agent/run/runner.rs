@@ -380,7 +380,7 @@ impl Runner {
                 let acked = known.acked;
                 let before = known.report.results.len();
                 known.report.results.retain(|result| result.number > acked);
-                // The rest of them may have waited for room.
+                // The rest of them may have waited for space.
                 let rest = known.report.results.len();
                 self.has_news |= 0 < rest && rest < before;
                 known.specs.extend(specs.keys());

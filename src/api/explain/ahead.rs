@@ -1,10 +1,10 @@
-//! Jobs ahead of a job that waits for room.
+//! Jobs ahead of a job that waits for space.
 
 use crate::engine::WaitReason;
 use crate::model::{NShares, counted, plural};
 use crate::scheduler::{JobView, View, Waiting};
 
-/// Whether `job` waits for room that other jobs have. A job with another cause has no job ahead.
+/// Whether `job` waits for space that other jobs have. A job with another cause has no job ahead.
 fn waits_for_room(job: &JobView) -> bool {
     let Some(Waiting::Engine(reason)) = &job.reason else { return false };
     match reason {
@@ -32,7 +32,7 @@ fn waits_for_room(job: &JobView) -> bool {
     }
 }
 
-/// What is ahead of `job`, in a sentence. `None`: it does not wait for room.
+/// What is ahead of `job`, in a sentence. `None`: it does not wait for space.
 pub fn ahead(view: &View, job: &JobView) -> Option<String> {
     if !waits_for_room(job) {
         return None;
@@ -47,12 +47,12 @@ pub fn ahead(view: &View, job: &JobView) -> Option<String> {
     let higher = crate::model::count(in_line().filter(|other| is_higher(other)));
     let others = || in_line().filter(|other| other.class == job.class && other.id != job.id);
     let of_class = match crate::model::count(others()) {
-        0 => format!("no other job of class {} waits for room", job.class),
+        0 => format!("no other job of class {} waits for space", job.class),
         count if class.policy.is_preemptable() => {
             let without = crate::model::count(others().filter(|other| other.held() == NShares(0)));
             let wait = if count == 1 { "waits" } else { "wait" };
             format!(
-                "{} of class {} {wait} for room, {without} without a process; the user with the least comes first",
+                "{} of class {} {wait} for space, {without} without a process; the user with the least comes first",
                 counted(count, "other job"),
                 job.class
             )
@@ -61,7 +61,7 @@ pub fn ahead(view: &View, job: &JobView) -> Option<String> {
             let is_older = |other: &&JobView| (other.submitted, other.id) < (job.submitted, job.id);
             let place = crate::model::count(others().filter(is_older)) + 1;
             format!(
-                "number {place} of {} of class {} that wait for room, by age",
+                "number {place} of {} of class {} that wait for space, by age",
                 counted(count + 1, "job"),
                 job.class
             )

@@ -175,7 +175,7 @@ impl<'a> GangFit<'a> {
                 each.max().unwrap_or(0)
             }
         };
-        format!(": room for {fits} of its {}", counted(all, "process"))
+        format!(": space for {fits} of its {}", counted(all, "process"))
     }
 
     /// Words for the least space that the gang could use on a node.

@@ -327,7 +327,7 @@ impl<'a> NodeFit<'a> {
             Verdict::OtherSet => {
                 self.gang.as_ref().map(|gang| gang.other_set(node)).unwrap_or_default()
             }
-            Verdict::Awaited => "not heard of since the daemon started".to_owned(),
+            Verdict::Awaited => "no heartbeat since the daemon started".to_owned(),
             Verdict::TooSmall if self.is_for_whole_node() && self.gang.is_none() => {
                 format!("has {all}; a whole node of {needs} is asked for")
             }

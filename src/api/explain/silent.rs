@@ -49,7 +49,7 @@ impl SilentNodes {
         let SilentNodes { names, nodes, .. } = self;
         let (is, it) = if *nodes == 1 { ("is", "it is") } else { ("are", "they are") };
         let sentence = format!(
-            "{names} {is} heard again; or an operator says that {it} dead: apportion node lost {names}"
+            "{names} {is} up again; or an operator says that {it} dead: apportion node lost {names}"
         );
         Unblock { sentence, needs_a_change: true, estimate: None }
     }

@@ -17,7 +17,7 @@ use crate::model::{
 use crate::scheduler::{Declined, JobView, NodeView, View, Waiting};
 
 /// Changes that end the quiet stop, and space that is available in spite of it.
-const FREE_ROOM_OR_CHANGE: &str = "room that is free, or a change of demand or supply: work or a node comes or goes, or \
+const FREE_ROOM_OR_CHANGE: &str = "space that is free, or a change of demand or supply: work or a node comes or goes, or \
                                    a job can use another number of processes";
 /// Number of things of a kind that a sentence names.
 const NAMED: usize = 3;
@@ -314,7 +314,7 @@ fn exits(view: &View, job: &JobView, eyes: &NodeFit<'_>) -> Unblock {
     }
     let count: u64 = awaited.values().sum();
     if count == 0 {
-        return by_itself("the next cycle: its room is free".to_owned(), Some(next_cycle()));
+        return by_itself("the next cycle: its space is free".to_owned(), Some(next_cycle()));
     }
     whose.sort_unstable();
     whose.dedup();
@@ -368,10 +368,10 @@ fn held_back_by(view: &View, job: &JobView, held_back: Declined) -> Unblock {
                     counted(cycles, "more cycle")
                 ),
             });
-            by_itself("room that is free, or waiting until it is worth it".to_owned(), estimate)
+            by_itself("space that is free, or waiting until it is worth it".to_owned(), estimate)
         }
         Declined::TooLate => {
-            by_itself("room that is free; it takes nothing from others".to_owned(), None)
+            by_itself("space that is free; it takes nothing from others".to_owned(), None)
         }
         Declined::Quiet { .. } => by_itself(FREE_ROOM_OR_CHANGE.to_owned(), None),
         Declined::NextCycle => by_itself("the next cycle, which begins with it".to_owned(), None),

@@ -285,7 +285,7 @@ fn bound(job: &JobView, class: Option<&Account>, user: Option<&Account>) -> Boun
         Cause::Adapting => told(BoundBy::Room, "its last change of size goes on".to_owned()),
         Cause::HeldBack(held_back) => told(BoundBy::Price, bound_of_price(*held_back)),
         Cause::WaitingForExits { promised } => {
-            told(BoundBy::Room, format!("room for {promised} is being made"))
+            told(BoundBy::Room, format!("space for {promised} is being made"))
         }
         Cause::Fragmented { free, largest_hole, asks, .. } => told(
             BoundBy::Room,

@@ -53,7 +53,7 @@ const FACTS: &[(Code, &str, StatusCode, &str)] = &[
     (Code::MovedShare, "P041", CONFLICT, "the share was issued on another node"),
     (Code::DuplicateShare, "P042", REFUSED, "one share in two places"),
     (Code::ReturnedShare, "P043", CONFLICT, "the share had ended"),
-    (Code::OverdueShare, "P044", CONFLICT, "the share was told to leave"),
+    (Code::OverdueShare, "P044", CONFLICT, "the share is terminating"),
     (Code::ProcessOnUnknownNode, "P045", CONFLICT, "the process is on an unknown node"),
     (Code::CompletedButLive, "P046", CONFLICT, "completed work has live processes"),
     (Code::BadUser, "P050", BAD, "the user's name is not valid"),
@@ -173,7 +173,7 @@ pub enum Code {
     DuplicateShare,
     /// A share that had ended and is shown alive.
     ReturnedShare,
-    /// A share that was told to end long ago and still has a process.
+    /// A share that is terminating for long and still has a process.
     OverdueShare,
     /// A process on a node that never reported.
     ProcessOnUnknownNode,

@@ -183,7 +183,7 @@ fn kept_warning(
         )
     };
     let detail = format!(
-        "{processes} processes of {jobs} are absent and keep their room; {until}. Publish them as `gone` or their job as `completed`; if all that is absent is over, send `full: true`"
+        "{processes} processes of {jobs} are absent and keep their space; {until}. Publish them as `gone` or their job as `completed`; if all that is absent is over, send `full: true`"
     );
     Some(RequestFault::new(Code::AbsentWork, "/work", detail))
 }
@@ -216,9 +216,9 @@ fn given_up_warning(given_up: &BTreeMap<ShareId, JobId>) -> Option<RequestFault>
     }
     let jobs = named(given_up.values().copied());
     let count = given_up.len();
-    tracing::warn!(count, jobs, "absent processes are given up; their room is free");
+    tracing::warn!(count, jobs, "absent processes are given up; their space is free");
     let detail = format!(
-        "{count} processes of {jobs} were absent for too long: they are given up, and their room is free. What still runs there must be ended"
+        "{count} processes of {jobs} were absent for too long: they are given up, and their space is free. What still runs there must be ended"
     );
     Some(RequestFault::new(Code::GivenUp, "/work", detail))
 }

@@ -23,7 +23,7 @@ struct Incarnation {
     boot_id: Option<String>,
     sequence: Option<u64>,
     /// Number of its heartbeats since another incarnation began.
-    heard_since: u32,
+    beats_since: u32,
 }
 
 /// All agents that report as a node.
@@ -40,7 +40,7 @@ pub struct Agent {
 
 /// Meaning of a heartbeat.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Heard {
+pub enum HeartbeatOutcome {
     /// A heartbeat that counts.
     Alive,
     /// Received before, or older than a received heartbeat.
@@ -64,57 +64,57 @@ impl Agent {
 
     /// The boot ids of both agents, if there are two.
     pub fn conflicting_boot_ids(&self) -> Option<(&str, &str)> {
-        let rival = self.earlier.iter().find(|life| 0 < life.heard_since);
+        let rival = self.earlier.iter().find(|life| 0 < life.beats_since);
         let rival = rival.filter(|_| self.has_conflict())?.boot_id.as_deref()?;
         Some((self.present.boot_id.as_deref().unwrap_or("none"), rival))
     }
 
     /// Takes in a heartbeat. A heartbeat without a sequence cannot be recognized as replayed.
-    pub fn hear(&mut self, boot_id: Option<&str>, sequence: Option<u64>) -> Heard {
+    pub fn receive(&mut self, boot_id: Option<&str>, sequence: Option<u64>) -> HeartbeatOutcome {
         if self.present.boot_id.as_deref() == boot_id {
-            if self.present.has_heard(sequence) {
-                return Heard::Replayed;
+            if self.present.has_received(sequence) {
+                return HeartbeatOutcome::Replayed;
             }
             self.present.note(sequence);
             self.others = 0;
             self.contested = self.contested.saturating_sub(1);
-            return Heard::Alive;
+            return HeartbeatOutcome::Alive;
         }
         let is_it = |life: &Incarnation| life.boot_id.as_deref() == boot_id;
         if let Some(place) = self.earlier.iter().position(is_it) {
-            return self.hear_earlier(place, sequence);
+            return self.receive_earlier(place, sequence);
         }
         self.replace(Incarnation::new(boot_id, sequence));
-        Heard::Alive
+        HeartbeatOutcome::Alive
     }
 
-    fn hear_earlier(&mut self, place: usize, sequence: Option<u64>) -> Heard {
+    fn receive_earlier(&mut self, place: usize, sequence: Option<u64>) -> HeartbeatOutcome {
         let life = &mut self.earlier[place];
-        if life.has_heard(sequence) {
-            return Heard::Replayed;
+        if life.has_received(sequence) {
+            return HeartbeatOutcome::Replayed;
         }
         life.note(sequence);
-        life.heard_since = life.heard_since.saturating_add(1);
+        life.beats_since = life.beats_since.saturating_add(1);
         self.others = self.others.saturating_add(1);
-        if life.heard_since == 1 {
-            return Heard::Late;
+        if life.beats_since == 1 {
+            return HeartbeatOutcome::Late;
         }
         self.contested = CONFLICT_CLEARS_AFTER;
         if self.others < SWITCH_AFTER {
-            return Heard::Other;
+            return HeartbeatOutcome::Other;
         }
         if let Some(life) = self.earlier.remove(place) {
             self.replace(life);
             // The incarnation just replaced counts as a rival at once, without a further heartbeat.
             if let Some(silent) = self.earlier.front_mut() {
-                silent.heard_since = 1;
+                silent.beats_since = 1;
             }
         }
-        Heard::Alive
+        HeartbeatOutcome::Alive
     }
 
     fn replace(&mut self, life: Incarnation) {
-        let before = std::mem::replace(&mut self.present, Incarnation { heard_since: 0, ..life });
+        let before = std::mem::replace(&mut self.present, Incarnation { beats_since: 0, ..life });
         self.others = 0;
         // An agent without a boot id has no incarnation that could be over.
         if before.boot_id.is_some() {
@@ -126,10 +126,10 @@ impl Agent {
 
 impl Incarnation {
     fn new(boot_id: Option<&str>, sequence: Option<u64>) -> Incarnation {
-        Incarnation { boot_id: boot_id.map(str::to_owned), sequence, heard_since: 0 }
+        Incarnation { boot_id: boot_id.map(str::to_owned), sequence, beats_since: 0 }
     }
 
-    fn has_heard(&self, sequence: Option<u64>) -> bool {
+    fn has_received(&self, sequence: Option<u64>) -> bool {
         sequence.is_some() && sequence <= self.sequence
     }
 
@@ -146,25 +146,25 @@ mod tests {
     /// Reads `-` as a heartbeat without a boot id. Writes `+` for a heartbeat that counts, `r` for
     /// a replay, `l` for a late heartbeat, `2` for another agent; `!` where there are two.
     #[track_caller]
-    fn check(beats: &str, heard: &str) {
+    fn check(beats: &str, outcomes: &str) {
         let mut agent: Option<Agent> = None;
         let mut actual = String::new();
         for beat in beats.split_whitespace() {
             let boot_id = Some(&beat[..1]).filter(|boot_id| *boot_id != "-");
             let sequence = beat[1..].parse().ok();
-            let verdict = agent.as_mut().map(|agent| agent.hear(boot_id, sequence));
+            let verdict = agent.as_mut().map(|agent| agent.receive(boot_id, sequence));
             let agent = agent.get_or_insert_with(|| Agent::new(boot_id, sequence));
-            actual.push(match verdict.unwrap_or(Heard::Alive) {
-                Heard::Alive => '+',
-                Heard::Replayed => 'r',
-                Heard::Late => 'l',
-                Heard::Other => '2',
+            actual.push(match verdict.unwrap_or(HeartbeatOutcome::Alive) {
+                HeartbeatOutcome::Alive => '+',
+                HeartbeatOutcome::Replayed => 'r',
+                HeartbeatOutcome::Late => 'l',
+                HeartbeatOutcome::Other => '2',
             });
             if agent.has_conflict() {
                 actual.push('!');
             }
         }
-        assert_eq!(actual, heard, "{beats}");
+        assert_eq!(actual, outcomes, "{beats}");
     }
 
     #[test]
@@ -205,10 +205,10 @@ mod tests {
     fn both_are_named() {
         let mut agent = Agent::new(Some("a"), Some(1));
         for (boot_id, sequence) in [("b", 1), ("a", 2)] {
-            agent.hear(Some(boot_id), Some(sequence));
+            agent.receive(Some(boot_id), Some(sequence));
             assert_eq!(agent.conflicting_boot_ids(), None);
         }
-        agent.hear(Some("a"), Some(3));
+        agent.receive(Some("a"), Some(3));
         assert_eq!(agent.conflicting_boot_ids(), Some(("b", "a")));
     }
 
@@ -216,7 +216,7 @@ mod tests {
     fn no_more_lives_are_remembered_than_there_is_room_for() {
         let mut agent = Agent::new(Some("0"), Some(1));
         for life in 1..100 {
-            assert_eq!(agent.hear(Some(&life.to_string()), Some(1)), Heard::Alive);
+            assert_eq!(agent.receive(Some(&life.to_string()), Some(1)), HeartbeatOutcome::Alive);
         }
         assert_eq!(agent.earlier.len(), MAX_INCARNATIONS);
     }

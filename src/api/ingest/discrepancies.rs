@@ -9,7 +9,7 @@ use crate::converter::{CheckedPublication, LimboProcess, PublishedJob};
 use crate::model::{JobId, ShareId, SharePhase};
 use crate::scheduler::{ShareView, View};
 
-/// Cycles after which a process that was told to end, but still runs, causes a warning.
+/// Cycles after which a terminating process that still runs causes a warning.
 const OVERDUE_AFTER: u64 = 20;
 
 /// A share in the view.
@@ -68,7 +68,7 @@ impl<'a> ViewShares<'a> {
     }
 
     /// Lists problems of the processes of `work`, which is at `prefix` of the publication after
-    /// `before`. If a process still runs after it was told to end, notes in `overdue` the cycle in
+    /// `before`. If a terminating process still runs, notes in `overdue` the cycle in
     /// which that was seen.
     pub fn alarms(
         &self,
@@ -131,7 +131,7 @@ impl<'a> ViewShares<'a> {
         let cycle = self.view.cycle;
         let cycles = cycle.saturating_sub(*since.entry(share).or_insert(cycle));
         let what = format!(
-            "was told to end {cycles} cycles ago or earlier; its space stays taken, and it is not given back"
+            "has been terminating for {cycles} cycles or more; its space stays taken, and it is not given back"
         );
         (OVERDUE_AFTER <= cycles).then_some((Code::OverdueShare, what))
     }

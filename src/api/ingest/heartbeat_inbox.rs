@@ -12,7 +12,7 @@ use tokio::sync::Notify;
 
 use crate::api::http::error::{Code, RequestFault};
 use crate::api::http::json::shortened;
-use crate::api::ingest::agent_identity::{Agent, Heard};
+use crate::api::ingest::agent_identity::{Agent, HeartbeatOutcome};
 use crate::api::limits::Limits;
 use crate::api::wire::Heartbeat;
 use crate::model::{Mebibytes, Name, NodeReport, Tags};
@@ -51,18 +51,18 @@ impl HeartbeatInbox {
         self.log.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Runs `hear`, which takes heartbeats in, and then wakes the scheduler if there are new
+    /// Runs `receive`, which takes heartbeats in, and then wakes the scheduler if there are new
     /// reports.
-    pub fn take_in<T>(&self, hear: impl FnOnce(&mut HeartbeatLog) -> T) -> T {
+    pub fn take_in<T>(&self, receive: impl FnOnce(&mut HeartbeatLog) -> T) -> T {
         let mut log = self.log();
         let had_untold = !log.untold.is_empty();
-        let heard = hear(&mut log);
+        let outcome = receive(&mut log);
         let has_untold = !log.untold.is_empty();
         drop(log);
         if has_untold && !had_untold {
             self.untold.notify_one();
         }
-        heard
+        outcome
     }
 
     /// Waits until there are undelivered reports. May wake without any.
@@ -83,7 +83,7 @@ impl HeartbeatInbox {
 #[derive(Debug)]
 pub struct HeartbeatLog {
     /// Apart: of the places in the map many are empty.
-    nodes: HashMap<Name, Box<HeardNode>>,
+    nodes: HashMap<Name, Box<ReportingNode>>,
     /// Nodes with remarks for an administrator.
     noted: BTreeSet<String>,
     /// Reports that the scheduler has not got yet.
@@ -95,12 +95,12 @@ pub struct HeartbeatLog {
 
 /// Facts about a node from its heartbeats.
 #[derive(Debug)]
-struct HeardNode {
+struct ReportingNode {
     agent: Agent,
     /// Lead of the node's clock over the daemon's, in milliseconds, if its agent sends a time.
     clock_ahead: i64,
     /// Time of the last heartbeat that counted.
-    heard: Instant,
+    last_heartbeat: Instant,
     /// Unused memory at that time, in MiB, if its agent sends it.
     available_mb: Option<u64>,
     /// Delivery that contains its report, and the place in it.
@@ -110,7 +110,7 @@ struct HeardNode {
 
 /// Facts about every node that only heartbeats contain: time since the last heartbeat, and unused
 /// memory at that time in MiB.
-pub type HeardAgo = HashMap<String, (Duration, Option<u64>)>;
+pub type HeartbeatAges = HashMap<String, (Duration, Option<u64>)>;
 
 impl HeartbeatLog {
     fn new(limits: Limits) -> HeartbeatLog {
@@ -123,7 +123,7 @@ impl HeartbeatLog {
     /// # Errors
     ///
     /// If the heartbeat does not count; then the scheduler gets no report.
-    pub fn hear(
+    pub fn receive(
         &mut self,
         beat: Heartbeat,
         now: i64,
@@ -135,24 +135,24 @@ impl HeartbeatLog {
             let limit = self.limits.nodes;
             if limit <= self.nodes.len() && !is_listed(&beat.node) {
                 let detail = format!(
-                    "{limit} nodes report already; the limit is `daemon.limits.max_nodes` in the configuration, and nodes that a nodepool lists are always heard"
+                    "{limit} nodes report already; the limit is `daemon.limits.max_nodes` in the configuration, and heartbeats of nodes that a nodepool lists always count"
                 );
                 return Err(RequestFault::new(Code::TooManyNodes, "/node", detail));
             }
-            let mut node = Box::new(HeardNode::new(Agent::new(boot_id, sequence)));
+            let mut node = Box::new(ReportingNode::new(Agent::new(boot_id, sequence)));
             let name = Name::from(beat.node.as_str());
-            node.heard_by(&beat, clock_ahead);
+            node.note_heartbeat(&beat, clock_ahead);
             node.note(&name, &mut self.noted);
             node.is_to_be_told(beat, &mut self.untold, self.turn);
             self.nodes.insert(name, node);
             return Ok(());
         };
-        let heard = node.agent.hear(boot_id, sequence);
-        if heard != Heard::Alive {
+        let outcome = node.agent.receive(boot_id, sequence);
+        if outcome != HeartbeatOutcome::Alive {
             node.note(&beat.node, &mut self.noted);
-            return Err(no_sign_of_life(&beat.node, heard, &node.agent));
+            return Err(no_sign_of_life(&beat.node, outcome, &node.agent));
         }
-        node.heard_by(&beat, clock_ahead);
+        node.note_heartbeat(&beat, clock_ahead);
         node.note(&beat.node, &mut self.noted);
         node.is_to_be_told(beat, &mut self.untold, self.turn);
         Ok(())
@@ -167,11 +167,11 @@ impl HeartbeatLog {
     }
 
     /// Returns for every node the time from its last heartbeat to `now`, and its unused memory.
-    pub fn heard_ago(&self, now: Instant) -> HeardAgo {
+    pub fn heartbeat_ages(&self, now: Instant) -> HeartbeatAges {
         let nodes = self.nodes.iter();
         nodes
             .map(|(name, node)| {
-                let age = now.saturating_duration_since(node.heard);
+                let age = now.saturating_duration_since(node.last_heartbeat);
                 (name.to_string(), (age, node.available_mb))
             })
             .collect()
@@ -204,21 +204,21 @@ impl HeartbeatLog {
     }
 }
 
-impl HeardNode {
-    fn new(agent: Agent) -> HeardNode {
-        HeardNode {
+impl ReportingNode {
+    fn new(agent: Agent) -> ReportingNode {
+        ReportingNode {
             agent,
             clock_ahead: 0,
-            heard: Instant::now(),
+            last_heartbeat: Instant::now(),
             available_mb: None,
             untold: None,
             is_noted: false,
         }
     }
 
-    fn heard_by(&mut self, beat: &Heartbeat, clock_ahead: i64) {
+    fn note_heartbeat(&mut self, beat: &Heartbeat, clock_ahead: i64) {
         self.clock_ahead = clock_ahead;
-        self.heard = Instant::now();
+        self.last_heartbeat = Instant::now();
         self.available_mb = beat.available_mb;
     }
 
@@ -262,8 +262,8 @@ fn report_of(beat: Heartbeat, has_conflict: bool) -> NodeReport {
 }
 
 /// Explains why a heartbeat does not count.
-fn no_sign_of_life(node: &str, heard: Heard, agent: &Agent) -> RequestFault {
-    if let (Heard::Other, Some((one, other))) = (heard, agent.conflicting_boot_ids()) {
+fn no_sign_of_life(node: &str, outcome: HeartbeatOutcome, agent: &Agent) -> RequestFault {
+    if let (HeartbeatOutcome::Other, Some((one, other))) = (outcome, agent.conflicting_boot_ids()) {
         let (one, other) = (shortened(one), shortened(other));
         let detail = format!(
             "two agents report as `{node}`, with boot ids `{one}` and `{other}`; that of `{one}` is listened to, and the node gets no new work until one is alone: stop the other, or give it a name of its own"
@@ -271,10 +271,10 @@ fn no_sign_of_life(node: &str, heard: Heard, agent: &Agent) -> RequestFault {
         tracing::warn!(node, one, other, "two agents report as one node");
         return RequestFault::new(Code::TwoAgents, "/boot_id", detail);
     }
-    let what = if heard == Heard::Late {
+    let what = if outcome == HeartbeatOutcome::Late {
         "is of an agent that was started again since"
     } else {
-        "or a later one was heard before"
+        "or a later one came before"
     };
     let detail = format!("this heartbeat of `{node}` {what}; it counts for nothing");
     RequestFault::new(Code::Replayed, "/sequence", detail)
@@ -284,7 +284,7 @@ fn no_sign_of_life(node: &str, heard: Heard, agent: &Agent) -> RequestFault {
 mod tests {
     use super::*;
 
-    fn hearing() -> HeartbeatInbox {
+    fn inbox() -> HeartbeatInbox {
         let time = Duration::ZERO;
         HeartbeatInbox::new(Limits {
             body: 1,
@@ -299,7 +299,7 @@ mod tests {
     }
 
     fn log() -> HeartbeatLog {
-        HeartbeatLog::new(hearing().log().limits)
+        HeartbeatLog::new(inbox().log().limits)
     }
 
     fn beat(node: &str, boot_id: &str, sequence: u64) -> Heartbeat {
@@ -318,14 +318,14 @@ mod tests {
     #[test]
     fn strangers_are_heard_while_there_is_room_and_listed_nodes_always() {
         let mut log = log();
-        let mut hear = |node: &str| {
-            let heard = log.hear(beat(node, "a", 1), 0, |name| name == "listed");
-            heard.map_err(|fault| fault.code)
+        let mut receive = |node: &str| {
+            let outcome = log.receive(beat(node, "a", 1), 0, |name| name == "listed");
+            outcome.map_err(|fault| fault.code)
         };
-        assert_eq!(["n1", "n2"].map(&mut hear), [Ok(()), Ok(())]);
-        assert_eq!(hear("n3"), Err(Code::TooManyNodes));
-        assert_eq!(hear("listed"), Ok(()));
-        assert_eq!(hear("n1"), Err(Code::Replayed), "known, so there is room");
+        assert_eq!(["n1", "n2"].map(&mut receive), [Ok(()), Ok(())]);
+        assert_eq!(receive("n3"), Err(Code::TooManyNodes));
+        assert_eq!(receive("listed"), Ok(()));
+        assert_eq!(receive("n1"), Err(Code::Replayed), "known, so there is space");
     }
 
     #[test]
@@ -346,7 +346,7 @@ mod tests {
             ),
         ] {
             let beat = Heartbeat { sent_ms: Some(sent_ms), ..beat("n1", "a", sequence) };
-            assert_eq!(log.hear(beat, 1_000_000, |_| false), Ok(()));
+            assert_eq!(log.receive(beat, 1_000_000, |_| false), Ok(()));
             assert_eq!(log.notes_of("n1").concat(), said);
         }
     }
@@ -354,17 +354,17 @@ mod tests {
     #[test]
     fn of_two_agents_both_are_named() {
         let mut log = log();
-        let mut hear = |boot_id, sequence| {
-            log.hear(beat("n1", boot_id, sequence), 0, |_| false).map_err(|fault| fault.code)
+        let mut receive = |boot_id, sequence| {
+            log.receive(beat("n1", boot_id, sequence), 0, |_| false).map_err(|fault| fault.code)
         };
-        assert_eq!([hear("a", 1), hear("b", 1)], [Ok(()), Ok(())]);
-        assert_eq!([hear("a", 2), hear("a", 3)], [Err(Code::Replayed), Err(Code::TwoAgents)]);
+        assert_eq!([receive("a", 1), receive("b", 1)], [Ok(()), Ok(())]);
+        assert_eq!([receive("a", 2), receive("a", 3)], [Err(Code::Replayed), Err(Code::TwoAgents)]);
         let notes = log.notes_of("n1").concat();
         assert!(notes.contains("boot ids `b` and `a`"), "{notes}");
-        assert_eq!(log.hear(beat("n1", "b", 2), 0, |_| false), Ok(()));
+        assert_eq!(log.receive(beat("n1", "b", 2), 0, |_| false), Ok(()));
         assert!(log.untold.last().is_some_and(|report| report.is_quiesced), "no new work");
         for sequence in 3..20 {
-            assert_eq!(log.hear(beat("n1", "b", sequence), 0, |_| false), Ok(()));
+            assert_eq!(log.receive(beat("n1", "b", sequence), 0, |_| false), Ok(()));
         }
         assert_eq!(log.notes_of("n1"), [""; 0], "one is alone");
         assert!(log.untold.last().is_some_and(|report| !report.is_quiesced));
@@ -373,41 +373,41 @@ mod tests {
     /// The scheduler gets the last report of every node once a delivery, in order.
     #[test]
     fn of_every_node_the_last_report_is_told_and_told_once() {
-        let hearing = hearing();
-        let hear = |node: &str, sequence, memory_mb| {
+        let inbox = inbox();
+        let receive = |node: &str, sequence, memory_mb| {
             let beat = Heartbeat { memory_mb, ..beat(node, "a", sequence) };
-            let heard = hearing.take_in(|log| log.hear(beat, 0, |_| false));
-            heard.map_err(|fault| fault.code)
+            let outcome = inbox.take_in(|log| log.receive(beat, 0, |_| false));
+            outcome.map_err(|fault| fault.code)
         };
         let told = || {
-            let untold = hearing.untold().into_iter();
+            let untold = inbox.untold().into_iter();
             untold.map(|report| (report.name.to_string(), report.memory.0)).collect::<Vec<_>>()
         };
         let one = |node: &str, memory| (node.to_owned(), memory);
         assert_eq!(told(), []);
-        assert_eq!([hear("n2", 1, 5), hear("n1", 1, 6), hear("n2", 2, 7)], [Ok(()); 3]);
-        assert_eq!(hear("n2", 2, 8), Err(Code::Replayed), "counts for nothing");
+        assert_eq!([receive("n2", 1, 5), receive("n1", 1, 6), receive("n2", 2, 7)], [Ok(()); 3]);
+        assert_eq!(receive("n2", 2, 8), Err(Code::Replayed), "counts for nothing");
         assert_eq!(told(), [one("n2", 7), one("n1", 6)]);
         assert_eq!(told(), []);
-        assert_eq!(hear("n1", 2, 9), Ok(()));
+        assert_eq!(receive("n1", 2, 9), Ok(()));
         assert_eq!(told(), [one("n1", 9)]);
     }
 
     #[tokio::test]
     async fn the_reader_of_the_inbox_is_woken_once() {
-        let hearing = hearing();
+        let inbox = inbox();
         let is_woken = async || {
-            tokio::time::timeout(Duration::from_millis(1), hearing.something()).await.is_ok()
+            tokio::time::timeout(Duration::from_millis(1), inbox.something()).await.is_ok()
         };
         assert!(!is_woken().await);
         for sequence in 1..4 {
             let beat = beat("n1", "a", sequence);
-            assert_eq!(hearing.take_in(|log| log.hear(beat, 0, |_| false)), Ok(()));
+            assert_eq!(inbox.take_in(|log| log.receive(beat, 0, |_| false)), Ok(()));
         }
         assert!(is_woken().await);
         assert!(!is_woken().await, "it is about to ask");
-        assert_eq!(hearing.untold().len(), 1);
-        let replayed = hearing.take_in(|log| log.hear(beat("n1", "a", 3), 0, |_| false));
+        assert_eq!(inbox.untold().len(), 1);
+        let replayed = inbox.take_in(|log| log.receive(beat("n1", "a", 3), 0, |_| false));
         assert!(replayed.is_err() && !is_woken().await, "there is nothing to tell");
     }
 }

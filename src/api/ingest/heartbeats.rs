@@ -29,9 +29,9 @@ const MEMORY_MAX: u64 = 1 << 31;
     tag = "agents",
     request_body = wire::HeartbeatBatch,
     responses(
-        (status = 202, description = "heard; entries of a batch that do not count are listed", body = HeartbeatAnswer),
+        (status = 202, description = "accepted; entries of a batch that do not count are listed", body = HeartbeatAnswer),
         (status = 400, description = "not a heartbeat", body = wire::Problem),
-        (status = 409, description = "a single heartbeat that was heard before, or of a second agent", body = wire::Problem),
+        (status = 409, description = "a single heartbeat that came before, or of a second agent", body = wire::Problem),
         (status = 413, description = "larger than the configured limit", body = wire::Problem),
         (status = 415, description = "not plain JSON in UTF-8", body = wire::Problem),
         (status = 429, description = "a single heartbeat of one node too many", body = wire::Problem),
@@ -60,9 +60,9 @@ pub async fn post_heartbeats(
         |name: &str| topology.pools.iter().any(|pool| pool.nodes.iter().any(|node| node == name));
     let now = jiff::Timestamp::now().as_millisecond();
     let mut accepted = 0;
-    state.hearing.take_in(|log| {
+    state.heartbeats.take_in(|log| {
         for (place, beat) in beats {
-            match log.hear(beat, now, is_listed) {
+            match log.receive(beat, now, is_listed) {
                 Ok(()) => accepted += 1,
                 Err(fault) => faults.push(fault.within(&place.pointer())),
             }

@@ -49,7 +49,7 @@ pub struct PublicationReader {
     pub(super) current: Option<CheckedPublication>,
     /// Number of the last publication, also from before the start.
     sequence: Option<u64>,
-    /// Shares that were told to end but still run, each with the cycle in which that was noticed.
+    /// Terminating shares that still run, each with the cycle in which that was noticed.
     overdue: BTreeMap<ShareId, u64>,
     /// Shares that the last publication left out and that keep their space.
     absences: Absences,
@@ -199,7 +199,7 @@ impl PublicationReader {
     fn check_turn(&self, sequence: u64) -> Result<(), ApiError> {
         if sequence > NUMBER_MAX {
             let detail = format!(
-                "sequence {sequence} leaves no room for those after it; the most is {NUMBER_MAX}"
+                "sequence {sequence} leaves no space for those after it; the most is {NUMBER_MAX}"
             );
             return Err(RequestFault::new(Code::BadSequence, "/sequence", detail).into());
         }

@@ -14,7 +14,7 @@ use prometheus_client::metrics::gauge::ConstGauge;
 
 use super::gangs::{self, Sample};
 use crate::api::hours::CivilTime;
-use crate::api::ingest::heartbeat_inbox::HeardAgo;
+use crate::api::ingest::heartbeat_inbox::HeartbeatAges;
 use crate::api::published::Published;
 use crate::converter::explain;
 use crate::model::{JobKind, NodeCondition, QShares, SharePhase, floor_div};
@@ -24,7 +24,7 @@ use crate::scheduler::{JobView, NodeView, View};
 #[derive(Debug)]
 pub(super) struct Cluster {
     pub published: Arc<Published>,
-    pub heard: HeardAgo,
+    pub heartbeats: HeartbeatAges,
 }
 
 impl Collector for Cluster {
@@ -168,7 +168,7 @@ impl Cluster {
         let mut pools: BTreeMap<[(&'static str, String); 1], u64> = BTreeMap::new();
         let nodes = self.published.view.nodes.iter();
         for node in nodes.filter(|node| node.state.is_schedulable()) {
-            if let Some((_, Some(mebibytes))) = self.heard.get(node.name.as_str()) {
+            if let Some((_, Some(mebibytes))) = self.heartbeats.get(node.name.as_str()) {
                 let pool = pools.entry([("pool", node.pool.to_string())]).or_default();
                 *pool = pool.saturating_add(mebibytes.saturating_mul(1 << 20));
             }
@@ -179,8 +179,10 @@ impl Cluster {
     fn heartbeat_ages(&self) -> Vec<Sample<1, f64>> {
         let nodes = self.published.view.nodes.iter();
         let up = nodes.filter(|node| node.state.is_schedulable());
-        let ages: Vec<Duration> =
-            up.filter_map(|node| self.heard.get(node.name.as_str())).map(|(age, _)| *age).collect();
+        let ages: Vec<Duration> = up
+            .filter_map(|node| self.heartbeats.get(node.name.as_str()))
+            .map(|(age, _)| *age)
+            .collect();
         let ends = [("longest_ago", ages.iter().max()), ("last", ages.iter().min())];
         let known = ends.into_iter().filter_map(|(of, age)| Some((of, age?)));
         known.map(|(of, age)| ([("heard", of.to_owned())], age.as_secs_f64())).collect()

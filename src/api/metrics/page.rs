@@ -33,7 +33,7 @@ fn open_metrics(state: &ApiState) -> Result<String, fmt::Error> {
     let mut registry = Registry::with_prefix(PREFIX);
     registry.register_collector(Box::new(Cluster {
         published: state.latest(),
-        heard: state.hearing.log().heard_ago(Instant::now()),
+        heartbeats: state.heartbeats.log().heartbeat_ages(Instant::now()),
     }));
     let mut text = String::new();
     encode_registry(&mut text, &registry)?;

@@ -11,7 +11,7 @@ use crate::scheduler::{JobView, Removal, View};
 /// Since when things are as they are.
 #[derive(Debug, Default)]
 pub(super) struct PastStates {
-    /// Processes that were told to end and have not exited.
+    /// Terminating processes.
     leaving: HashMap<ShareId, Instant>,
     /// Processes that died with their node, until the orchestrator has seen it.
     purged: HashSet<ShareId>,

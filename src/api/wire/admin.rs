@@ -72,7 +72,7 @@ pub struct Impact {
     /// The work that is lost with evicted and preempted shares, in milliseconds of their processes.
     #[serde(default)]
     pub work_lost_ms: u64,
-    /// Shares on other nodes that are preempted in the same cycle, to make room.
+    /// Shares on other nodes that are preempted in the same cycle, to make space.
     #[serde(default)]
     pub preempted: u64,
     /// Jobs that hold fewer shares after that cycle, even with new shares elsewhere.

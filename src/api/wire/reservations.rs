@@ -11,7 +11,7 @@ use super::{Impact, is_false, is_zero};
 #[serde(rename_all = "snake_case")]
 pub enum ReservationKind {
     /// Fixed-share work starts on the nodes only if it names the reservation. Fair-share work
-    /// goes on there and makes room for them.
+    /// goes on there and makes space for them.
     Reservation,
     /// No work is on the nodes.
     Maintenance,
@@ -126,7 +126,7 @@ pub struct ReservationAnswer {
     pub dry_run: bool,
     /// Work that cannot be preempted and is still there when the reservation opens. It stays.
     pub in_the_way: Vec<WorkInTheWay>,
-    /// Effect on jobs in the next cycle. Work that makes room later is not in it.
+    /// Effect on jobs in the next cycle. Work that makes space later is not in it.
     pub impact: Impact,
     /// Jobs whose expected start the reservation moves, oldest first. At most 20.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]

@@ -78,7 +78,7 @@ pub struct Why {
     /// right, or used it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub held_back: Option<HeldBack>,
-    /// Which jobs are ahead of it, in a sentence. Absent: it does not wait for room.
+    /// Which jobs are ahead of it, in a sentence. Absent: it does not wait for space.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ahead: Option<String>,
     /// The arithmetic that led there.

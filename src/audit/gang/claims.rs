@@ -78,7 +78,7 @@ fn must_claim(ledger: &Ledger<'_>, gang: &GangLine) -> bool {
 ///
 /// Not judged are packed gangs, chunks that share nodes, and gangs that wait for more than work
 /// with an end: for services, reservations and arbitrary processes, or for fair-share work that the
-/// gang may not take. Of several sets, the gang may claim any. Work that was promised its room in
+/// gang may not take. Of several sets, the gang may claim any. Work that was promised its space in
 /// an earlier cycle is no younger work.
 pub(in crate::audit) fn check_claims(ledger: &Ledger<'_>, findings: &mut Vec<Finding>) {
     let gains = if ledger.gangs.is_empty() { Vec::new() } else { new_work(ledger) };
@@ -112,7 +112,7 @@ struct NewSpace {
     order: u64,
 }
 
-/// New shares and promises of work that stays, except of jobs that were promised room before.
+/// New shares and promises of work that stays, except of jobs that were promised space before.
 fn new_work(ledger: &Ledger<'_>) -> Vec<NewSpace> {
     let before: BTreeSet<JobId> =
         ledger.snapshot.promises.iter().map(|promise| promise.job).collect();

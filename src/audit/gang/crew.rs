@@ -8,7 +8,7 @@ use crate::audit::shapes::{gang_shape, wish};
 use crate::engine::{CycleSchedule, Expansion, Promise, Snapshot};
 use crate::model::{JobId, JobIx, NodeIx, Shape, ShareId, count};
 
-/// A process of a gang, or room for it.
+/// A process of a gang, or space for it.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::audit) struct GangProcess {
     /// `None` if the schedule gives no rank.
@@ -28,7 +28,7 @@ pub(in crate::audit) struct GangLine {
     pub(super) orders: Option<Vec<u64>>,
     /// Processes that the gang held before, and still holds.
     pub(super) stayed: Vec<GangProcess>,
-    /// Quanta of the processes that are told to go in this cycle.
+    /// Quanta of the processes that are preempted or evicted in this cycle.
     pub(super) lost: Vec<u64>,
     /// Processes that begin in this cycle, in the order of the schedule.
     pub(super) begun: Vec<GangProcess>,

@@ -13,7 +13,7 @@
 //! - [`reserved`]: work that waits in its advance reservation;
 //! - [`urgent`]: work that goes for urgent jobs;
 //! - [`earned`]: turns of gangs of fair-share work, and the time that they paid for;
-//! - [`claims`]: room that older gangs keep from younger work that stays.
+//! - [`claims`]: space that older gangs keep from younger work that stays.
 
 pub(super) mod calendar;
 pub(super) mod claims;

@@ -52,7 +52,7 @@ impl Scene {
         }
     }
 
-    /// The gang is promised room on these nodes, in the order of its ranks.
+    /// The gang is promised space on these nodes, in the order of its ranks.
     pub(super) fn promise_ranks(&mut self, id: JobId, nodes: &[usize]) {
         for (rank, &on) in (0..).zip(nodes) {
             let order = self.order_of_rank(id, rank);

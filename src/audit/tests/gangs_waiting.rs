@@ -172,7 +172,7 @@ fn younger_work_that_stays_does_not_pass() {
             scene.tag(2, "color", "red");
         }),
         ("it fits nowhere", |scene, first| scene.shape(first).chunks[0].count = 4),
-        ("the other was promised its room", |scene, _| {
+        ("the other was promised its space", |scene, _| {
             scene.snapshot.promises =
                 vec![Promise { job: JobId(4), node: NodeIx(0), order: order(4), rank: None }];
         }),

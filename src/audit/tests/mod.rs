@@ -2,7 +2,6 @@
 //! exactly that rule fires.
 
 mod calendar;
-mod calm;
 mod caps;
 mod conservation;
 mod counts;
@@ -15,6 +14,7 @@ mod moves;
 mod placement;
 mod preemption;
 mod price;
+mod quiescence;
 mod report;
 mod structure;
 mod urgent;

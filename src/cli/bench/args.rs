@@ -18,7 +18,7 @@ pub enum Bench {
     Cycle(CycleBenchArgs),
     /// Time the single cycle that places many requests for one share each on empty nodes
     ///
-    /// Every node has room for one share, every request is a job of its own that wants one process,
+    /// Every node has space for one share, every request is a job of its own that wants one process,
     /// and all come at once. Each cycle is the first of a fresh scheduler.
     #[command(after_help = PLACE_EXAMPLES)]
     Place(PlaceBenchArgs),
@@ -57,7 +57,7 @@ pub enum Bench {
     /// Time passes of the router over many clusters and campaigns, in this process
     ///
     /// A pass predicts, routes and finds the surplus of each cluster, under each policy in turn. Every
-    /// campaign has tasks for every cluster; the room of the clusters differs from pass to pass. Requests
+    /// campaign has tasks for every cluster; the space of the clusters differs from pass to pass. Requests
     /// to clusters are not part of it.
     #[command(after_help = GRID_EXAMPLES)]
     Grid(GridBenchArgs),

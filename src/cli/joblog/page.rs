@@ -8,7 +8,7 @@ use super::plain_report::{decimal, figures_of, filled, note, reason, reasons};
 use crate::model::{counted, memory_text, span, thousands};
 use crate::sim::joblog::{PolicyFigures, ReplayFigures};
 
-/// Room beside and around the plots, in units of the pictures.
+/// Space beside and around the plots, in units of the pictures.
 const LEFT: u64 = 150;
 const RIGHT: u64 = 24;
 
@@ -44,7 +44,7 @@ struct UserLine<'a> {
 
 /// Sizes of the pictures.
 struct PlotFrame {
-    /// Width with the room beside the plot.
+    /// Width with the space beside the plot.
     width: u64,
     plot: u64,
     left: u64,

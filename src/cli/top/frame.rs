@@ -237,7 +237,7 @@ fn sum(user: &UserInfo, classes: &[ClassLoad]) -> MemoryAccount {
     })
 }
 
-/// From this width on there is room for everything.
+/// From this width on there is space for everything.
 const WIDE: usize = 110;
 
 /// `part` of `whole` as a bar of `width`, with a mark where `mark` of it is.
@@ -268,7 +268,7 @@ fn bar(part: u64, mark: Option<u64>, whole: u64, width: usize) -> PaintedLine {
     line
 }
 
-/// Work in lines; the reason in a word where there is no room for a sentence.
+/// Work in lines; the reason in a word where there is no space for a sentence.
 fn queue(data: &ClusterData, width: usize) -> (PaintedLine, Vec<PaintedLine>) {
     let is_wide = WIDE <= width;
     let columns =

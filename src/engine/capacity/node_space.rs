@@ -203,7 +203,7 @@ impl SpaceIndex {
     pub(in crate::engine) fn occupy(&mut self, node: NodeIx, amount: QShares) {
         assert!(
             amount <= self.by_node[node].free(),
-            "a share is placed where there is room for it"
+            "a share is placed where there is space for it"
         );
         self.change(node, |room| room.used += amount);
     }

@@ -28,7 +28,7 @@ pub const PREDICTORS: &[&dyn Predictor] = &[
 /// Predictor of remote clusters, by default.
 pub const REMOTE_PREDICTOR: &str = "simple";
 
-/// Predictor of the local cluster, by default: its resource manager knows its room exactly.
+/// Predictor of the local cluster, by default: its resource manager knows its space exactly.
 pub const LOCAL_PREDICTOR: &str = "none";
 
 /// Bounds of a predictor.

@@ -1,7 +1,7 @@
-//! The router: shares the room of all clusters among all campaigns, in the order of a policy.
+//! The router: shares the space of all clusters among all campaigns, in the order of a policy.
 //!
-//! The router works on sights that it decrements as it hands room out. A sight is old by the time
-//! that the tasks leave, and no room is handed out twice within a pass.
+//! The router works on sights that it decrements as it hands space out. A sight is old by the time
+//! that the tasks leave, and no space is handed out twice within a pass.
 
 mod policies;
 mod sights;
@@ -83,14 +83,14 @@ pub struct Routing {
 pub struct RouteSettings<'a> {
     /// The policy.
     pub policy: &'a dyn RouterPolicy,
-    /// True if campaigns take turns. Otherwise a cluster's room is the first campaign's until that
+    /// True if campaigns take turns. Otherwise a cluster's space is the first campaign's until that
     /// campaign is satisfied.
     pub interleaves: bool,
     /// Bounds of the predictors.
     pub strictness: Strictness,
 }
 
-/// Room of a cluster within a pass.
+/// Space of a cluster within a pass.
 #[derive(Clone, Copy, Debug)]
 struct ClusterRoom {
     free: u64,
@@ -112,7 +112,7 @@ struct Pair<'a> {
     round: u64,
 }
 
-/// Shares the room of all clusters. `states`: the states of the predictors for this pass, by
+/// Shares the space of all clusters. `states`: the states of the predictors for this pass, by
 /// campaign and position of the cluster.
 pub fn route(
     sight: &GridSight,
@@ -221,7 +221,7 @@ impl<'a> RoutePass<'a> {
         }
     }
 
-    /// The tasks that a pair may get of the room that is left.
+    /// The tasks that a pair may get of the space that is left.
     fn wanted(&self, pair: &Pair<'_>) -> u64 {
         let campaign = &self.sight.campaigns[pair.campaign];
         let cluster = &self.sight.clusters[pair.target.cluster];
@@ -270,7 +270,7 @@ impl<'a> RoutePass<'a> {
         (!campaign.is_test, self.settings.policy.position(&view), at)
     }
 
-    /// Hands room to a pair. Returns true if the pair may get more.
+    /// Hands space to a pair. Returns true if the pair may get more.
     fn serve(&mut self, at: usize) -> bool {
         let pair = &self.pairs[at];
         let campaign = &self.sight.campaigns[pair.campaign];

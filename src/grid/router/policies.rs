@@ -74,7 +74,7 @@ impl RouterPolicy for Affinity {
     }
 }
 
-/// Users on their home clusters first; other users get only the room that is left there.
+/// Users on their home clusters first; other users get only the space that is left there.
 #[derive(Debug)]
 struct HomeFirst;
 

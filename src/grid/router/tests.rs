@@ -102,7 +102,7 @@ fn two_pass_launches_all_tests_on_their_clusters_and_then_all_others() {
 fn the_example_of_the_seed_comes_out_exactly() {
     // cluster1: affinities campaign1, campaign2; else campaign3.
     // cluster2: affinities campaign2; else campaign1, campaign3.
-    // Each finds room, and has tasks left for its next cluster.
+    // Each finds space, and has tasks left for its next cluster.
     let target = |at| TargetSight { max: Some(20), ..target(at) };
     let liked = |at| TargetSight { has_affinity: true, ..target(at) };
     let of = |id, targets| CampaignSight { targets, ..campaign(id, 1000, &[]) };

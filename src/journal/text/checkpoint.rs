@@ -35,7 +35,7 @@ pub struct CheckpointText {
     turns: Vec<TurnText>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     put_off: Vec<u64>,
-    calm: CalmText,
+    calm: QuiescenceText,
     #[serde(default, skip_serializing_if = "is_default")]
     now: Option<Millis>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -147,7 +147,7 @@ struct TurnText {
 }
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
-struct CalmText {
+struct QuiescenceText {
     claims_changed: bool,
     news: bool,
     quiet_cycles: u64,
@@ -207,7 +207,7 @@ impl From<&checkpoint::SchedulerState> for CheckpointText {
             promises: state.promises.iter().map(promise).collect(),
             turns: state.turns.iter().map(turn).collect(),
             put_off: state.put_off.iter().map(|job| job.0).collect(),
-            calm: CalmText {
+            calm: QuiescenceText {
                 claims_changed: state.calm.have_claims_changed,
                 news: state.calm.has_news,
                 quiet_cycles: state.calm.quiet_cycles,
@@ -273,7 +273,7 @@ impl From<&checkpoint::SavedNode> for NodeText {
         NodeText {
             report: (&node.report).into(),
             missed: node.missed,
-            heard: node.is_heard,
+            heard: node.has_reported,
             is_awaited: node.is_awaited,
             dead: node.is_dead,
             dying: node.is_dying,
@@ -291,7 +291,7 @@ impl From<NodeText> for checkpoint::SavedNode {
         checkpoint::SavedNode {
             report: node.report.into(),
             missed: node.missed,
-            is_heard: node.heard,
+            has_reported: node.heard,
             is_awaited: node.is_awaited,
             is_dead: node.dead,
             is_dying: node.dying,

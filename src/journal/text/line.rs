@@ -8,7 +8,7 @@ use super::topology::TopologyText;
 use super::work::{Facts, ProcessText, ReportText, Spec};
 use crate::journal::JournalEntry;
 use crate::model::{JobId, JobTimes, Mebibytes, Millis, Name, ShareId};
-use crate::scheduler::checkpoint::Hearing;
+use crate::scheduler::checkpoint::HeartbeatExceptions;
 use crate::scheduler::{AdminCommand, SchedulerEvent};
 
 /// A line of a batch.
@@ -107,7 +107,7 @@ impl From<&JournalEntry> for Line {
     fn from(entry: &JournalEntry) -> Line {
         match entry {
             JournalEntry::Event(event) => event.into(),
-            JournalEntry::IntervalPassed(Hearing { silent, back }) => {
+            JournalEntry::IntervalPassed(HeartbeatExceptions { silent, back }) => {
                 Line::Interval { silent: silent.clone(), back: back.clone() }
             }
             JournalEntry::Command(AdminCommand::VaryOff { nodes, reason }) => {
@@ -186,7 +186,7 @@ impl From<Line> for JournalEntry {
     fn from(line: Line) -> JournalEntry {
         let event = match line {
             Line::Interval { silent, back } => {
-                return JournalEntry::IntervalPassed(Hearing { silent, back });
+                return JournalEntry::IntervalPassed(HeartbeatExceptions { silent, back });
             }
             Line::VaryOff { nodes, reason } => {
                 return JournalEntry::Command(AdminCommand::VaryOff { nodes, reason });

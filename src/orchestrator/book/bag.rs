@@ -17,7 +17,7 @@ pub const UNTOUCHED: u8 = 10;
 /// Priority of a task that asked for the end of the queue.
 pub const LAST: u8 = 0;
 
-/// The untouched tasks of a campaign. They take no room, however many there are.
+/// The untouched tasks of a campaign. They take no space, however many there are.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Cursor {
     /// The numbers of the tasks.

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 /// Binary digits that a time keeps after its first: values are exact to a sixteenth.
 const DIGITS: u32 = 4;
 
-/// Times of tasks, in milliseconds. The room that it takes does not grow with their number.
+/// Times of tasks, in milliseconds. The space that it takes does not grow with their number.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Lengths {
     count: u64,

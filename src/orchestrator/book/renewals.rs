@@ -7,7 +7,7 @@
 //! After a reboot of the machine, the clock does not tell how much of a lease is over. The campaign is then in
 //! doubt until its sender renews the lease, as the sender renews none that it has given up. Meanwhile no node is
 //! answered: its slots go on for as long as they may without this orchestrator, which the sender waits for. A
-//! campaign that is not renewed in time is cancelled before any node hears of it.
+//! campaign that is not renewed in time is cancelled before any node gets it.
 //!
 //! A batch that was forwarded to another cluster has the lease that it was sent with.
 

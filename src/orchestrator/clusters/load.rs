@@ -112,7 +112,7 @@ impl ClusterLoads {
     }
 
     /// Groups of a batch that no slot has begun, in the order of their tasks. Tasks that follow a
-    /// running task in its slot wait for no room.
+    /// running task in its slot wait for no space.
     pub(super) fn waiting_groups<'a>(
         &self,
         batch: &'a ForwardedBatch,
@@ -157,7 +157,7 @@ fn running(batch: &ForwardedBatch) -> u64 {
     count(batch.tasks.iter().filter(|task| task.is_running))
 }
 
-/// True if a task was sent so lately that its cluster may not have begun it yet, though it has room.
+/// True if a task was sent so lately that its cluster may not have begun it yet, though it has space.
 pub(super) fn arrives(task: &ForwardedTask) -> bool {
     !task.is_running && wall_ms().saturating_sub(task.assigned_ms) < ARRIVAL_MS
 }
@@ -185,7 +185,7 @@ mod tests {
         let batches = vec![lyon, batch(8, "lyon", &[(false, 0)]), batch(7, "nancy", &[(true, 0)])];
         let view = ForwardingView { batches, ..ForwardingView::default() };
         let loads = ClusterLoads::new(&view, &[], 1024);
-        // Four tasks are not running; the three that arrive take the free room.
+        // Four tasks are not running; the three that arrive take the free space.
         for (free, waiting, left) in [(0, 4, 0), (2, 2, 0), (3, 1, 0), (9, 1, 6)] {
             let expected = (TaskLoad { running: 1, waiting }, left);
             assert_eq!(loads.of_cluster(&"lyon".into(), free), expected, "{free}");

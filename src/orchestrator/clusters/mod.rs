@@ -2,7 +2,7 @@
 //!
 //! A pass observes all clusters, predicts, routes, submits and withdraws, by the pure rules of
 //! [`crate::grid`]. Each step reads the book, where forwarded tasks are on record before a cluster
-//! hears of them. A step that was cut off is therefore done again by the next pass: a submission has
+//! gets them. A step that was cut off is therefore done again by the next pass: a submission has
 //! a key that its cluster takes once, and a result is entered once.
 //!
 //! A task begins elsewhere only after its cluster has confirmed the withdrawal, or its lease has run

@@ -1,4 +1,4 @@
-//! The first step of a pass: the room of a cluster, the renewal of its leases, and its results.
+//! The first step of a pass: the space of a cluster, the renewal of its leases, and its results.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

@@ -63,7 +63,7 @@ pub enum GridError {
 /// Reason why a pass was broken off.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum BrokenPass {
-    #[error("the owner of the book has stopped")]
+    #[error("the orchestrator has stopped")]
     NoOwner,
     #[error(transparent)]
     Unread(#[from] DbError),
@@ -85,7 +85,7 @@ pub struct GridRouter {
     children: BTreeMap<u64, u64>,
     /// Batches from this number on were made in this life of the router.
     first_batch: Option<u64>,
-    /// Batches of which a cluster may have heard, though it did not answer.
+    /// Batches that a cluster may have got, though it did not answer.
     doubtful: BTreeSet<u64>,
     states: PairStates,
     affinities: Affinities,
@@ -164,7 +164,7 @@ impl GridRouter {
                     false
                 }
             };
-            // Passes take a tenth of the time. Results and free room on other clusters are seen by the
+            // Passes take a tenth of the time. Results and free space on other clusters are seen by the
             // next pass; a submission here wakes the router.
             let (wait, taken) = (self.settings.pass_every, begun.elapsed());
             let soon = wait.min(SOONEST.max(taken.saturating_mul(10)));
@@ -276,7 +276,7 @@ impl GridRouter {
         Ok(())
     }
 
-    /// Reads the room of all clusters at the same time, renews their leases, and enters the results of
+    /// Reads the space of all clusters at the same time, renews their leases, and enters the results of
     /// forwarded tasks.
     async fn observe(
         &mut self,
@@ -397,7 +397,7 @@ impl GridRouter {
         Ok((refused, children))
     }
 
-    /// True if the cluster refuses a batch of which it cannot have heard before.
+    /// True if the cluster refuses a batch that it cannot have got before.
     fn is_refused(&self, batch: u64, error: &RemoteError) -> bool {
         matches!(error, RemoteError::Refused(_))
             && !self.doubtful.contains(&batch)

@@ -194,7 +194,7 @@ async fn attempt(
 
 fn words(problem: OutputProblem) -> &'static str {
     match problem {
-        OutputProblem::Removed => "the output was removed, for room or for age",
+        OutputProblem::Removed => "the output was removed, for space or for age",
         OutputProblem::NoSuchAttempt => "the node does not know the attempt",
         OutputProblem::Elsewhere => "the output went to a file, as `output` or `error` says",
         OutputProblem::Unreadable => "the node cannot read the output",

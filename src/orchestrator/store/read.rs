@@ -60,7 +60,7 @@ impl CampaignStore {
     ///
     /// If the file cannot be read.
     pub async fn saved(&mut self) -> Result<Saved, DbError> {
-        let failed = self.failed("read the book");
+        let failed = self.failed("read the state");
         read_saved(&mut self.connection, &self.boot).await.map_err(failed)
     }
 

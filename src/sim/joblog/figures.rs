@@ -295,7 +295,7 @@ impl PolicyCounter<'_> {
         }
         if let Some((jobs, (asks, fit))) = too_many {
             let asks = counted(asks, "process");
-            let reason = format!("up to {asks} at once, and the empty cluster has room for {fit}");
+            let reason = format!("up to {asks} at once, and the empty cluster has space for {fit}");
             by_reason.insert(reason, jobs);
         }
         for (ix, reason) in &self.outcome.waiting {

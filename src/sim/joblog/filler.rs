@@ -33,7 +33,7 @@ pub(super) struct Filler {
     memory: Mebibytes,
     /// Start of each process.
     shares: BTreeMap<ShareId, Millis>,
-    /// Shares that were told to leave, and hold their memory until the next cycle.
+    /// Terminating shares, which hold their memory until the next cycle.
     leaving: BTreeMap<ShareId, Millis>,
     /// Moment up to which the use is counted.
     counted_to: Millis,
@@ -76,7 +76,7 @@ impl Filler {
         Some((filler, spec))
     }
 
-    /// Counts the memory that is held until `now`. Shares that were told to leave are gone then.
+    /// Counts the memory that is held until `now`. Terminating shares are gone then.
     pub(super) fn pass(&mut self, now: Millis) {
         let held =
             u128::from(self.memory.0) * u128::from(count(&self.shares) + count(&self.leaving));

@@ -42,7 +42,7 @@ struct KnownJob {
     run: Option<usize>,
     /// Shares of that run, with their nodes.
     shares: BTreeMap<ShareId, usize>,
-    /// Shares that were told to leave.
+    /// Terminating shares.
     leaving: BTreeSet<ShareId>,
 }
 

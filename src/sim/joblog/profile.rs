@@ -52,14 +52,14 @@ impl FreeProfile {
         }
     }
 
-    /// Takes room for `quanta` a process from `from` until `to`.
+    /// Takes space for `quanta` a process from `from` until `to`.
     pub fn take(&mut self, place: &[(usize, u64)], quanta: u64, from: Millis, to: Millis) {
         self.change(place, from, to, |free, count| {
             free.saturating_sub(count.saturating_mul(quanta))
         });
     }
 
-    /// Gives that room back.
+    /// Gives that space back.
     pub fn give(&mut self, place: &[(usize, u64)], quanta: u64, from: Millis, to: Millis) {
         self.change(place, from, to, |free, count| {
             free.saturating_add(count.saturating_mul(quanta))

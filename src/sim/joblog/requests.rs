@@ -40,7 +40,7 @@ pub enum NeverFits {
         /// Usable memory of the largest node.
         largest: u64,
     },
-    /// The empty cluster has no room for so many processes at once.
+    /// The empty cluster has no space for so many processes at once.
     TooMany {
         /// Number of processes.
         asks: u64,
@@ -70,7 +70,7 @@ pub struct ReplayJob {
     pub memory: Mebibytes,
     /// Memory of each process in quanta. At least 1.
     pub quanta: u64,
-    /// Reason why it can never start; `None` if an empty cluster has room for it.
+    /// Reason why it can never start; `None` if an empty cluster has space for it.
     pub never: Option<NeverFits>,
 }
 

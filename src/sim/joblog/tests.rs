@@ -392,7 +392,7 @@ fn jobs_that_fit_no_node_never_run_and_block_nothing() {
             reasons,
             [
                 "a process asks for up to 9 GB, and the largest node has 8 GB",
-                "up to 3 processes at once, and the empty cluster has room for 2"
+                "up to 3 processes at once, and the empty cluster has space for 2"
             ],
             "{}",
             policy.policy

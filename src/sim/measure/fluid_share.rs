@@ -118,7 +118,7 @@ impl Filling<'_> {
     }
 }
 
-/// Time that a rate takes to fill a room; infinite if the rate is zero.
+/// Time that a rate takes to fill a space; infinite if the rate is zero.
 fn time_to_fill(room: f64, rate: f64) -> f64 {
     if rate > 0.0 { room.max(0.0) / rate } else { f64::INFINITY }
 }

@@ -82,10 +82,10 @@ pub struct PlayedJob {
     /// True if a change of the job's size is not confirmed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub adapting: Option<bool>,
-    /// Shares told to go in this cycle, except preempted shares and the dead.
+    /// Shares evicted in this cycle, except dead shares.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub removed: Option<u64>,
-    /// Reason for which they were told to go.
+    /// Reason for which they were evicted.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub removed_for: Option<&'static str>,
 }

@@ -78,7 +78,7 @@ pub(super) fn tell_in_codes(line: &mut PlayedJob, job: &JobView, now: Millis) {
     line.starts_at_ms = job.start_estimate.map(|estimate| estimate.at);
 }
 
-/// Tells how many shares of a job were told to go in this cycle, beyond preemption, and why.
+/// Counts the shares of a job that were evicted in this cycle, and says why.
 pub(super) fn tell_removed(line: &mut PlayedJob, told_to_go: &[Removal]) {
     let told = told_to_go.iter().filter_map(|&removal| removal_code(removal));
     let mut told: Vec<&'static str> = told.collect();

@@ -3,7 +3,7 @@
 //! Two jobs are compared at their lowest common level: as their classes, by weight; within a class
 //! as their users; within a user as themselves. A job that could use more envies a side under two
 //! conditions. First, on some machine that the job may use, the free space and the processes of
-//! that side make room for a process of the job. Second, the side then still holds at least as
+//! that side make space for a process of the job. Second, the side then still holds at least as
 //! much, for its weight, as the job's own side with the process. The side is charged once for the
 //! whole.
 

@@ -15,13 +15,13 @@ const REST_AFTER: u64 = 3;
 /// The course of a play, apart from its end. Numbers are processes, but for the moves.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct PlayHistory {
-    /// Told to leave.
+    /// Preempted or evicted.
     pub preempted: u64,
     /// Preempted processes of jobs that are promised as many in the same cycle.
     pub passed: u64,
     /// Of these, of jobs that were moved: the promises are for that.
     pub moved: u64,
-    /// Told to leave when nothing had happened for 20 cycles.
+    /// Preempted or evicted when nothing had happened for 20 cycles.
     pub late: u64,
     /// Likewise, for jobs that had something, and where more was lost than the class allows: waiting had
     /// to pay for them.
@@ -98,7 +98,7 @@ fn line(cycle: &PlayedCycle, job: u64) -> Option<&PlayedJob> {
     cycle.jobs.iter().find(|line| line.id == job)
 }
 
-/// The processes that `job` says room was made for.
+/// The processes that `job` says space was made for.
 fn promised(job: &PlayedJob) -> u64 {
     let reason = job.reason.as_deref().unwrap_or_default();
     let number = reason.strip_prefix("room for ").and_then(|rest| rest.split(' ').next());

@@ -59,7 +59,7 @@ pub struct Survey {
     /// Jobs that hold nothing at the end, although their target was a process and every job could
     /// have a process.
     pub counted_jobs: Tally,
-    /// Jobs that hold nothing at the end, though some side could spare room for them.
+    /// Jobs that hold nothing at the end, though some side could spare space for them.
     pub zero_share_jobs: u64,
     /// Jobs that hold nothing at the end and could use something.
     pub zero_share_all: u64,
@@ -205,7 +205,7 @@ impl Survey {
         self.zero_share_jobs += count(placeable.len());
         if !placeable.is_empty() {
             let jobs = numbered(&placeable);
-            what.push(format!("with nothing, though room could be made: {jobs}"));
+            what.push(format!("with nothing, though space could be made: {jobs}"));
         }
         what
     }

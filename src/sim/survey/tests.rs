@@ -273,7 +273,7 @@ fn a_case_says_what_is_not_as_it_should_be() {
         "idle though a job could use it: 3 qshares",
         "owed a process and with nothing: u in a",
         "owed a process and with nothing: job 1",
-        "with nothing, though room could be made: job 1",
+        "with nothing, though space could be made: job 1",
         "class envy, 1 in all: job 1 could be on n in place of 1 qshares: a holds 0 qshares at weight 100, \
          b holds 3 qshares at weight 50",
     ];

@@ -270,7 +270,7 @@ fn finish(world: &mut World) {
             }
         }
         world.pass(20_000);
-        // Slots that stay idle end, as they would by themselves, and make room for larger ones.
+        // Slots that stay idle end, as they would by themselves, and make space for larger ones.
         if round % 4 == 3 {
             world.end_idle_slots();
         }

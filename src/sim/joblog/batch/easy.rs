@@ -11,7 +11,7 @@ const FAILURES_KEPT: usize = 16;
 #[derive(Default)]
 pub(super) struct Easy(Vec<usize>);
 
-/// Requests that found no room in this pass. Room only shrinks in a pass, so requests that ask for
+/// Requests that found no space in this pass. Space only shrinks in a pass, so requests that ask for
 /// no less find none either.
 #[derive(Default)]
 struct FailedRequests<'a>(Vec<BatchRequest<'a>>);

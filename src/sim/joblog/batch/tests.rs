@@ -71,7 +71,7 @@ fn an_early_end_moves_reservations_ahead() {
     assert_eq!(found, [vec![0, 5, 15, 25], vec![0, 5, 23, 3], vec![0, 5, 15, 25]]);
 }
 
-/// Two processes at once on nodes of 4 and 2, where the first job leaves room on neither.
+/// Two processes at once on nodes of 4 and 2, where the first job leaves space on neither.
 #[test]
 fn processes_of_a_job_start_together() {
     let lines = [(0, 1, 3, 10, 10), (0, 1, 2, 4, 4), (1, 2, 2, 3, 3), (1, 1, 1, 2, 2)];
