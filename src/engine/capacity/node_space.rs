@@ -385,11 +385,9 @@ fn take_in_shares(
             let room = &mut spaces[share.node().0];
             share.is_resident = room.pool == class.pool;
             room.used += share.order.qshares();
-            if is_immovable {
-                room.immovable += share.order.qshares();
-            }
             if share.is_held {
                 room.holdings.end += 1;
+                room.immovable += if is_immovable { share.order.qshares() } else { QShares(0) };
             } else {
                 room.leaving += share.order.qshares();
             }
