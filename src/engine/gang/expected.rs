@@ -149,9 +149,9 @@ impl GangPlanner {
             *lack = lack.saturating_sub(amount);
             let has_room = |node: NodeIx| {
                 let taken = taken.get(&node).copied().unwrap_or(0);
-                of_gang.binary_search_by_key(&node, |(node, _)| *node).is_err()
-                    && draft.may_use(job, node)
-                    && amount + taken <= supply.space(node).available
+                let gang = of_gang.binary_search_by_key(&node, |(node, _)| *node);
+                let gang = gang.map_or(0, |place| of_gang[place].1);
+                draft.may_use(job, node) && amount + taken + gang <= supply.space(node).available
             };
             let Some(other) = supply.best_fit(amount, has_room) else { return false };
             *taken.entry(other).or_default() += amount;
