@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use super::arrangement;
 use crate::engine::draft::Draft;
 use crate::engine::fairness_tree::Amounts;
+use crate::engine::schedule::VictimRule;
 use crate::model::{IxVec, JobIx, PoolIx, Precedence};
 
 /// Remaining holdings of each side, out of its holdings when the search began. A gain of this cycle
@@ -35,7 +36,12 @@ enum Deal {
 impl Keeps {
     pub(super) fn new(draft: &Draft<'_>) -> Keeps {
         let nshares = draft.jobs.places().map(|job| draft.has(job)).collect();
-        let deals = IxVec::filled(Deal::None, draft.jobs.len());
+        let mut deals = IxVec::filled(Deal::None, draft.jobs.len());
+        // A gang in its turn is a peer, and took what it needs before.
+        let turns = draft.preemptions.iter().filter(|it| it.rule == VictimRule::Turn);
+        for job in turns.filter_map(|it| draft.place_of(it.job)) {
+            deals[job] = Deal::Gave;
+        }
         Keeps { amounts: draft.held.clone(), nshares, deals, one_for_all: RefCell::default() }
     }
 
