@@ -171,14 +171,14 @@ impl Fitting<'_> {
         if self.place == Place::Pack {
             return counts;
         }
-        let stock: Vec<u64> = self.groups.iter().map(|group| group.nodes).collect();
+        let mut pieces: Vec<Piece> =
+            self.pieces.iter().map(|piece| Piece { count: 0, ..*piece }).collect();
         for (chunk, piece) in self.pieces.iter().enumerate() {
-            let fits = |count: u64| {
-                let mut counts = counts.clone();
-                counts[chunk] = count;
-                self.test(&counts, &stock).is_ok()
-            };
-            counts[chunk] = largest(piece.count, fits);
+            counts[chunk] = largest(piece.count, |count| {
+                pieces[chunk].count = count;
+                Fitting { pieces: &pieces, ..*self }.test_all().is_ok()
+            });
+            pieces[chunk].count = counts[chunk];
         }
         counts
     }
