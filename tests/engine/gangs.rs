@@ -552,44 +552,133 @@ fn a_job_that_steps_up_keeps_its_older_processes() {
 /// stays there, so a younger gang leaves what both need.
 #[test]
 fn a_claim_and_an_older_request_share_a_node() {
-    let chunk = |count, gib, color: &str| {
-        let tags = if color.is_empty() { Tags::default() } else { Tags::of([("color", color)]) };
-        Chunk { count, memory: Mebibytes::from_gib(gib), tags }
-    };
-    let gang = |user, chunks, is_exclusive, is_grouped: bool| Step::Gang {
-        user,
-        class: 0,
-        shape: Shape {
-            chunks,
-            place: Place::Scatter,
-            is_exclusive,
-            group_by: is_grouped.then(|| "rack".into()),
-            min_processes: 1,
-            ..Shape::default()
-        },
-    };
     let plain = |user, class, order| Step::Plain { user, class, order };
     History::play(
         false,
         &[
-            gang(0, vec![chunk(3, 1, "blue")], false, true),
-            gang(0, vec![chunk(1, 1, "")], false, false),
+            scattered(0, vec![chunk(3, 1, "blue")], false, true),
+            scattered(0, vec![chunk(1, 1, "")], false, false),
             Step::Complete(0),
             Step::Exit(0),
             Step::VaryOff(3),
-            gang(0, vec![chunk(2, 3, "blue")], true, false),
-            gang(0, vec![chunk(1, 1, "red")], true, true),
+            scattered(0, vec![chunk(2, 3, "blue")], true, false),
+            scattered(0, vec![chunk(1, 1, "red")], true, true),
             plain(0, 0, 2),
-            gang(0, vec![chunk(1, 4, "blue")], false, true),
+            scattered(0, vec![chunk(1, 4, "blue")], false, true),
             plain(0, 0, 3),
-            gang(0, vec![chunk(1, 1, "red")], false, false),
+            scattered(0, vec![chunk(1, 1, "red")], false, false),
             Step::Cycle,
             plain(1, 0, 4),
-            gang(0, vec![chunk(1, 1, "")], false, false),
-            gang(1, vec![chunk(1, 1, ""), chunk(2, 4, "blue")], false, false),
+            scattered(0, vec![chunk(1, 1, "")], false, false),
+            scattered(1, vec![chunk(1, 1, ""), chunk(2, 4, "blue")], false, false),
             plain(1, 3, 2),
-            gang(1, vec![chunk(3, 1, "")], false, false),
-            gang(0, vec![chunk(1, 1, "red")], false, false),
+            scattered(1, vec![chunk(3, 1, "")], false, false),
+            scattered(0, vec![chunk(1, 1, "red")], false, false),
+        ],
+    );
+}
+
+/// A chunk of this many processes, each of this many GB, on nodes of a colour.
+fn chunk(count: u64, gib: u64, color: &str) -> Chunk {
+    let tags = if color.is_empty() { Tags::default() } else { Tags::of([("color", color)]) };
+    Chunk { count, memory: Mebibytes::from_gib(gib), tags }
+}
+
+/// A scattered gang of fixed-share work.
+fn scattered(user: usize, chunks: Vec<Chunk>, is_exclusive: bool, is_grouped: bool) -> Step {
+    let shape = Shape { is_exclusive, ..shape_of(Place::Scatter, chunks, is_grouped) };
+    Step::Gang { user, class: 0, shape }
+}
+
+/// The shape of a gang, of nodes in the same rack if it is grouped.
+fn shape_of(place: Place, chunks: Vec<Chunk>, is_grouped: bool) -> Shape {
+    let group_by = is_grouped.then(|| "rack".into());
+    Shape { chunks, place, group_by, min_processes: 1, ..Shape::default() }
+}
+
+/// Chunks of a gang share a node, so the gang claims as much as they need there together.
+#[test]
+fn claims_of_chunks_that_share_a_node_are_kept() {
+    let chunks = vec![chunk(2, 2, "blue"), chunk(3, 2, "blue")];
+    History::play(
+        false,
+        &[
+            scattered(0, vec![chunk(3, 1, "")], false, true),
+            Step::Die(0),
+            Step::Gang { user: 0, class: 0, shape: shape_of(Place::Free, chunks, true) },
+            scattered(0, vec![chunk(2, 3, "blue")], false, false),
+            Step::Cycle,
+        ],
+    );
+}
+
+/// A gang takes its turn from a job, which then takes nothing from its peers in that cycle.
+#[test]
+fn a_job_that_gave_to_a_turn_takes_nothing_from_its_peers() {
+    let pair = shape_of(Place::Free, vec![chunk(2, 2, "")], false);
+    let four = shape_of(Place::Free, vec![chunk(2, 3, ""), chunk(2, 4, "")], false);
+    let whole = shape_of(Place::Scatter, vec![chunk(1, 1, "red")], true);
+    History::play(
+        false,
+        &[
+            Step::Gang { user: 1, class: 1, shape: pair },
+            Step::Plain { user: 0, class: 1, order: 1 },
+            Step::Plain { user: 0, class: 1, order: 1 },
+            Step::Cycle,
+            Step::Gang { user: 0, class: 0, shape: four },
+            Step::Cycle,
+            Step::VaryOff(2),
+            Step::Plain { user: 0, class: 2, order: 1 },
+            Step::Gang { user: 1, class: 1, shape: Shape { is_exclusive: true, ..whole } },
+            // Of six jobs, the second.
+            Step::Initialize(1),
+            Step::Cycle,
+            Step::Plain { user: 0, class: 3, order: 4 },
+            Step::Return(0),
+        ],
+    );
+}
+
+/// A node of a gang dies, another gang is promised space, and the node returns. However the requests
+/// before it are counted, the gang keeps its promises.
+#[test]
+fn promises_to_a_gang_hold_while_nodes_come_and_go() {
+    for user in 0..2 {
+        let chunks = vec![chunk(3, 2, ""), chunk(1, 3, ""), chunk(2, 3, "red")];
+        History::play(
+            false,
+            &[
+                scattered(user, vec![chunk(2, 1, ""), chunk(3, 3, "red")], false, false),
+                Step::Cycle,
+                Step::Die(0),
+                scattered(user, vec![chunk(1, 1, "blue")], true, true),
+                scattered(1, chunks, false, false),
+                Step::Plain { user: 0, class: 3, order: 4 },
+                Step::Cycle,
+                scattered(user, vec![chunk(1, 2, "")], false, false),
+                Step::Confirm(false),
+                Step::VaryOff(5),
+                Step::Return(0),
+            ],
+        );
+    }
+}
+
+/// An older request may go to a node that a gang uses in part.
+#[test]
+fn a_request_in_the_way_of_a_gang_may_share_a_node_with_it() {
+    let chunks = vec![chunk(2, 2, "blue"), chunk(1, 1, "red"), chunk(2, 4, "")];
+    History::play(
+        false,
+        &[
+            Step::Plain { user: 0, class: 3, order: 1 },
+            Step::VaryOff(0),
+            scattered(0, vec![chunk(1, 1, "blue")], true, false),
+            Step::Plain { user: 0, class: 3, order: 3 },
+            Step::Cycle,
+            Step::Die(6),
+            Step::Plain { user: 0, class: 0, order: 2 },
+            scattered(0, chunks, false, false),
         ],
     );
 }

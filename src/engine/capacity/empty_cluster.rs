@@ -17,6 +17,15 @@ pub(in crate::engine) struct EmptyCluster {
     pools: Vec<Matrix<u64>>,
 }
 
+/// An amount of a node, by the cell of the node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::engine) struct NodePiece {
+    pub pool: PoolIx,
+    pub cell: Cell,
+    /// Size of the piece, in qshares.
+    pub amount: u64,
+}
+
 /// Requested nshares of an order, or amount of a list, and the smaller number for which there was
 /// space.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -107,34 +116,61 @@ impl EmptyCluster {
     ) -> bool {
         let cells = &mut self.pools[pool.0];
         let liked = liked.and_then(|cell| cells.like(Cell { free: cell.order, ..cell }));
+        let liked = liked.map(|(cell, _)| cell);
         let smallest = || cells.smallest_whole(orders, |alike| alike.first_cell());
         let Some(cell) = liked.or_else(|| smallest().map(|(cell, _)| cell)) else { return false };
         cells.take_of(cell, cell.free, 1);
         true
     }
 
-    /// Takes `amount` from a node of `pool` like `cell`, else from a node of the same size, else
-    /// from any. Returns the cell that the node was in; `None` if no node has so much.
+    /// Takes an amount from each of several nodes, one after another: from a node like it, else from a
+    /// node of the same size, else from any. Adds what it took to `taken`. Returns false if no node had
+    /// so much for one of them.
     pub(in crate::engine) fn take_like(
         &mut self,
-        pool: PoolIx,
-        cell: Cell,
-        amount: u64,
-    ) -> Option<Cell> {
-        let cells = &mut self.pools[pool.0];
-        let from = cells.like(cell).filter(|cell| amount <= cell.free).or_else(|| {
-            let any = cells.alike_from(amount);
-            let mut any = any.filter_map(|alike| alike.first_cell()).map(|(cell, _)| cell);
-            let first = any.next()?;
-            Some(any.find(|other| other.order == cell.order).unwrap_or(first))
-        })?;
-        cells.take_of(from, amount, 1);
-        Some(from)
+        nodes: impl Iterator<Item = NodePiece>,
+        taken: &mut Vec<(NodePiece, u64)>,
+    ) -> bool {
+        let mut has_all = true;
+        let mut nodes = nodes.peekable();
+        while let Some(piece) = nodes.next() {
+            let mut left = 1;
+            while nodes.next_if_eq(&piece).is_some() {
+                left += 1;
+            }
+            while 0 < left {
+                let Some((from, there)) = self.source_of(piece) else {
+                    has_all = false;
+                    break;
+                };
+                let moved = there.min(left);
+                self.pools[piece.pool.0].take_of(from, piece.amount, moved);
+                taken.push((NodePiece { cell: from, ..piece }, moved));
+                left -= moved;
+            }
+        }
+        has_all
     }
 
-    /// Returns `amount` to a node of `pool` that [`EmptyCluster::take_like`] took from `cell`.
-    pub(in crate::engine) fn give_back(&mut self, pool: PoolIx, cell: Cell, amount: u64) {
-        self.pools[pool.0].give_back(cell, amount);
+    /// The cell of which the piece is taken, and the number of nodes that may be taken of it before
+    /// the choice is another one.
+    fn source_of(&self, piece: NodePiece) -> Option<(Cell, u64)> {
+        let NodePiece { pool, cell, amount } = piece;
+        let cells = &self.pools[pool.0];
+        if let Some(alike) = cells.like(cell).filter(|(cell, _)| amount <= cell.free) {
+            return Some(alike);
+        }
+        let any = cells.alike_from(amount);
+        let mut any = any.filter_map(|alike| alike.first_cell()).map(|(cell, _)| cell);
+        let first = any.next()?;
+        Some((any.find(|other| other.order == cell.order).unwrap_or(first), 1))
+    }
+
+    /// Returns what [`EmptyCluster::take_like`] took, the last piece first.
+    pub(in crate::engine) fn give_back(&mut self, mut taken: Vec<(NodePiece, u64)>) {
+        while let Some((NodePiece { pool, cell, amount }, nodes)) = taken.pop() {
+            self.pools[pool.0].give_back(cell, amount, nodes);
+        }
     }
 
     /// Nshares of `order` that fit into all pools if no other order is taken.
@@ -170,6 +206,7 @@ fn take(
 ) -> bool {
     let order = order.qshares().0;
     let liked = liked.filter(|cell| order <= cell.free).and_then(|cell| cells.like(cell));
+    let liked = liked.map(|(cell, _)| cell);
     let cheapest = || cells.cheapest(order, wanted, |alike| alike.first_cell());
     let Some(cell) = liked.or_else(|| cheapest().map(|(cell, _)| cell)) else { return false };
     cells.take_of(cell, order, 1);

@@ -172,24 +172,28 @@ impl Matrix<u64> {
         self.put(Cell { free: cell.free - amount, ..cell }, nodes);
     }
 
-    /// Returns `amount` to a node that was in `cell` before it was taken; to another node of that
-    /// size if its rest was taken meanwhile.
-    pub(super) fn give_back(&mut self, cell: Cell, amount: u64) {
+    /// Returns `amount` to each of `nodes` nodes that were in `cell` before it was taken; to other
+    /// nodes of that size if their rest was taken meanwhile.
+    pub(super) fn give_back(&mut self, cell: Cell, amount: u64, nodes: u64) {
         let rest = Cell { free: cell.free - amount, ..cell };
         let is_like = |other: &Cell| other.order == cell.order && other.free + amount <= cell.order;
-        let filled = || self.cells.iter().filter(|(_, nodes)| 0 < *nodes).map(|(cell, _)| *cell);
-        let from = filled().find(|other| *other == rest).or_else(|| filled().rfind(is_like));
-        if let Some(from) = from {
-            *self.content(from) -= 1;
-            self.put(Cell { free: from.free + amount, ..from }, 1);
+        let mut left = nodes;
+        while 0 < left {
+            let filled = || self.cells.iter().filter(|(_, nodes)| 0 < *nodes);
+            let same = filled().find(|(other, _)| *other == rest).copied();
+            let other = || filled().rfind(|(other, _)| is_like(other)).map(|(cell, _)| (*cell, 1));
+            let Some((from, there)) = same.or_else(other) else { return };
+            let moved = there.min(left);
+            *self.content(from) -= moved;
+            self.put(Cell { free: from.free + amount, ..from }, moved);
+            left -= moved;
         }
     }
 
-    /// A cell of the same kind as `cell` that is not empty.
-    pub(super) fn like(&self, cell: Cell) -> Option<Cell> {
+    /// A cell of the same kind as `cell` that is not empty, and its number of nodes.
+    pub(super) fn like(&self, cell: Cell) -> Option<(Cell, u64)> {
         let mut alike = self.alike_from(cell.free).take_while(|alike| alike.free() == cell.free);
-        let (cell, _) = alike.find(|alike| alike.kind == cell.kind())?.first_cell()?;
-        Some(cell)
+        alike.find(|alike| alike.kind == cell.kind())?.first_cell()
     }
 }
 

@@ -11,7 +11,7 @@ mod matrix;
 mod node_set;
 mod node_space;
 
-pub(super) use empty_cluster::{EmptyCluster, Shortage};
+pub(super) use empty_cluster::{EmptyCluster, NodePiece, Shortage};
 pub(super) use matrix::Cell;
 pub(super) use node_set::NodeSet;
 pub(super) use node_space::{SpaceIndex, Tenant};

@@ -10,7 +10,7 @@ use std::num::NonZeroU64;
 use std::sync::Arc;
 
 use super::Claim;
-use super::decide::amounts_by_node;
+use super::decide::{amounts_by_node, pieces};
 use super::fit::{Fitting, Piece};
 use super::planner::GangPlanner;
 use super::request::GangRequest;
@@ -119,15 +119,13 @@ impl GangPlanner {
         claims: &[Claim],
     ) {
         let Some(pool) = claims.first().map(|claim| draft.spaces.pool(claim.node)) else { return };
+        let amounts: Vec<(NodeIx, u64)> =
+            claims.iter().map(|claim| (claim.node, claim.amount)).collect();
         if let Some(supply) = self.supply.get_mut(&pool) {
-            let amounts: Vec<(NodeIx, u64)> =
-                claims.iter().map(|claim| (claim.node, claim.amount)).collect();
             Arc::make_mut(supply).take_all(&self.kinds, &amounts);
         }
+        space.take_like(pieces(draft, listed, &amounts), &mut self.claimed_pieces);
         for claim in claims {
-            if let Some(cell) = space.take_like(pool, listed.cell(claim.node), claim.amount) {
-                self.claimed_cells.push((pool, cell, claim.amount));
-            }
             self.claimed_on_lists.push((claim.node, listed.take(claim.node, claim.amount)));
         }
     }

@@ -10,7 +10,7 @@ use super::request::{GangRequest, gang_request, total};
 use super::supply::{PlacementSet, SpacePart};
 use super::{GangPlan, Slot, gang_shape, least_start};
 use crate::engine::bisect::largest;
-use crate::engine::capacity::EmptyCluster;
+use crate::engine::capacity::{EmptyCluster, NodePiece};
 use crate::engine::draft::Draft;
 use crate::engine::snapshot::Promise;
 use crate::engine::target::{AllotmentLedger, NodeListCapacity};
@@ -408,16 +408,23 @@ pub(super) fn has_cells_for(
     amounts: &[(NodeIx, u64)],
 ) -> bool {
     let mut taken = Vec::new();
-    let has_all = amounts.iter().all(|&(node, amount)| {
-        let pool = draft.spaces.pool(node);
-        let cell = space.take_like(pool, listed.cell(node), amount);
-        taken.extend(cell.map(|cell| (pool, cell, amount)));
-        cell.is_some()
-    });
-    while let Some((pool, cell, amount)) = taken.pop() {
-        space.give_back(pool, cell, amount);
-    }
+    let has_all = space.take_like(pieces(draft, listed, amounts), &mut taken);
+    space.give_back(taken);
     has_all
+}
+
+/// Amounts of nodes, as pieces of the ideal cluster.
+pub(super) fn pieces(
+    draft: &Draft<'_>,
+    listed: &NodeListCapacity,
+    amounts: &[(NodeIx, u64)],
+) -> impl Iterator<Item = NodePiece> {
+    let piece = |&(node, amount): &(NodeIx, u64)| NodePiece {
+        pool: draft.spaces.pool(node),
+        cell: listed.cell(node),
+        amount,
+    };
+    amounts.iter().map(piece)
 }
 
 /// Space of slots on each node, by node.

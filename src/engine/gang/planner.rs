@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::calendar::{Calendar, length_of};
-use super::decide::amounts_by_node;
+use super::decide::{amounts_by_node, pieces};
 use super::expected::ExpectedShare;
 use super::kinds::{Kinds, UNKNOWN_SIZE};
 use super::pool_supplies::{PoolSupplies, endless_space, supplies};
@@ -12,7 +12,7 @@ use super::request::GangRequest;
 use super::singles::EqualSingle;
 use super::supply::{Space, Supply};
 use super::{Claim, Slot, Taker, gang_shape};
-use crate::engine::capacity::{Cell, EmptyCluster};
+use crate::engine::capacity::{EmptyCluster, NodePiece};
 use crate::engine::draft::Draft;
 use crate::engine::snapshot::{Node, Promise};
 use crate::engine::target::NodeListCapacity;
@@ -31,11 +31,12 @@ pub(in crate::engine) struct GangPlanner {
     pub(super) expected: Vec<ExpectedShare>,
     /// Space that decisions of this cycle used, by node.
     pub(super) used: BTreeMap<NodeIx, u64>,
-    /// Claims of this cycle, with the cells that they took from the ideal cluster.
+    /// Claims of this cycle.
     pub(super) claims: Vec<Claim>,
     /// Gangs that claim something, by pool.
     pub(super) claimants: BTreeMap<PoolIx, BTreeSet<JobIx>>,
-    pub(super) claimed_cells: Vec<(PoolIx, Cell, u64)>,
+    /// Pieces that the claims took from the ideal cluster, each of a number of nodes.
+    pub(super) claimed_pieces: Vec<(NodePiece, u64)>,
     /// Space that the claims took from the nodes of lists.
     pub(super) claimed_on_lists: Vec<(NodeIx, u64)>,
     /// Nodes where new processes that stay will probably go, by service.
@@ -108,7 +109,7 @@ impl GangPlanner {
             used: BTreeMap::new(),
             claims: Vec::new(),
             claimants: BTreeMap::new(),
-            claimed_cells: Vec::new(),
+            claimed_pieces: Vec::new(),
             claimed_on_lists: Vec::new(),
             services: BTreeMap::new(),
             promises,
@@ -195,9 +196,7 @@ impl GangPlanner {
         space: &mut EmptyCluster,
         listed: &mut NodeListCapacity,
     ) {
-        while let Some((pool, cell, amount)) = self.claimed_cells.pop() {
-            space.give_back(pool, cell, amount);
-        }
+        space.give_back(std::mem::take(&mut self.claimed_pieces));
         listed.give_back(self.claimed_on_lists.drain(..));
     }
 
@@ -215,8 +214,10 @@ impl GangPlanner {
             draft.effort.step();
             let cell = listed.cell(*node);
             *amount = cell.order.min(*amount);
-            space.take_like(pool, cell, *amount);
-            listed.take(*node, *amount);
+        }
+        space.take_like(pieces(draft, listed, &amounts), &mut Vec::new());
+        for &(node, amount) in &amounts {
+            listed.take(node, amount);
         }
         self.take(pool, &amounts);
     }

@@ -55,6 +55,9 @@ pub(super) struct Supply {
     unheard: BTreeMap<NodeKind, u64>,
 }
 
+/// Moves between shelves with which another one is compared, to carry out both at once.
+const MOVES_COMPARED: usize = 8;
+
 /// Part of the space of a node that counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum SpacePart {
@@ -177,7 +180,7 @@ impl Supply {
 
     /// Takes an amount of each of several nodes. Nodes with the same space move together.
     pub(super) fn take_all(&mut self, kinds: &Kinds, amounts: &[(NodeIx, u64)]) {
-        let mut moves: BTreeMap<(Shelf, Shelf), Vec<NodeIx>> = BTreeMap::new();
+        let mut moves: Vec<((Shelf, Shelf), Vec<NodeIx>)> = Vec::new();
         for &(node, amount) in amounts {
             let Some(before) = self.shelf_of.get(node.0).copied().flatten() else {
                 self.take(kinds, node, amount);
@@ -189,7 +192,12 @@ impl Supply {
             let after = Shelf::of(kinds, node, Space { available, usable });
             if before != after {
                 self.shelf_of[node.0] = Some(after);
-                moves.entry((before, after)).or_default().push(node);
+                // A gang uses few kinds of nodes, in turn.
+                let mut latest = moves.iter_mut().rev().take(MOVES_COMPARED);
+                match latest.find(|(shelves, _)| *shelves == (before, after)) {
+                    Some((_, nodes)) => nodes.push(node),
+                    None => moves.push(((before, after), vec![node])),
+                }
             }
         }
         for ((before, after), nodes) in moves {

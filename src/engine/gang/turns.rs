@@ -15,7 +15,7 @@ use std::num::NonZeroU64;
 use std::sync::Arc;
 
 use super::GangPlan;
-use super::decide::{has_cells, has_cells_for};
+use super::decide::{has_cells, has_cells_for, pieces};
 use super::planner::GangPlanner;
 use super::request::{gang_request, qshares_of_gang, total};
 use super::supply::SpacePart;
@@ -337,8 +337,8 @@ fn count_held(
     draft.jobs[job].target = draft.jobs[job].held;
     let entities = Arc::clone(&draft.entities);
     entities.add(&mut draft.targets, job, amounts.iter().map(|(_, amount)| amount).sum());
+    space.take_like(pieces(draft, listed, &amounts), &mut Vec::new());
     for (node, amount) in amounts {
-        space.take_like(draft.spaces.pool(node), listed.cell(node), amount);
         listed.take(node, amount);
     }
     true
