@@ -52,6 +52,14 @@ cases! {
         held: "1=1 2=1 3=0 4=3",
         why: "3=fragmented",
     }
+    /// On Ann's node of 2 Bob would come to 4, and she would keep 4. But then her second job would
+    /// have nothing.
+    a_last_process_stays_where_evenness_would_take_it {
+        steps: &["m1=2; m2=2; m3=1; m4=1; m5=1; m6=1; 1 ann 1; 2 ann 2x1", "3 bob 2"],
+        held: "1=4 2=1 3=1",
+        lost: "1=2",
+        why: "3=fair_share_used",
+    }
     /// The third node would do for the second of them, but neither may use it.
     nothing_moves_where_there_is_room_for_a_part_of_it_only {
         steps: &[
