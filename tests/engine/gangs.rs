@@ -612,6 +612,25 @@ fn claims_of_chunks_that_share_a_node_are_kept() {
     );
 }
 
+/// A service without an end may go to another node than those that a gang claims.
+#[test]
+fn a_service_in_the_way_of_a_claim_goes_elsewhere() {
+    History::play(
+        false,
+        &[
+            scattered(0, vec![chunk(1, 1, "")], false, true),
+            Step::VaryOff(7),
+            Step::VaryOff(5),
+            Step::Plain { user: 0, class: 3, order: 1 },
+            scattered(0, vec![chunk(1, 1, "")], true, false),
+            Step::VaryOff(8),
+            scattered(0, vec![chunk(2, 3, "blue")], true, false),
+            scattered(0, vec![chunk(1, 1, "blue")], true, false),
+            scattered(0, vec![chunk(1, 1, "")], false, false),
+        ],
+    );
+}
+
 /// A gang takes its turn from a job, which then takes nothing from its peers in that cycle.
 #[test]
 fn a_job_that_gave_to_a_turn_takes_nothing_from_its_peers() {

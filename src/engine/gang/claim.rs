@@ -34,53 +34,69 @@ impl GangPlanner {
         listed: &mut NodeListCapacity,
         request: &GangRequest<'_>,
     ) {
-        let are_open = !self.chooses_nodes() && self.may_give_back_expected();
-        if are_open {
-            self.give_back_expected(draft);
-        }
-        self.claim_nodes(draft, space, listed, request);
-        if are_open {
-            self.take_expected();
-        }
-    }
-
-    fn claim_nodes(
-        &mut self,
-        draft: &mut Draft<'_>,
-        space: &mut EmptyCluster,
-        listed: &mut NodeListCapacity,
-        request: &GangRequest<'_>,
-    ) {
         let claimants: usize = self.claimants.values().map(BTreeSet::len).sum();
         if CLAIMS_MAX <= claimants {
             return;
         }
-        let pools = &self.pools[&request.pool];
-        let may_start_in = |set: Option<&PlacementSet>| {
-            self.test((&pools.ending, None), request, set, true).is_ok()
-        };
-        let may_start_by_itself = request.domains().any(may_start_in);
-        if !may_start_by_itself || !holds_now(draft, request.job) {
-            return;
+        let are_open = !self.chooses_nodes() && self.may_give_back_expected();
+        let may_wait = self.may_wait_for_ends(request);
+        // Requests without an end may be in the way, and go elsewhere.
+        let is_blocked = !may_wait && are_open;
+        if is_blocked {
+            self.give_back_all_ending(draft);
         }
-        // What older gangs leave of their nodes is claimed, too: work that stays there would be in
-        // the way later.
-        let supply = &self.unclaimed[&request.pool];
-        let mut best: Option<(u64, Vec<Claim>)> = None;
-        for set in request.domains().filter(|set| may_start_in(*set)) {
-            let claims = self.partial_claims(supply, request, set);
-            let amount = claims.iter().map(|claim| claim.amount).sum();
-            if best.as_ref().is_none_or(|(most, _)| *most < amount) {
-                best = Some((amount, claims));
+        if are_open {
+            self.give_back_expected(draft);
+        }
+        let may_wait = may_wait || (is_blocked && self.may_wait_for_ends(request));
+        let claims = if may_wait && holds_now(draft, request.job) {
+            self.possible_claims(request)
+        } else {
+            Vec::new()
+        };
+        if are_open {
+            self.take_expected();
+        }
+        if is_blocked {
+            self.take_all_ending(draft);
+            let amounts: Vec<(NodeIx, u64)> =
+                claims.iter().map(|claim| (claim.node, claim.amount)).collect();
+            if !self.move_expected(draft, request.pool, &amounts) {
+                return;
             }
         }
-        let claims = best.map(|(_, claims)| claims).unwrap_or_default();
         for claim in &claims {
             self.claimants.entry(request.pool).or_default().insert(claim.job);
             draft.claims.add(*claim);
         }
         self.take_claims(draft, space, listed, &claims);
         self.claims.extend(claims);
+    }
+
+    /// True if the gang could start once all work with an end has ended.
+    fn may_wait_for_ends(&self, request: &GangRequest<'_>) -> bool {
+        request.domains().any(|set| self.may_start_in(request, set))
+    }
+
+    fn may_start_in(&self, request: &GangRequest<'_>, set: Option<&PlacementSet>) -> bool {
+        let ending = &self.pools[&request.pool].ending;
+        self.test((ending, None), request, set, true).is_ok()
+    }
+
+    /// The claims of a gang in the set in which it can claim most.
+    fn possible_claims(&self, request: &GangRequest<'_>) -> Vec<Claim> {
+        // What older gangs leave of their nodes is claimed, too: work that stays there would be in
+        // the way later.
+        let supply = &self.unclaimed[&request.pool];
+        let mut best: Option<(u64, Vec<Claim>)> = None;
+        for set in request.domains().filter(|set| self.may_start_in(request, *set)) {
+            let claims = self.partial_claims(supply, request, set);
+            let amount = claims.iter().map(|claim| claim.amount).sum();
+            if best.as_ref().is_none_or(|(most, _)| *most < amount) {
+                best = Some((amount, claims));
+            }
+        }
+        best.map(|(_, claims)| claims).unwrap_or_default()
     }
 
     /// Claims on the nodes of a set, chunk by chunk, in the order in which gangs use nodes.

@@ -146,7 +146,7 @@ impl GangPlanner {
         match second {
             Ok((slots, is_promised))
                 if has_cells(draft, space, listed, &slots)
-                    && self.move_expected(draft, request.pool, &slots) =>
+                    && self.move_expected(draft, request.pool, &amounts_by_node(&slots)) =>
             {
                 Ok((slots, is_promised))
             }

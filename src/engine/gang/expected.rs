@@ -6,8 +6,6 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::Slot;
-use super::decide::amounts_by_node;
 use super::planner::GangPlanner;
 use super::pool_supplies::is_endless;
 use crate::engine::draft::{CountRefusal, Draft, JobDraft};
@@ -77,22 +75,45 @@ impl GangPlanner {
 
     /// Takes the space of an expected share from everything that later gangs are tried on.
     fn enter(&mut self, draft: &Draft<'_>, share: ExpectedShare) {
-        let ExpectedShare { job, pool, node, amount } = share;
         self.take_share(share);
-        self.services.entry(draft.job(job).service).or_default().insert(node);
+        self.services.entry(draft.job(share.job).service).or_default().insert(share.node);
+        self.take_ending(draft, share);
+    }
+
+    /// Returns the space of an expected share that is moved.
+    fn leave(&mut self, draft: &Draft<'_>, share: ExpectedShare) {
+        self.give_back_share(draft, share);
+        self.give_back_ending(draft, share);
+    }
+
+    /// Takes the space of an expected share without an end from the space that gangs may wait for.
+    fn take_ending(&mut self, draft: &Draft<'_>, share: ExpectedShare) {
+        let ExpectedShare { job, pool, node, amount } = share;
         let pools = self.pools.get_mut(&pool).filter(|_| is_endless(draft, job));
         if let Some(pools) = pools {
             Arc::make_mut(&mut pools.ending).take(&self.kinds, node, amount);
         }
     }
 
-    /// Returns the space of an expected share that is moved.
-    fn leave(&mut self, draft: &Draft<'_>, share: ExpectedShare) {
+    fn give_back_ending(&mut self, draft: &Draft<'_>, share: ExpectedShare) {
         let ExpectedShare { job, pool, node, amount } = share;
-        self.give_back_share(draft, share);
         let pools = self.pools.get_mut(&pool).filter(|_| is_endless(draft, job));
         if let Some(pools) = pools {
             Arc::make_mut(&mut pools.ending).give_back(&self.kinds, node, amount, amount);
+        }
+    }
+
+    /// Takes the space of all expected shares without an end from the space that gangs may wait for.
+    pub(super) fn take_all_ending(&mut self, draft: &Draft<'_>) {
+        for share in self.expected.clone() {
+            self.take_ending(draft, share);
+        }
+    }
+
+    /// Returns that space, as if all of these shares could go elsewhere.
+    pub(super) fn give_back_all_ending(&mut self, draft: &Draft<'_>) {
+        for share in self.expected.clone() {
+            self.give_back_ending(draft, share);
         }
     }
 
@@ -126,17 +147,16 @@ impl GangPlanner {
         self.change_supply(pool, |supply, kinds| supply.give_back(kinds, node, amount, usable));
     }
 
-    /// Finds other nodes for the single requests that are in the way of a gang on `slots`, the
-    /// youngest first. Returns false, and moves none, if a request finds no node: an older request
+    /// Finds other nodes for the single requests that are in the way of a gang with `of_gang`, its
+    /// amount on each node, ascending: the youngest first. Returns false, and moves none, if a request finds no node: an older request
     /// would wait because of the gang.
     pub(super) fn move_expected(
         &mut self,
         draft: &Draft<'_>,
         pool: PoolIx,
-        slots: &[Slot],
+        of_gang: &[(NodeIx, u64)],
     ) -> bool {
         let Some(supply) = self.supply.get(&pool) else { return true };
-        let of_gang = amounts_by_node(slots);
         let lack = |&(node, amount): &(NodeIx, u64)| {
             (node, amount.saturating_sub(supply.space(node).available))
         };
