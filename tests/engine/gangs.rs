@@ -631,6 +631,32 @@ fn a_service_in_the_way_of_a_claim_goes_elsewhere() {
     );
 }
 
+/// A job that needs a whole node moves no process of a gang away from it.
+#[test]
+fn processes_of_a_gang_are_not_moved() {
+    let small = |place, count, gib| shape_of(place, vec![chunk(count, gib, "")], false);
+    let fair = |class, shape| Step::Gang { user: 0, class, shape };
+    let plain = |user, class, order| Step::Plain { user, class, order };
+    let whole = Shape { is_exclusive: true, ..small(Place::Scatter, 1, 1) };
+    let mut steps = vec![
+        fair(1, small(Place::Scatter, 1, 2)),
+        Step::Cycle,
+        plain(0, 3, 2),
+        fair(1, small(Place::Scatter, 1, 1)),
+        plain(0, 2, 3),
+        scattered(0, vec![chunk(3, 1, "blue"), chunk(2, 1, "")], true, false),
+        plain(1, 3, 2),
+        fair(2, small(Place::Pack, 3, 1)),
+        scattered(0, vec![chunk(1, 1, "")], false, false),
+        fair(1, whole),
+        plain(0, 2, 3),
+        // Of ten jobs, the third: a node has space for two.
+        Step::Complete(2),
+    ];
+    steps.resize_with(steps.len() + 5, || Step::Cycle);
+    History::play(false, &steps);
+}
+
 /// A gang takes its turn from a job, which then takes nothing from its peers in that cycle.
 #[test]
 fn a_job_that_gave_to_a_turn_takes_nothing_from_its_peers() {

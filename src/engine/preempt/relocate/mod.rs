@@ -316,13 +316,14 @@ impl<'d, 'a> Search<'d, 'a> {
 
     /// True if a share may be moved: it belongs to a peer, and its job may start another in its
     /// place. A job above its demand would not get it back, nor would a job that is ending. A job
-    /// with legal sizes would have no such size meanwhile.
+    /// with legal sizes would have no such size meanwhile, and a gang is whole or not there.
     fn may_move(&self, victim: MoveVictim) -> bool {
         let (draft, job) = (self.draft, victim.holding.job);
         let (class, own) = [job, self.beneficiary].map(|ix| draft.class_of(ix)).into();
         let cap = draft.jobs[job].demand.cap;
         job != self.beneficiary
             && !draft.jobs[job].is_elastic
+            && !draft.jobs[job].is_gang
             && may_help(draft, self.beneficiary, job)
             && class.policy.is_preemptable()
             && class.priority == own.priority
