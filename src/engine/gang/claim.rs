@@ -59,9 +59,7 @@ impl GangPlanner {
         }
         if is_blocked {
             self.take_all_ending(draft);
-            let amounts: Vec<(NodeIx, u64)> =
-                claims.iter().map(|claim| (claim.node, claim.amount)).collect();
-            if !self.move_expected(draft, request.pool, &amounts) {
+            if !self.move_expected(draft, request.pool, &amounts_of(&claims)) {
                 return;
             }
         }
@@ -135,8 +133,7 @@ impl GangPlanner {
         claims: &[Claim],
     ) {
         let Some(pool) = claims.first().map(|claim| draft.spaces.pool(claim.node)) else { return };
-        let amounts: Vec<(NodeIx, u64)> =
-            claims.iter().map(|claim| (claim.node, claim.amount)).collect();
+        let amounts = amounts_of(claims);
         if let Some(supply) = self.supply.get_mut(&pool) {
             Arc::make_mut(supply).take_all(&self.kinds, &amounts);
         }
@@ -176,6 +173,11 @@ impl GangPlanner {
         let claimants = self.claims.iter().filter(would_fit).map(|claim| claim.job);
         claimants.min().map(|claimant| draft.jobs[claimant].id)
     }
+}
+
+/// The amount of each claim, with its node.
+fn amounts_of(claims: &[Claim]) -> Vec<(NodeIx, u64)> {
+    claims.iter().map(|claim| (claim.node, claim.amount)).collect()
 }
 
 /// Space that is kept for waiting gangs, by node.

@@ -147,9 +147,9 @@ impl GangPlanner {
         self.change_supply(pool, |supply, kinds| supply.give_back(kinds, node, amount, usable));
     }
 
-    /// Finds other nodes for the single requests that are in the way of a gang with `of_gang`, its
-    /// amount on each node, ascending: the youngest first. Returns false, and moves none, if a request finds no node: an older request
-    /// would wait because of the gang.
+    /// Finds other nodes for the single requests that are in the way of a gang, the youngest first.
+    /// `of_gang`: its amount on each node, ascending. Returns false, and moves none, if a request
+    /// finds no node: an older request would wait because of the gang.
     pub(super) fn move_expected(
         &mut self,
         draft: &Draft<'_>,
