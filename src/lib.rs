@@ -18,6 +18,8 @@
 //!  grid  ─► model                           (campaigns over several clusters: predictors, router)
 //! ```
 //!
+//! `converter`, `scheduler`, `engine`, `model` and `audit` are the crate `apportion-core`.
+//!
 //! # Invariants
 //!
 //! 1. The engine cannot fail. It returns a schedule and a report; "could not" is a line in the
@@ -38,26 +40,23 @@
 
 #![cfg_attr(test, expect(clippy::unwrap_used, reason = "a test's panic is its failure"))]
 
+pub use apportion_core::{audit, converter, engine, model, scheduler};
+
 pub mod agent;
 pub mod api;
-pub mod audit;
 pub mod auth;
 pub mod bench;
 pub mod cli;
 pub mod client;
 pub mod config;
-pub mod converter;
 pub mod daemon;
 pub mod dashboard;
 pub mod demo;
-pub mod engine;
 pub mod grid;
 pub mod journal;
-pub mod model;
 pub mod net;
 pub mod orchestrator;
 pub mod rank;
-pub mod scheduler;
 pub mod sim;
 pub mod slot;
 pub mod store;

@@ -6,12 +6,12 @@
 //! |---|---|---|
 //! | 2772 | a restart takes over all kinds of work | `operations.rs` `shares_from_before_a_restart_…`, `peers.rs` `htcondor_53_…` |
 //! | 2789 | no share number is issued twice | `histories.rs`; `operations.rs` as above |
-//! | 3076 | what was not heard is said again | `src/converter/update.rs` `what_is_new_and_what_has_to_go_is_repeated` |
+//! | 3076 | what was not heard is said again | `core/src/converter/update.rs` `what_is_new_and_what_has_to_go_is_repeated` |
 //! | 3084 | the order of arrival decides nothing | `invariants.rs` `the_order_of_arrival_…` |
 //! | 3129, 3614, 4742 | what goes from a dead node, and what from one varied off | `operations.rs` `node_death_…`, `vary_off_evicts_…` |
-//! | 3316 | counting out of the tables | `src/engine/capacity/empty_cluster.rs` |
-//! | 3360, 3983 | prediction | `src/engine/demand.rs` |
-//! | 3378 | completed work that has live processes stays | `src/converter/difference.rs` `completed_work_stays_…` |
+//! | 3316 | counting out of the tables | `core/src/engine/capacity/empty_cluster.rs` |
+//! | 3360, 3983 | prediction | `core/src/engine/demand.rs` |
+//! | 3378 | completed work that has live processes stays | `core/src/converter/difference.rs` `completed_work_stays_…` |
 //! | 3664 | nothing oscillates; small jobs are not rounded away | `fairness.rs` `an_odd_share_…`, `small_jobs_do_not_starve_…` |
 //! | 3939 | death comes with exactly the configured miss | `operations.rs` `a_node_dies_after_exactly_…` |
 //! | 4168 | a class is removed | `operations.rs` `a_removed_class_…` |

@@ -8,23 +8,23 @@ use std::path::{Path, PathBuf};
 /// Layer, and the words its code must not contain.
 const FORBIDDEN: &[(&str, &[&str])] = &[
     (
-        "src/model/",
+        "core/src/model/",
         &["crate::engine", "crate::scheduler", "crate::converter", "serde", "Serialize"],
     ),
-    ("src/engine/", &["crate::audit", "crate::scheduler", "crate::converter", "crate::sim"]),
+    ("core/src/engine/", &["crate::audit", "crate::scheduler", "crate::converter", "crate::sim"]),
     // A second opinion shares the data of the engine and none of its steps.
     (
-        "src/audit/",
+        "core/src/audit/",
         &["engine::plan", "engine::preempt", "engine::Planning", "crate::scheduler", "crate::sim"],
     ),
-    ("src/audit/", PURE),
-    ("src/scheduler/", &["crate::converter", "crate::sim"]),
-    ("src/converter/", &["crate::sim", "serde"]),
+    ("core/src/audit/", PURE),
+    ("core/src/scheduler/", &["crate::converter", "crate::sim"]),
+    ("core/src/converter/", &["crate::sim", "serde"]),
     // The pure layers neither wait, read a clock, draw lots, do I/O, nor know who is outside.
-    ("src/model/", PURE),
-    ("src/engine/", PURE),
-    ("src/scheduler/", PURE),
-    ("src/converter/", PURE),
+    ("core/src/model/", PURE),
+    ("core/src/engine/", PURE),
+    ("core/src/scheduler/", PURE),
+    ("core/src/converter/", PURE),
     ("src/journal/", PURE),
     ("src/grid/", PURE),
     (
@@ -33,9 +33,9 @@ const FORBIDDEN: &[(&str, &[&str])] = &[
     ),
     ("src/journal/", &["crate::converter", "crate::sim", "HashMap", "HashSet"]),
     // Decisions must not iterate over collections with an accidental order.
-    ("src/engine/", &["HashMap", "HashSet", "f32", "f64"]),
-    ("src/audit/", &["HashMap", "HashSet", "f32", "f64"]),
-    ("src/scheduler/", &["HashMap", "HashSet", "f32", "f64"]),
+    ("core/src/engine/", &["HashMap", "HashSet", "f32", "f64"]),
+    ("core/src/audit/", &["HashMap", "HashSet", "f32", "f64"]),
+    ("core/src/scheduler/", &["HashMap", "HashSet", "f32", "f64"]),
     (
         "src/sim/",
         &[
@@ -220,6 +220,11 @@ pub fn sources(dir: &str) -> Vec<(String, String)> {
     files
 }
 
+/// The sources of both crates.
+pub fn all_sources() -> Vec<(String, String)> {
+    ["core/src", "src"].into_iter().flat_map(sources).collect()
+}
+
 /// The lines that are code: no comments, and nothing from the tests below it on.
 pub fn code(text: &str) -> impl Iterator<Item = &str> {
     let without_tests = text.split("\n#[cfg(test)]").next().unwrap_or(text);
@@ -233,7 +238,7 @@ pub fn is_test_file(file: &str) -> bool {
 #[test]
 fn layers_keep_to_themselves() {
     let mut offences = Vec::new();
-    for (file, text) in sources("src").iter().filter(|(file, _)| !is_test_file(file)) {
+    for (file, text) in all_sources().iter().filter(|(file, _)| !is_test_file(file)) {
         for (layer, words) in FORBIDDEN.iter().filter(|(layer, _)| file.starts_with(layer)) {
             for (number, line) in code(text).enumerate() {
                 for word in words.iter().filter(|word| line.contains(**word)) {
@@ -255,7 +260,7 @@ fn the_clock_on_the_wall_decides_nothing() {
                 .any(|word| line.contains(word))
         })
     };
-    let sources = sources("src");
+    let sources = all_sources();
     let readers = sources.iter().filter(|(file, text)| !is_test_file(file) && reads(text));
     let readers: Vec<&str> = readers.map(|(file, _)| file.as_str()).collect();
     let mut expected: Vec<&str> = WALL_CLOCK.iter().map(|(file, _)| *file).collect();
@@ -266,7 +271,7 @@ fn the_clock_on_the_wall_decides_nothing() {
 /// The table above would be worth nothing if a layer were renamed under it.
 #[test]
 fn every_layer_of_the_table_exists() {
-    let files = sources("src");
+    let files = all_sources();
     for (layer, _) in FORBIDDEN {
         assert!(files.iter().any(|(file, _)| file.starts_with(layer)), "{layer} has no files");
     }
@@ -274,7 +279,7 @@ fn every_layer_of_the_table_exists() {
 
 #[test]
 fn every_file_says_what_it_is_for() {
-    for (file, text) in ["src", "tests", "benches"].into_iter().flat_map(sources) {
+    for (file, text) in ["core/src", "src", "tests", "benches"].into_iter().flat_map(sources) {
         assert!(text.starts_with("//! "), "{file}: no `//!` header");
     }
 }
@@ -282,7 +287,7 @@ fn every_file_says_what_it_is_for() {
 #[test]
 fn functions_and_files_fit_in_the_head() {
     let mut offences = Vec::new();
-    for (file, text) in sources("src").iter().filter(|(file, _)| !is_test_file(file)) {
+    for (file, text) in all_sources().iter().filter(|(file, _)| !is_test_file(file)) {
         let lines: Vec<&str> = code(text).collect();
         if lines.len() > MAX_FILE_LINES {
             offences.push(format!("{file}: {} lines", lines.len()));
@@ -325,7 +330,8 @@ fn documents_lead_nowhere_unencrypted() {
 fn documents_lead_to_files_that_are_there() {
     let mut documents: Vec<PathBuf> = files(Path::new("docs"));
     documents.retain(|path| path.extension().is_some_and(|end| end == "md"));
-    documents.extend(["README.md", "tests/README.md", "src/engine/README.md"].map(PathBuf::from));
+    documents
+        .extend(["README.md", "tests/README.md", "core/src/engine/README.md"].map(PathBuf::from));
     let mut offences = Vec::new();
     for document in documents {
         let text = fs::read_to_string(&document).unwrap();

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
-use crate::tidy::{code, files, is_test_file, sources};
+use crate::tidy::{all_sources, code, files, is_test_file};
 
 /// Comments may begin so in so many of a thousand cases.
 const OPENINGS: (usize, &[&str]) = (
@@ -110,7 +110,7 @@ fn per_mille(some: usize, all: usize) -> usize {
 fn comments_begin_with_a_noun_or_a_verb() {
     let (mut all, mut openings, mut sentences, mut vague) = (0, 0, 0, 0);
     let mut rooms: BTreeMap<String, (usize, usize)> = BTreeMap::new();
-    for (file, text) in sources("src") {
+    for (file, text) in all_sources() {
         let room = file.split('/').nth(1).unwrap_or_default().to_owned();
         for paragraph in paragraphs(&text) {
             let first = words(&paragraph).next().unwrap_or_default();
@@ -152,7 +152,7 @@ fn types(text: &str) -> impl Iterator<Item = &str> {
 #[test]
 fn names_of_types_mean_one_thing() {
     let mut defined: BTreeMap<String, Vec<String>> = BTreeMap::new();
-    for (file, text) in sources("src").into_iter().filter(|(file, _)| !is_test_file(file)) {
+    for (file, text) in all_sources().into_iter().filter(|(file, _)| !is_test_file(file)) {
         for name in types(&text) {
             defined.entry(name.to_owned()).or_default().push(file.clone());
         }
@@ -193,7 +193,7 @@ const NAMES: &[(&str, &str)] = &[
 fn sources_and_documents_use_the_words_of_the_glossary() {
     let mut offences = Vec::new();
     let places = ["README.md", "CONTRIBUTING.md", "SECURITY.md", "CHANGELOG.md", "docs"];
-    let places = places.iter().chain(&["src", "templates", "config"]);
+    let places = places.iter().chain(&["core", "src", "templates", "config"]);
     for file in places.flat_map(|path| files(path.as_ref())) {
         let Ok(text) = fs::read_to_string(&file) else { continue };
         let is_named = |word: &str| {
