@@ -50,7 +50,7 @@ cases! {
             "m1=2; 3 cid 2x1",
         ],
         held: "1=1 2=1 3=0 4=3",
-        why: "3=fragmented",
+        why: "3=fair_share_used",
     }
     /// On Ann's node of 2 Bob would come to 4, and she would keep 4. But then her second job would
     /// have nothing.
@@ -77,7 +77,7 @@ cases! {
     nothing_moves_to_a_node_that_it_may_not_use {
         steps: &["m1=1; 1 ann 1x1 on m1", "m2=1; 2 bob 1x1 on m2", "m1=2; m2=2; 3 cid 2x1"],
         held: "1=1 2=1 3=0",
-        why: "3=fragmented",
+        why: "3=fair_share_used",
     }
     what_may_not_move_stays_and_another_node_is_cleared {
         steps: &["m1=1; 1 ann 1x1 on m1", "m2=1; 2 bob 1x1", "m1=2; m2=2; 3 cid 2x1"],
@@ -303,7 +303,8 @@ fn a_moved_job_may_take_from_others() {
 #[test]
 fn a_fragmented_job_reports_the_free_space() {
     let mut script = Script::new(&Case::default());
-    for step in ["m1=1; 1 ann 1x1 on m1", "m2=1; 2 bob 1x1 on m2", "m1=2; m2=2; 3 cid 2x1"] {
+    script.cluster.reconfigure(|topology| topology.settings.defragmentation = false);
+    for step in [SPREAD[0], SPREAD[1], "m1=2; m2=2; 3 cid 2x1"] {
         script.step(step);
         script.settle();
     }

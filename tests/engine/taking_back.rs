@@ -208,12 +208,7 @@ fn defragmentation_can_be_switched_off() {
         // Ann has a process on every machine, which is no more than her target.
         let mut cluster = cluster();
         cluster.reconfigure(|topology| topology.settings.defragmentation = is_on);
-        cluster.nodes("m1=2 m2=2 m3=2 m4=2");
-        for id in 1..=4 {
-            let mut listed = at_most(job(id, "ann", "normal", 1), 1);
-            listed.nodes = vec![format!("m{id}")];
-            cluster.arrive(listed);
-        }
+        spread(&mut cluster, 4);
         cluster.cycle().arrive(at_most(job(9, "bob", "normal", 2), 2)).cycles(4);
         let rules: BTreeSet<_> = receipts(&cluster).iter().map(|receipt| receipt.rule).collect();
         assert!(is_on || !rules.contains(&VictimRule::Defragmentation));
@@ -222,18 +217,24 @@ fn defragmentation_can_be_switched_off() {
     }
 }
 
-/// A process of ann's alone on each of eight machines of 2 GB, and two machines of 2 GB for bob, who
-/// has processes of 2 GB and deserves more of them than two.
+/// A process of ann's alone on each of eight nodes of 2 GB that had 1 GB at first. Two more nodes of 2 GB
+/// have processes of bob's, who needs 2 GB for each and is owed more of them than two.
 fn two_large_beside_eight_small() -> Cluster {
     let mut cluster = cluster();
-    for id in 1..=8 {
-        let mut listed = at_most(job(id, "ann", "normal", 1), 1);
-        listed.nodes = vec![format!("m{id}")];
-        cluster.nodes(&format!("m{id}=2")).arrive(listed);
-    }
-    cluster.cycle().nodes("n1=2 n2=2").arrive(at_most(job(9, "bob", "normal", 2), 4)).cycle();
+    spread(&mut cluster, 8);
+    cluster.nodes("n1=2 n2=2").arrive(at_most(job(9, "bob", "normal", 2), 4)).cycle();
     assert_eq!(cluster.holdings([1, 2, 3, 4, 5, 6, 7, 8]), [1; 8]);
     cluster
+}
+
+/// Registers this many nodes of 1 GB, with a job of ann's on each; then each has 2 GB.
+fn spread(cluster: &mut Cluster, nodes: u64) {
+    for id in 1..=nodes {
+        cluster.nodes(&format!("m{id}=1")).arrive(at_most(job(id, "ann", "normal", 1), 1)).cycle();
+    }
+    for id in 1..=nodes {
+        cluster.nodes(&format!("m{id}=2"));
+    }
 }
 
 /// F186, F187, D4: a job is needy below the threshold and below its part; at the threshold no job

@@ -31,7 +31,7 @@ pub(in crate::engine) struct NodePiece {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::engine) struct Shortage {
     pub found: u64,
-    pub asked: u64,
+    pub requested: u64,
 }
 
 impl EmptyCluster {
@@ -47,48 +47,49 @@ impl EmptyCluster {
         pools: &Pools,
         pool: PoolIx,
         order: Order,
-        wanted: &DemandByOrder,
+        demand: &DemandByOrder,
     ) -> bool {
         let searched = pools.searched_from(pool);
-        searched.iter().any(|&pool| take(&mut self.pools[pool.0], order, wanted, None))
+        searched.iter().any(|&pool| take(&mut self.pools[pool.0], order, demand, None))
     }
 
-    /// True if every order would find space for its nshares in `asked`, for each pool, if it were
+    /// True if every order would find space for its nshares in `requested`, for each pool, if it were
     /// the only order. If false, [`EmptyCluster::take_all`] is certain to fail.
     pub(in crate::engine) fn has_room_for_each(
         &self,
         pools: &Pools,
-        asked: &[DemandByOrder],
+        requested: &[DemandByOrder],
     ) -> bool {
-        let all = (0..self.pools.len()).map(PoolIx).zip(asked);
-        let mut orders =
-            all.flat_map(|(pool, asked)| asked.0.iter().map(move |asked| (pool, asked)));
+        let all = (0..self.pools.len()).map(PoolIx).zip(requested);
+        let mut orders = all.flat_map(|(pool, requested)| {
+            requested.0.iter().map(move |requested| (pool, requested))
+        });
         orders.all(|(pool, &(order, nshares))| {
             let searched = pools.searched_from(pool).iter();
             nshares <= searched.map(|pool| self.pools[pool.0].nshares(order)).sum()
         })
     }
 
-    /// Takes all that is `asked` of each pool, in nshares, or returns the shortage.
+    /// Takes all that is `requested` of each pool, in nshares, or returns the shortage.
     ///
     /// Serves the innermost pools first, as their jobs can go nowhere else. In each pool it serves
     /// the largest orders first, as they fit into the fewest free pieces.
     pub(in crate::engine) fn take_all(
         &mut self,
         pools: &Pools,
-        asked: &[DemandByOrder],
-        wanted: &DemandByOrder,
+        requested: &[DemandByOrder],
+        demand: &DemandByOrder,
     ) -> Result<(), Shortage> {
         let mut innermost_first: Vec<PoolIx> = (0..self.pools.len()).map(PoolIx).collect();
         innermost_first.sort_by_key(|pool| Reverse(pools.depth(*pool)));
         for pool in innermost_first {
-            for &(order, nshares) in asked[pool.0].0.iter().rev() {
+            for &(order, nshares) in requested[pool.0].0.iter().rev() {
                 let mut found = 0;
                 for &pool in pools.searched_from(pool) {
-                    found += take_many(&mut self.pools[pool.0], order, nshares - found, wanted);
+                    found += take_many(&mut self.pools[pool.0], order, nshares - found, demand);
                 }
                 if found < nshares {
-                    return Err(Shortage { found, asked: nshares });
+                    return Err(Shortage { found, requested: nshares });
                 }
             }
         }
@@ -201,13 +202,13 @@ impl EmptyCluster {
 fn take(
     cells: &mut Matrix<u64>,
     order: Order,
-    wanted: &DemandByOrder,
+    demand: &DemandByOrder,
     liked: Option<Cell>,
 ) -> bool {
     let order = order.qshares().0;
     let liked = liked.filter(|cell| order <= cell.free).and_then(|cell| cells.like(cell));
     let liked = liked.map(|(cell, _)| cell);
-    let cheapest = || cells.cheapest(order, wanted, |alike| alike.first_cell());
+    let cheapest = || cells.cheapest(order, demand, |alike| alike.first_cell());
     let Some(cell) = liked.or_else(|| cheapest().map(|(cell, _)| cell)) else { return false };
     cells.take_of(cell, order, 1);
     true
@@ -215,16 +216,16 @@ fn take(
 
 /// Takes at most `nshares` nshares of `order`, with the same result as taking them in turn. Returns
 /// the number taken.
-fn take_many(cells: &mut Matrix<u64>, order: u64, nshares: u64, wanted: &DemandByOrder) -> u64 {
+fn take_many(cells: &mut Matrix<u64>, order: u64, nshares: u64, demand: &DemandByOrder) -> u64 {
     let mut missing = nshares;
     while 0 < missing
-        && let Some((cell, nodes)) = cells.cheapest(order, wanted, |alike| alike.first_cell())
+        && let Some((cell, nodes)) = cells.cheapest(order, demand, |alike| alike.first_cell())
     {
-        let damage = wanted.damage(cell.free, order);
+        let damage = demand.damage(cell.free, order);
         // The rest of this node stays the next choice as long as taking from it costs no more than
         // here. No other piece costs less, and no piece of equal cost is smaller.
         let (mut left, mut taken) = (cell.free - order, 1);
-        while order <= left && taken < missing && wanted.damage(left, order) <= damage {
+        while order <= left && taken < missing && demand.damage(left, order) <= damage {
             left -= order;
             taken += 1;
         }
@@ -251,7 +252,7 @@ mod tests {
     use crate::model::count;
 
     /// Pairs of an order and a number of nshares.
-    type Asked<'a> = &'a [(u64, u64)];
+    type Requested<'a> = &'a [(u64, u64)];
 
     fn order(order: u32) -> Order {
         Order::new(order).unwrap()
@@ -304,9 +305,9 @@ mod tests {
     #[test]
     fn the_hole_is_taken_that_costs_larger_requests_least() {
         let mut cells = cells([(3, 3, 1), (5, 5, 1)]);
-        let mut wanted = DemandByOrder::default();
-        wanted.add(3);
-        assert!(take(&mut cells, order(2), &wanted, None));
+        let mut demand = DemandByOrder::default();
+        demand.add(3);
+        assert!(take(&mut cells, order(2), &demand, None));
         assert_eq!(
             left(&cells),
             [(5, 3, 1), (3, 3, 1)],
@@ -407,15 +408,15 @@ mod tests {
                 let order = draw(1, 20);
                 at_once.put(Cell { order, free: draw(1, order) }, draw(1, 4));
             }
-            let mut wanted = DemandByOrder::default();
+            let mut demand = DemandByOrder::default();
             for _ in 0..draw(0, 3) {
-                wanted.add(draw(1, 9));
+                demand.add(draw(1, 9));
             }
             let (size, nshares) = (u32::try_from(draw(1, 6)).unwrap(), draw(1, 40));
             let mut in_turn = at_once.clone();
-            let taken = (0..nshares).take_while(|_| take(&mut in_turn, order(size), &wanted, None));
+            let taken = (0..nshares).take_while(|_| take(&mut in_turn, order(size), &demand, None));
             let taken = count(taken);
-            assert_eq!(take_many(&mut at_once, u64::from(size), nshares, &wanted), taken);
+            assert_eq!(take_many(&mut at_once, u64::from(size), nshares, &demand), taken);
             assert_eq!(left(&at_once), left(&in_turn));
         }
     }
@@ -429,23 +430,23 @@ mod tests {
         scene.node(2).pool = APART;
         Arc::make_mut(&mut scene.snapshot.topology).pools[APART].parent = Some(TOP);
         let pools = Pools::new(&scene.snapshot.topology);
-        let cases: [(Asked<'_>, Asked<'_>, Result<(), Shortage>); 5] = [
+        let cases: [(Requested<'_>, Requested<'_>, Result<(), Shortage>); 5] = [
             (&[(1, 10)], &[], Ok(())),
-            (&[(1, 11)], &[], Err(Shortage { found: 10, asked: 11 })),
+            (&[(1, 11)], &[], Err(Shortage { found: 10, requested: 11 })),
             (&[(1, 1), (3, 3)], &[], Ok(())), // the larger first
-            (&[(1, 1), (4, 2)], &[], Err(Shortage { found: 1, asked: 2 })),
+            (&[(1, 1), (4, 2)], &[], Err(Shortage { found: 1, requested: 2 })),
             (&[(1, 7)], &[(3, 1)], Ok(())), // what can be nowhere else first
         ];
         assert_eq!(pools.searched_from(TOP), [TOP, SUB, APART]);
         for (outside, within, expected) in cases {
-            let mut asked = vec![DemandByOrder::default(); scene.snapshot.topology.pools.len()];
+            let mut requested = vec![DemandByOrder::default(); scene.snapshot.topology.pools.len()];
             for (pool, orders) in [(TOP, outside), (SUB, within)] {
                 for &(order, nshares) in orders {
-                    asked[pool.0].add_many(order, nshares);
+                    requested[pool.0].add_many(order, nshares);
                 }
             }
             let mut space = EmptyCluster::new(&Draft::new(&scene.snapshot).spaces);
-            let taken = space.take_all(&pools, &asked, &DemandByOrder::default());
+            let taken = space.take_all(&pools, &requested, &DemandByOrder::default());
             assert_eq!(taken, expected, "{outside:?} {within:?}");
         }
     }

@@ -11,6 +11,7 @@
 
 use std::collections::BTreeSet;
 
+use super::arrangement::Arrangement;
 use super::node_lists::NodeListCapacity;
 use crate::engine::capacity::{DemandByOrder, EmptyCluster, Shortage};
 use crate::engine::draft::Draft;
@@ -32,7 +33,7 @@ const TOO_SCARCE: u64 = 2;
 pub(super) fn count_at_once(
     draft: &Draft<'_>,
     space: &mut EmptyCluster,
-    listed: &mut NodeListCapacity,
+    (listed, named): (&mut NodeListCapacity, &mut Option<Arrangement>),
     walk: &mut WaterFill,
 ) {
     let pools = &draft.pools;
@@ -46,48 +47,63 @@ pub(super) fn count_at_once(
         let mut ahead = walk.clone();
         ahead.raise_to(highest_waterline(draft, space, &claims, parts));
         let gains = || ahead.served_since(walk);
-        let is_scarce = |short: &Shortage| short.found.saturating_mul(TOO_SCARCE) < short.asked;
+        let is_scarce = |short: &Shortage| short.found.saturating_mul(TOO_SCARCE) < short.requested;
         let among_confined = listed.has_room_for_all(gains());
         if among_confined.as_ref().is_err_and(is_scarce) {
             return;
         }
-        let taken = among_confined.and_then(|()| take_all(draft, space, gains(), ahead.wanted()));
-        let Err(Shortage { found, asked }) = taken else {
+        let arranged = among_confined.and_then(|()| arrange(draft, named.as_ref(), gains()));
+        let taken = arranged.and_then(|arranged| {
+            take_all(draft, space, gains(), ahead.unmet_demand()).map(|()| arranged)
+        });
+        let Err(Shortage { found, requested }) = taken.map(|arranged| *named = arranged) else {
             listed.expect_all(gains());
             *walk = ahead;
             return;
         };
-        let filled = parts.saturating_mul(found).checked_div(asked).unwrap_or(0);
+        let filled = parts.saturating_mul(found).checked_div(requested).unwrap_or(0);
         parts = filled.saturating_sub((filled >> COUNT_MARGIN) + 1);
     }
 }
 
-/// Takes space for the nshares of all `gains`, which belong to a single tree; `wanted` is the
+/// Arranges `gains` beside the targets so far, if some job of the tree lists nodes.
+fn arrange(
+    draft: &Draft<'_>,
+    named: Option<&Arrangement>,
+    gains: impl Iterator<Item = (Participant, u64)>,
+) -> Result<Option<Arrangement>, Shortage> {
+    let Some(mut named) = named.cloned() else { return Ok(None) };
+    named.take_all(draft, gains)?;
+    Ok(Some(named))
+}
+
+/// Takes space for the nshares of all `gains`, which belong to a single tree; `demand` is the
 /// demand that remains. If there is too little space, none is taken.
 fn take_all(
     draft: &Draft<'_>,
     space: &mut EmptyCluster,
     gains: impl Iterator<Item = (Participant, u64)>,
-    wanted: &DemandByOrder,
+    demand: &DemandByOrder,
 ) -> Result<(), Shortage> {
-    let asked = asked_of_pools(draft, gains);
+    let requested = requests_by_pool(draft, gains);
     let mut left = space.clone();
-    left.take_all(&draft.pools, &asked, wanted)?;
+    left.take_all(&draft.pools, &requested, demand)?;
     *space = left;
     Ok(())
 }
 
 /// Takes space for the whole demand of `seats`. Returns false, and takes none, if there is too
 /// little.
-pub(super) fn take_all_wanted(
+pub(super) fn take_whole_demand(
     draft: &Draft<'_>,
     space: &mut EmptyCluster,
-    listed: &mut NodeListCapacity,
+    (listed, named): (&mut NodeListCapacity, Option<&Arrangement>),
     seats: &[Participant],
 ) -> bool {
     let all = || seats.iter().map(|seat| (*seat, seat.room_to_grow));
-    let has_room = space.has_room_for_each(&draft.pools, &asked_of_pools(draft, all()))
+    let has_room = space.has_room_for_each(&draft.pools, &requests_by_pool(draft, all()))
         && listed.has_room_for_all(all()).is_ok()
+        && arrange(draft, named, all()).is_ok()
         && take_all(draft, space, all(), &DemandByOrder::default()).is_ok();
     if has_room {
         listed.expect_all(all());
@@ -96,16 +112,16 @@ pub(super) fn take_all_wanted(
 }
 
 /// Requested nshares of each order in each pool.
-fn asked_of_pools(
+fn requests_by_pool(
     draft: &Draft<'_>,
     seats: impl Iterator<Item = (Participant, u64)>,
 ) -> Vec<DemandByOrder> {
-    let mut asked = vec![DemandByOrder::default(); draft.snapshot.topology.pools.len()];
+    let mut requested = vec![DemandByOrder::default(); draft.snapshot.topology.pools.len()];
     for (seat, nshares) in seats.filter(|(_, nshares)| 0 < *nshares) {
         let pool = pool_of(draft, draft.entities.class_of(seat.job));
-        asked[pool.0].add_many(seat.order.qshares().0, nshares);
+        requested[pool.0].add_many(seat.order.qshares().0, nshares);
     }
-    asked
+    requested
 }
 
 /// Highest waterline at which `parts` parts of each pool suffice, judged by sizes alone.

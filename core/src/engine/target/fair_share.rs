@@ -14,7 +14,8 @@ use std::iter;
 use std::num::NonZeroU64;
 use std::sync::Arc;
 
-use super::bulk::{count_at_once, take_all_wanted};
+use super::arrangement::Arrangement;
+use super::bulk::{count_at_once, take_whole_demand};
 use super::node_lists::NodeListCapacity;
 use super::owed::note_owed;
 use crate::engine::capacity::EmptyCluster;
@@ -44,10 +45,11 @@ pub(super) fn count(
     for (tree, seats) in by_tree {
         let of_tree: Vec<JobIx> = seats.iter().map(|seat| seat.job).collect();
         let qshares = space.total(&draft.pools, tree).0;
-        if take_all_wanted(draft, space, listed, &seats) {
+        let mut named = Arrangement::new(draft, listed, tree, &seats);
+        if take_whole_demand(draft, space, (listed, named.as_ref()), &seats) {
             enter(draft, seats.into_iter().map(|seat| (seat, seat.room_to_grow)));
         } else {
-            serve_all(draft, space, listed, seats);
+            serve_all(draft, space, (listed, &mut named), seats);
         }
         note_owed(draft, &of_tree, qshares);
     }
@@ -62,7 +64,7 @@ fn pool_of(draft: &Draft<'_>, job: JobIx) -> PoolIx {
 fn serve_all(
     draft: &mut Draft<'_>,
     space: &mut EmptyCluster,
-    listed: &mut NodeListCapacity,
+    (listed, named): (&mut NodeListCapacity, &mut Option<Arrangement>),
     seats: Vec<Participant>,
 ) {
     let mut turns = seats.len();
@@ -71,8 +73,8 @@ fn serve_all(
     while !walk.is_over() {
         // After a refusal, the rest may grow much further, so the bulk step is repeated. It runs
         // rarely enough to cost less than the turns.
-        count_at_once(draft, space, listed, &mut walk);
-        if !count_in_turn(draft, space, listed, &mut walk, turns) {
+        count_at_once(draft, space, (listed, named), &mut walk);
+        if !count_in_turn(draft, space, (listed, named), &mut walk, turns) {
             break;
         }
         turns = turns.saturating_mul(2);
@@ -84,7 +86,7 @@ fn serve_all(
 fn count_in_turn(
     draft: &Draft<'_>,
     space: &mut EmptyCluster,
-    listed: &mut NodeListCapacity,
+    (listed, named): (&mut NodeListCapacity, &mut Option<Arrangement>),
     walk: &mut WaterFill,
     turns: usize,
 ) -> bool {
@@ -94,18 +96,26 @@ fn count_in_turn(
         }
         draft.effort.step();
         let mut is_room_left = true;
-        walk.serve_next(|seat, wanted| {
+        walk.serve_next(|seat, demand| {
             let &Participant { job, order, .. } = seat;
             if !listed.has_room(job, order) {
                 return Service::Refused;
             }
+            let place = named.as_mut().map(|named| named.find(draft, seat));
+            if matches!(place, Some(None)) {
+                let has_list = listed.has_list(job);
+                return if has_list { Service::Refused } else { Service::RefusedForAll };
+            }
             let pool = pool_of(draft, job);
             // No job of this class and order can find space now. If no free piece in the tree is
             // large enough for any order in demand, counting ends.
-            if !space.take(&draft.pools, pool, order, wanted) {
+            if !space.take(&draft.pools, pool, order, demand) {
                 let largest = space.largest(&draft.pools, draft.pools.top(pool)).0;
-                is_room_left = wanted.iter().any(|order| order <= largest);
+                is_room_left = demand.iter().any(|order| order <= largest);
                 return Service::RefusedForAll;
+            }
+            if let Some((named, place)) = named.as_mut().zip(place.flatten()) {
+                named.take(draft, seat, place);
             }
             listed.expect_all(iter::once((*seat, 1)));
             Service::Served
@@ -309,9 +319,11 @@ mod tests {
         let mut space = EmptyCluster::new(&draft.spaces);
         let mut listed = NodeListCapacity::new(&draft);
         let seats = scene.snapshot.jobs.places().map(|job| seat(&draft, &listed, job));
+        let seats: Vec<Participant> = seats.collect();
+        let named = &mut Arrangement::new(&draft, &listed, PoolIx(0), &seats);
         let mut walk =
             WaterFill::new(&draft.entities, Turn::ByFinish, seats, &draft.targets, &draft.held);
-        count_in_turn(&draft, &mut space, &mut listed, &mut walk, usize::MAX);
+        count_in_turn(&draft, &mut space, (&mut listed, named), &mut walk, usize::MAX);
         enter(&mut draft, walk.served());
         draft.jobs.iter().map(|job| job.target).collect()
     }
@@ -378,7 +390,7 @@ mod tests {
         let seats = scene.snapshot.jobs.places().map(|job| seat(&draft, &listed, job));
         let mut walk =
             WaterFill::new(&draft.entities, Turn::ByFinish, seats, &draft.targets, &draft.held);
-        count_at_once(&draft, &mut space, &mut listed, &mut walk);
+        count_at_once(&draft, &mut space, (&mut listed, &mut None), &mut walk);
         let left = space.total(&draft.pools, PoolIx(0)).0;
         assert!(left < 64, "{left} of 1024");
     }

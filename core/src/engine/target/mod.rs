@@ -3,6 +3,7 @@
 //! Higher priorities are counted first; each gets what higher ones left. Design: "How Much",
 //! "Priority vs Weight".
 
+mod arrangement;
 mod bulk;
 mod fair_share;
 mod fixed;

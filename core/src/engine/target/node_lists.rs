@@ -126,6 +126,16 @@ impl NodeListCapacity {
         self.list_of[job].is_some()
     }
 
+    /// The list of `job`, by its place among all lists.
+    pub(super) fn list_of(&self, job: JobIx) -> Option<usize> {
+        self.list_of[job]
+    }
+
+    /// The lists that `node` is on, ascending.
+    pub(super) fn lists_of(&self, node: NodeIx) -> &[usize] {
+        self.lists_of.row(node.0)
+    }
+
     /// Largest free piece for `job`; `None` if it has no list.
     pub(super) fn largest(&self, job: JobIx) -> Option<QShares> {
         self.list_of[job]?;
@@ -205,23 +215,25 @@ impl NodeListCapacity {
         if !self.has_lists() {
             return Ok(());
         }
-        let mut asked = vec![0; self.lists.len()];
+        let mut requested = vec![0; self.lists.len()];
         for (Participant { job, order, .. }, nshares) in gains.filter(|(_, nshares)| 0 < *nshares) {
             let wider = self.list_of[job].map_or(&[][..], |list| self.wider.row(list));
             for &list in wider {
-                asked[list] += NShares(nshares).of_order(order).0;
+                requested[list] += NShares(nshares).of_order(order).0;
             }
         }
-        let lists = self.lists.iter().zip(asked);
-        let shortages = lists.map(|(List { left, expected }, asked)| Shortage {
+        let lists = self.lists.iter().zip(requested);
+        let shortages = lists.map(|(List { left, expected }, requested)| Shortage {
             found: left.saturating_sub(*expected),
-            asked,
+            requested,
         });
-        let scarcest = shortages.filter(|short| short.found < short.asked).min_by(|one, other| {
-            let part =
-                |one: &Shortage, other: &Shortage| u128::from(one.found) * u128::from(other.asked);
-            part(one, other).cmp(&part(other, one))
-        });
+        let scarcest =
+            shortages.filter(|short| short.found < short.requested).min_by(|one, other| {
+                let part = |one: &Shortage, other: &Shortage| {
+                    u128::from(one.found) * u128::from(other.requested)
+                };
+                part(one, other).cmp(&part(other, one))
+            });
         scarcest.map_or(Ok(()), Err)
     }
 

@@ -9,7 +9,7 @@ use crate::model::{
     ClassIx, JobId, JobIx, JobKind, Mebibytes, NodeIx, Order, PoolIx, ProcessLimit, QShares, UserIx,
 };
 
-/// User and class, order, wanted processes, listed nodes, and processes already on nodes.
+/// User and class, order, demand processes, listed nodes, and processes already on nodes.
 type Work<'a> = ((UserIx, ClassIx), u32, u64, &'a [usize], &'a [(usize, u64)]);
 
 /// No list: the job may use any node.
@@ -20,8 +20,8 @@ type Case<'a> = (&'a [u64], &'a [Work<'a>], &'a [u64]);
 
 fn scene(nodes: &[u64], work: &[Work<'_>]) -> Scene {
     let mut scene = Scene::new(nodes);
-    for &((user, class), order, wanted, list, held) in work {
-        let job = scene.job(user, class, order, wanted);
+    for &((user, class), order, demand, list, held) in work {
+        let job = scene.job(user, class, order, demand);
         if list != ANYWHERE {
             confine(&mut scene, job, list);
         }

@@ -104,7 +104,7 @@ impl WaterFill {
     }
 
     /// Demand of the jobs that are still in the walk.
-    pub(in crate::engine) fn wanted(&self) -> &DemandByOrder {
+    pub(in crate::engine) fn unmet_demand(&self) -> &DemandByOrder {
         &self.members.demand
     }
 
@@ -334,7 +334,7 @@ mod tests {
             let gain = raised.served_since(&before);
             let gain: u64 = gain.map(|(seat, nshares)| seat.order.qshares().0 * nshares).sum();
             assert!(gain <= most, "{gain} of {most}");
-            assert!(raised.wanted().iter().eq(in_turn.wanted().iter()));
+            assert!(raised.unmet_demand().iter().eq(in_turn.unmet_demand().iter()));
             assert_eq!(rest(raised), rest(in_turn));
         }
     }

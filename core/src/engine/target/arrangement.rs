@@ -1,0 +1,245 @@
+//! Arrangement of targets on the nodes of a tree of pools, where jobs list the nodes they may use.
+//!
+//! The ideal cluster of [`EmptyCluster`](crate::engine::capacity::EmptyCluster) has sizes and no
+//! names. So two targets may each have space there, though both need the same listed node. Targets
+//! are possible only if all of them can be arranged at the same time.
+//!
+//! Nodes of a pool that are on the same lists are a *kind*: it does not matter which of them a
+//! process gets. Processes go where the fewest lists are, then on the fullest node. If a process
+//! finds no node, all targets are arranged anew, and it is refused only if that fails, too. So a
+//! refusal is no proof: some arrangements are not tried.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
+
+use super::node_lists::NodeListCapacity;
+use crate::engine::capacity::Shortage;
+use crate::engine::draft::Draft;
+use crate::engine::water_filling::Participant;
+use crate::model::{JobIx, PoolIx};
+
+/// Most kinds times orders of a tree. Beyond that, sizes and lists alone decide.
+const MOST_CELLS: usize = 1 << 16;
+/// Most times that the targets of a tree are arranged anew for a further process.
+const MOST_TRIALS: u32 = 64;
+
+/// The nodes that a job may use: those of its list, or of its pool and the pools in it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Reachable {
+    List(usize),
+    Pool(PoolIx),
+}
+
+/// Processes of jobs with the same nodes and order.
+type RequestGroup = (Reachable, u64);
+
+/// Nodes of a kind, by free space: the number of nodes with so much of it.
+type FreeSpace = BTreeMap<u64, u64>;
+
+/// Node kinds that a reach has, the best first.
+#[derive(Debug)]
+struct ReachableKinds {
+    kinds: Vec<usize>,
+    nodes: u64,
+}
+
+/// Targets of a tree on nodes of each kind.
+#[derive(Clone, Debug)]
+pub(super) struct Arrangement {
+    domains: Rc<BTreeMap<Reachable, ReachableKinds>>,
+    /// For each job of the tree that lists nodes, its list.
+    list_of: Rc<BTreeMap<JobIx, usize>>,
+    /// Free space of each kind before any target of this priority.
+    empty: Rc<Vec<FreeSpace>>,
+    /// Free space of each kind beside the targets.
+    free: Vec<FreeSpace>,
+    targets: BTreeMap<RequestGroup, u64>,
+    /// Groups that were refused a process. Free space only shrinks, so they get no other.
+    refused: BTreeSet<RequestGroup>,
+    trials: u32,
+}
+
+/// A place for a process.
+pub(super) enum ProcessPlace {
+    /// On a node of that kind with so much free space.
+    Node(usize, u64),
+    /// All targets move: the free space beside them and the process.
+    Anew(Vec<FreeSpace>),
+}
+
+impl Arrangement {
+    /// Begins to arrange the targets of `seats`, which are of one tree. `None` if no seat has a list.
+    pub(super) fn new(
+        draft: &Draft<'_>,
+        listed: &NodeListCapacity,
+        tree: PoolIx,
+        seats: &[Participant],
+    ) -> Option<Arrangement> {
+        let asking = || seats.iter().filter(|seat| 0 < seat.room_to_grow);
+        let lists = asking().filter_map(|seat| Some((seat.job, listed.list_of(seat.job)?)));
+        let list_of: BTreeMap<JobIx, usize> = lists.collect();
+        if list_of.is_empty() {
+            return None;
+        }
+        let in_use: BTreeSet<usize> = list_of.values().copied().collect();
+        let mut known: BTreeMap<(PoolIx, Vec<usize>), usize> = BTreeMap::new();
+        let mut empty: Vec<FreeSpace> = Vec::new();
+        for &pool in draft.pools.searched_from(tree) {
+            for node in draft.spaces.schedulable(pool) {
+                draft.effort.step();
+                let on_lists = listed.lists_of(node).iter().copied();
+                let on_lists = on_lists.filter(|list| in_use.contains(list)).collect();
+                let kind = *known.entry((pool, on_lists)).or_insert(empty.len());
+                if kind == empty.len() {
+                    empty.push(FreeSpace::new());
+                }
+                *empty[kind].entry(listed.cell(node).free).or_default() += 1;
+            }
+        }
+        let orders: BTreeSet<u64> = asking().map(|seat| seat.order.qshares().0).collect();
+        if MOST_CELLS < empty.len().saturating_mul(orders.len() + in_use.len()) {
+            return None;
+        }
+        let mut kinds: Vec<(usize, u32, usize, &(PoolIx, Vec<usize>))> = known
+            .iter()
+            .map(|(of, &kind)| (of.1.len(), draft.pools.depth(of.0), kind, of))
+            .collect();
+        kinds.sort_unstable();
+        let reaches = asking().map(|seat| reach(draft, &list_of, seat.job));
+        let reaches: BTreeSet<Reachable> = reaches.collect();
+        let domains = reaches.into_iter().map(|reach| {
+            let is_in_reach = |(pool, lists): &(PoolIx, Vec<usize>)| match reach {
+                Reachable::List(list) => lists.binary_search(&list).is_ok(),
+                Reachable::Pool(outer) => draft.pools.is_within(*pool, outer),
+            };
+            let own = kinds.iter().filter(|(.., of)| is_in_reach(of));
+            let kinds: Vec<usize> = own.map(|(_, _, kind, _)| *kind).collect();
+            let nodes = kinds.iter().map(|kind| empty[*kind].values().sum::<u64>()).sum();
+            (reach, ReachableKinds { kinds, nodes })
+        });
+        Some(Arrangement {
+            domains: Rc::new(domains.collect()),
+            list_of: Rc::new(list_of),
+            free: empty.clone(),
+            empty: Rc::new(empty),
+            targets: BTreeMap::new(),
+            refused: BTreeSet::new(),
+            trials: 0,
+        })
+    }
+
+    /// Succeeds if all these processes can be arranged beside the targets so far, and adds them to
+    /// the targets. If not, returns the first shortage.
+    pub(super) fn take_all(
+        &mut self,
+        draft: &Draft<'_>,
+        gains: impl Iterator<Item = (Participant, u64)>,
+    ) -> Result<(), Shortage> {
+        let mut targets = self.targets.clone();
+        for (seat, nshares) in gains.filter(|(_, nshares)| 0 < *nshares) {
+            *targets.entry(self.group(draft, &seat)).or_default() += nshares;
+        }
+        self.free = self.arrange(draft, &targets)?;
+        self.targets = targets;
+        Ok(())
+    }
+
+    /// Finds a place for another process of `seat`, if there is any.
+    pub(super) fn find(&mut self, draft: &Draft<'_>, seat: &Participant) -> Option<ProcessPlace> {
+        let group = self.group(draft, seat);
+        if self.refused.contains(&group) {
+            return None;
+        }
+        if let Some((kind, free)) = self.best(&self.free, group) {
+            return Some(ProcessPlace::Node(kind, free));
+        }
+        if self.trials < MOST_TRIALS {
+            self.trials += 1;
+            let mut targets = self.targets.clone();
+            *targets.entry(group).or_default() += 1;
+            if let Ok(free) = self.arrange(draft, &targets) {
+                return Some(ProcessPlace::Anew(free));
+            }
+        }
+        self.refused.insert(group);
+        None
+    }
+
+    /// Adds a process of `seat` to the targets, at the place that was found for it.
+    pub(super) fn take(&mut self, draft: &Draft<'_>, seat: &Participant, place: ProcessPlace) {
+        let group = self.group(draft, seat);
+        *self.targets.entry(group).or_default() += 1;
+        match place {
+            ProcessPlace::Node(kind, free) => use_nodes(&mut self.free[kind], free, group.1, 1),
+            ProcessPlace::Anew(free) => self.free = free,
+        }
+    }
+
+    fn group(&self, draft: &Draft<'_>, seat: &Participant) -> RequestGroup {
+        (reach(draft, &self.list_of, seat.job), seat.order.qshares().0)
+    }
+
+    /// The kind and the free space of the best node for a process.
+    fn best(&self, free: &[FreeSpace], (reach, order): RequestGroup) -> Option<(usize, u64)> {
+        let mut kinds = self.domains.get(&reach)?.kinds.iter();
+        kinds.find_map(|&kind| Some((kind, *free[kind].range(order..).next()?.0)))
+    }
+
+    /// Arranges `targets` in the empty tree, and returns the free space beside them; or the first
+    /// shortage. The groups with the fewest nodes go first; if that fails, the largest orders.
+    fn arrange(
+        &self,
+        draft: &Draft<'_>,
+        targets: &BTreeMap<RequestGroup, u64>,
+    ) -> Result<Vec<FreeSpace>, Shortage> {
+        let nodes = |reach: Reachable| self.domains.get(&reach).map_or(0, |domain| domain.nodes);
+        let mut groups: Vec<(RequestGroup, u64)> =
+            targets.iter().map(|(group, nshares)| (*group, *nshares)).collect();
+        groups.sort_by_key(|&((reach, order), _)| (nodes(reach), Reverse(order)));
+        self.arrange_in_turn(draft, &groups).or_else(|shortage| {
+            groups.sort_by_key(|&((reach, order), _)| (Reverse(order), nodes(reach)));
+            self.arrange_in_turn(draft, &groups).map_err(|_| shortage)
+        })
+    }
+
+    fn arrange_in_turn(
+        &self,
+        draft: &Draft<'_>,
+        groups: &[(RequestGroup, u64)],
+    ) -> Result<Vec<FreeSpace>, Shortage> {
+        let mut free = Vec::clone(&self.empty);
+        for &(group, requested) in groups {
+            let (mut left, order) = (requested, group.1);
+            while 0 < left {
+                draft.effort.step();
+                let Some((kind, size)) = self.best(&free, group) else {
+                    return Err(Shortage { found: requested - left, requested });
+                };
+                let there = free[kind].get(&size).copied().unwrap_or(0);
+                let each = size.checked_div(order).unwrap_or(0).clamp(1, left);
+                let nodes = left.checked_div(each).unwrap_or(0).min(there);
+                use_nodes(&mut free[kind], size, each * order, nodes);
+                left -= nodes * each;
+            }
+        }
+        Ok(free)
+    }
+}
+
+/// The nodes that `job` may use.
+fn reach(draft: &Draft<'_>, list_of: &BTreeMap<JobIx, usize>, job: JobIx) -> Reachable {
+    let pool = || draft.snapshot.topology.classes[draft.entities.class_of(job)].pool;
+    list_of.get(&job).map_or_else(|| Reachable::Pool(pool()), |list| Reachable::List(*list))
+}
+
+/// Takes `amount` of each of so many nodes with `size` free.
+fn use_nodes(free: &mut FreeSpace, size: u64, amount: u64, nodes: u64) {
+    if let Some(there) = free.get_mut(&size) {
+        *there -= nodes.min(*there);
+        if *there == 0 {
+            free.remove(&size);
+        }
+    }
+    *free.entry(size - amount).or_default() += nodes;
+}
