@@ -13,7 +13,7 @@ use crate::engine::draft::Draft;
 use crate::engine::fairness_tree::{GroupIx, Level};
 use crate::engine::schedule::VictimRule;
 use crate::engine::sizes::least_size;
-use crate::model::{JobIx, Millis, NodeIx, Precedence, count};
+use crate::model::{JobIx, Millis, NShares, NodeIx, Precedence, count};
 
 /// Most processes of a job that may soon have only its last process left.
 const FEW: u64 = 8;
@@ -144,14 +144,13 @@ impl<'d, 'a> Eligibility<'d, 'a> {
     }
 
     /// True if a process stays only because it is the last and owed to its job, or would once other
-    /// processes of the job are gone. Only jobs for which `is_meant` is true count.
-    pub(super) fn is_blocked_by(&self, is_meant: impl Fn(JobIx) -> bool) -> bool {
+    /// processes of the job are gone.
+    pub(super) fn is_blocked_by_owed(&self) -> bool {
         let Draft { entities, jobs, .. } = self.draft;
         let is_in_the_way = |level: Level, job: JobIx| {
             jobs[job].is_owed
                 && (1..=FEW).contains(&self.keeps.nshares[job])
                 && self.would_balance(level, job, jobs[job].order.qshares().0)
-                && is_meant(job)
         };
         let own = self.draft.class_of(self.requester);
         let is_any_of_user = |user: GroupIx| {
@@ -330,10 +329,18 @@ impl<'d, 'a> Eligibility<'d, 'a> {
         left.is_some_and(|left| self.compare(level, victim, self.order, left).is_le())
     }
 
-    /// True if `victim` would be left with nothing, though a process is owed to it. A job with legal
-    /// sizes has nothing below its smallest size.
+    /// True if `victim` would be left with nothing, though a process is owed to it, or its user would,
+    /// who is not the requester's. A job with legal sizes has nothing below its smallest size.
     fn is_last_owed(&self, victim: JobIx) -> bool {
-        self.draft.jobs[victim].is_owed && self.nshares(victim) <= least_size(self.draft, victim)
+        let entities = &self.draft.entities;
+        let least = least_size(self.draft, victim);
+        let is_last_of_user = || {
+            let all = NShares(least).of_order(self.draft.jobs[victim].order);
+            entities.lowest_common_level(victim, self.requester) != Level::Job
+                && self.held(Level::User, victim) <= all.0
+        };
+        (self.draft.jobs[victim].is_owed && self.nshares(victim) <= least)
+            || (self.keeps.is_user_owed(self.draft, victim) && is_last_of_user())
     }
 
     /// True if `victim` would be under its minimum after the loss of a further process.

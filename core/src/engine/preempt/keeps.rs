@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use super::arrangement;
 use crate::engine::draft::Draft;
-use crate::engine::fairness_tree::Amounts;
+use crate::engine::fairness_tree::{Amounts, GroupIx};
 use crate::engine::schedule::VictimRule;
 use crate::model::{IxVec, JobIx, PoolIx, Precedence};
 
@@ -19,6 +19,8 @@ pub(super) struct Keeps {
     pub nshares: IxVec<JobIx, u64>,
     /// For each job, what it did among its peers in this cycle.
     deals: IxVec<JobIx, Deal>,
+    /// For each user of a class, true if one of its jobs is owed a first process.
+    owed_users: IxVec<GroupIx, bool>,
     /// For a priority and a tree: true if all jobs there could have a process at once. Filled on
     /// use.
     one_for_all: RefCell<BTreeMap<(Precedence, PoolIx), bool>>,
@@ -42,7 +44,17 @@ impl Keeps {
         for job in turns.filter_map(|it| draft.place_of(it.job)) {
             deals[job] = Deal::Gave;
         }
-        Keeps { amounts: draft.held.clone(), nshares, deals, one_for_all: RefCell::default() }
+        let mut owed_users = IxVec::filled(false, draft.entities.groups().len());
+        for job in draft.jobs.places().filter(|&job| draft.jobs[job].is_owed) {
+            owed_users[draft.entities.group_of(job)] = true;
+        }
+        let amounts = draft.held.clone();
+        Keeps { amounts, nshares, deals, owed_users, one_for_all: RefCell::default() }
+    }
+
+    /// True if a first process is owed to the user of `job`, for this job or for another.
+    pub(super) fn is_user_owed(&self, draft: &Draft<'_>, job: JobIx) -> bool {
+        self.owed_users[draft.entities.group_of(job)]
     }
 
     /// Notes that `job` took something from a peer.

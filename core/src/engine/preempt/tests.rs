@@ -105,7 +105,7 @@ fn at_rest_a_first_process_goes_first_only_where_all_have_room_for_one() {
         let draft = counted(&scene.snapshot, &[1, 1, 1]);
         let keeps = Keeps::new(&draft);
         let eligibility = Eligibility::new(&draft, &keeps, JobIx(2));
-        (eligibility.rule(JobIx(0), 2), eligibility.is_blocked_by(|job| job == JobIx(0)))
+        (eligibility.rule(JobIx(0), 2), eligibility.is_blocked_by_owed())
     };
     assert_eq!(draft(&at_rest(&[5], &uneven)), (ENVY, false));
     assert_eq!(draft(&at_rest(&[5, 3], &uneven)), (None, true));
@@ -416,15 +416,15 @@ fn the_queue_finds_the_cheapest_of_all_plans() {
                     reclaim.note_used(&draft, node);
                     continue;
                 }
-                let wanted = cheapest(&draft, &reclaim.keeps, job);
+                let expected = cheapest(&draft, &reclaim.keeps, job);
                 match reclaim.best_plan(&draft, job) {
                     Ok(plan) => {
                         found += 1;
                         let victims = plan.victims.iter().map(|victim| victim.holding).collect();
-                        let wanted = wanted.map(|(cost, victims)| (cost.node, victims));
-                        assert_eq!(Some((plan.node, victims)), wanted, "{case}: {job:?}");
+                        let expected = expected.map(|(cost, victims)| (cost.node, victims));
+                        assert_eq!(Some((plan.node, victims)), expected, "{case}: {job:?}");
                     }
-                    Err(None) => assert_eq!(wanted, None, "{case}: {job:?}"),
+                    Err(None) => assert_eq!(expected, None, "{case}: {job:?}"),
                     Err(Some(_)) => {}
                 }
                 taken += usize::from(make_room_for(&mut draft, &mut reclaim, job));

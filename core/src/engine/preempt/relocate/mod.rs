@@ -185,8 +185,7 @@ fn best_plan(
     sites: &mut Sites,
 ) -> Option<MovePlan> {
     let mut search = Search::new(draft, reclaim, job);
-    let is_blocked = || search.claim.is_blocked_by(|other| may_help(draft, job, other));
-    if !draft.is_starved(job) && !is_blocked() {
+    if !draft.is_starved(job) && !search.claim.is_blocked_by_owed() {
         return None;
     }
     let free = sites.free;
