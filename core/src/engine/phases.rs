@@ -9,7 +9,7 @@ use super::place::{fill, fill_rest, place_shares};
 use super::preempt::{clear_in_time, make_room, shed_beyond_maximum};
 use super::reasons;
 use super::schedule::CycleSchedule;
-use super::sizes::{begin_steps, fill_steps, settle};
+use super::sizes::{begin_steps, fill_steps, settle, shrink_all};
 use super::snapshot::Snapshot;
 use super::target::set_targets;
 use crate::model::{Order, PoolIx, count};
@@ -24,7 +24,7 @@ pub struct IdealCluster<'p, 'a> {
     planning: &'p Planning<'a>,
     space: EmptyCluster,
     /// The requested orders, with the number of jobs that request each.
-    asked: DemandByOrder,
+    requested: DemandByOrder,
 }
 
 impl<'a> Planning<'a> {
@@ -56,6 +56,8 @@ impl<'a> Planning<'a> {
     /// that is left.
     pub fn make_room(&mut self) {
         let draft = &mut self.0;
+        // The space that such jobs leave spares processes of other jobs.
+        shrink_all(draft);
         if draft.has_unmet_demand() && draft.has_space_to_free() {
             make_room(draft);
             fill(draft);
@@ -87,11 +89,11 @@ impl<'a> Planning<'a> {
 
     /// The ideal cluster at the start of counting.
     pub fn ideal_cluster(&self) -> IdealCluster<'_, 'a> {
-        let mut asked = DemandByOrder::default();
+        let mut requested = DemandByOrder::default();
         for job in &self.0.jobs {
-            asked.add(job.order.qshares().0);
+            requested.add(job.order.qshares().0);
         }
-        IdealCluster { planning: self, space: EmptyCluster::new(&self.0.spaces), asked }
+        IdealCluster { planning: self, space: EmptyCluster::new(&self.0.spaces), requested }
     }
 }
 
@@ -118,7 +120,7 @@ impl IdealCluster<'_, '_> {
         loop {
             orders.retain(|&order| {
                 let mut tops = tops.iter();
-                tops.any(|&top| self.space.take(pools, top, order, &self.asked))
+                tops.any(|&top| self.space.take(pools, top, order, &self.requested))
             });
             if orders.is_empty() {
                 return carved;
@@ -129,7 +131,7 @@ impl IdealCluster<'_, '_> {
 
     /// The orders that are asked for, ascending.
     fn orders(&self) -> impl Iterator<Item = Order> {
-        self.asked.iter().filter_map(|order| u32::try_from(order).ok().and_then(Order::new))
+        self.requested.iter().filter_map(|order| u32::try_from(order).ok().and_then(Order::new))
     }
 }
 

@@ -78,14 +78,19 @@ pub(super) fn begin_steps(draft: &mut Draft<'_>) {
     }
 }
 
-/// Brings all jobs with legal sizes to such a size, once nothing more is taken from them.
-pub(super) fn settle(draft: &mut Draft<'_>) {
+/// Brings jobs that lost processes down to a legal size.
+pub(super) fn shrink_all(draft: &mut Draft<'_>) {
     for job in draft.elastic.clone() {
         if let Some(shape) = sizes_of(draft.job(job)) {
             shrink(draft, job, shape);
-            grow(draft, job, shape);
         }
     }
+}
+
+/// Brings all jobs with legal sizes to such a size, once nothing more is taken from them.
+pub(super) fn settle(draft: &mut Draft<'_>) {
+    shrink_all(draft);
+    begin_steps(draft);
 }
 
 /// Preempts processes down to a legal size, if the job lost some or may have fewer.
