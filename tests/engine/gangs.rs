@@ -728,6 +728,154 @@ fn a_request_in_the_way_of_a_gang_may_share_a_node_with_it() {
     );
 }
 
+/// A gang takes space beside space that is promised to a single job. The job waits for that space, though
+/// another node is free by now: else the gang would have taken too much.
+#[test]
+fn a_promise_stays_beside_what_a_gang_took() {
+    let plain = |user, class, order| Step::Plain { user, class, order };
+    History::play(
+        false,
+        &[
+            plain(2, 2, 1),
+            scattered(0, vec![chunk(1, 2, "")], false, true),
+            plain(1, 2, 1),
+            Step::Cycle,
+            Step::Confirm(false),
+            plain(0, 3, 1),
+            Step::Cycle,
+            // Of four jobs, the gang.
+            Step::Complete(1),
+            scattered(0, vec![chunk(1, 1, "")], false, false),
+            scattered(0, vec![chunk(1, 2, "red")], false, false),
+            plain(0, 2, 3),
+            Step::Resume,
+        ],
+    );
+}
+
+/// A gang that runs unpaid is taken for another job. It does not begin again in the same cycle.
+#[test]
+fn a_gang_that_goes_does_not_begin_in_the_same_cycle() {
+    let shape = shape_of(Place::Scatter, vec![chunk(1, 1, "")], false);
+    let evolving = Shape { elasticity: Some(Elasticity::Evolving), ..shape.clone() };
+    let whole = Shape { is_exclusive: true, ..shape.clone() };
+    let grouped = Shape { group_by: Some("rack".into()), ..shape };
+    let low = |shape| Step::Gang { user: 0, class: 2, shape };
+    History::play(
+        false,
+        &[
+            low(evolving),
+            scattered(0, vec![chunk(1, 2, "")], false, false),
+            scattered(0, vec![chunk(1, 1, "red")], false, true),
+            low(whole),
+            scattered(0, vec![chunk(1, 1, "")], false, true),
+            scattered(0, vec![chunk(3, 3, "")], false, true),
+            low(grouped),
+            Step::Cycle,
+            scattered(0, vec![chunk(1, 1, "")], true, false),
+            Step::Plain { user: 0, class: 1, order: 2 },
+            // Of nine jobs, the first.
+            Step::Wish { job: 0, wish: 3 },
+        ],
+    );
+}
+
+/// A gang that began has lost its last process, and its owner asks for more. It keeps no nodes from
+/// younger gangs.
+#[test]
+fn a_gang_that_began_claims_nothing() {
+    let one = || scattered(0, vec![chunk(1, 1, "")], false, false);
+    let shape = shape_of(Place::Scatter, vec![chunk(1, 3, "red")], false);
+    let evolving = Shape { elasticity: Some(Elasticity::Evolving), ..shape };
+    History::play(
+        false,
+        &[
+            scattered(0, vec![chunk(1, 1, "red")], true, false),
+            Step::Die(0),
+            Step::Gang { user: 0, class: 0, shape: evolving },
+            one(),
+            one(),
+            one(),
+            Step::Cycle,
+            Step::Gang {
+                user: 0,
+                class: 0,
+                shape: shape_of(Place::Free, vec![chunk(2, 3, "red")], false),
+            },
+            Step::Complete(2),
+            Step::Wish { job: 1, wish: 3 },
+            one(),
+            one(),
+            Step::Complete(2),
+            Step::Exit(1),
+        ],
+    );
+}
+
+/// All space to come is promised, some of it to a job of lower priority. A job that is owed its first
+/// process gets it there.
+#[test]
+fn a_first_process_goes_before_promises_to_lower_priorities() {
+    let elastic = |user, order, legal_sizes, min_processes, most| Step::Elastic {
+        user,
+        class: 1,
+        order,
+        shape: Shape {
+            elasticity: Some(Elasticity::Malleable),
+            min_processes,
+            legal_sizes,
+            ..Shape::default()
+        },
+        most,
+    };
+    let plain = |class, order| Step::Plain { user: 0, class, order };
+    let packed = shape_of(Place::Pack, vec![chunk(3, 3, "")], false);
+    History::play(
+        false,
+        &[
+            Step::Confirm(false),
+            plain(2, 1),
+            elastic(1, 2, LegalSizes::PowerOfTwo, 3, 4),
+            Step::Cycle,
+            Step::Gang { user: 0, class: 0, shape: packed },
+            elastic(0, 2, LegalSizes::Odd, 1, 5),
+            elastic(0, 4, LegalSizes::MultipleOf(3), 1, 3),
+            // Of five jobs, the second.
+            Step::Initialize(1),
+            elastic(0, 2, LegalSizes::PowerOfTwo, 1, 4),
+            plain(2, 1),
+            Step::Cycle,
+            elastic(0, 3, LegalSizes::Any, 1, 1),
+            plain(0, 4),
+            Step::Cycle,
+            Step::Cycle,
+            scattered(0, vec![chunk(1, 1, "blue")], false, false),
+            Step::Cycle,
+        ],
+    );
+}
+
+/// An exclusive gang gives ranks up, and no other job may have their space while it is there. A gang of higher
+/// priority takes the rest of it, and the space with it.
+#[test]
+fn space_of_an_exclusive_gang_goes_with_it() {
+    let exclusive = Shape {
+        is_exclusive: true,
+        elasticity: Some(Elasticity::Evolving),
+        ..shape_of(Place::Free, vec![chunk(3, 2, "blue")], false)
+    };
+    let free = shape_of(Place::Free, vec![chunk(3, 2, "")], false);
+    History::play(
+        true,
+        &[
+            Step::Gang { user: 0, class: 1, shape: exclusive },
+            Step::Cycle,
+            Step::Wish { job: 0, wish: 1 },
+            Step::Gang { user: 0, class: 0, shape: free },
+        ],
+    );
+}
+
 /// The same 300 histories every time, or as many others as `PROPTEST_CASES` asks for.
 fn config() -> ProptestConfig {
     let default = ProptestConfig { failure_persistence: None, ..ProptestConfig::default() };

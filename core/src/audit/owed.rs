@@ -51,7 +51,7 @@ impl Owed {
         // A job that gets nothing new keeps its last process. A gang is owed no single process.
         let is_meant = |place: JobIx| {
             let line = &ledger.jobs[place];
-            !line.is_gang() && (self.is_startable[place] || 0 < line.holds())
+            !line.is_gang() && (self.is_startable[place] || 0 < line.held)
         };
         let has_gang = jobs.iter().any(|&place| {
             let line = &ledger.jobs[place];

@@ -262,6 +262,12 @@ impl SpaceIndex {
         self.by_node[node].closed
     }
 
+    /// Space of `node` that is closed for as long as the exclusive gang `job` is there.
+    pub(in crate::engine) fn closed_by(&self, node: NodeIx, job: JobIx) -> QShares {
+        let space = &self.by_node[node];
+        if space.closed_by == Some(job) { space.closed } else { QShares(0) }
+    }
+
     /// Space that must still be freed for `needed` to fit, after all terminating shares have exited
     /// and with all promises kept. Includes the deficit of a node that shrank below its use.
     pub(in crate::engine) fn missing_for(&self, node: NodeIx, needed: QShares) -> QShares {

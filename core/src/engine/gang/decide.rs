@@ -98,12 +98,10 @@ impl GangPlanner {
             draft.jobs[job].refusal = Some(refusal);
             return;
         }
-        // A gang that runs and would grow keeps no younger work waiting.
-        let reason = if waits && draft.jobs[job].held == 0 {
-            self.wait(spaces, draft, request, reason)
-        } else {
-            reason
-        };
+        // A gang that began once and would grow keeps no younger work waiting.
+        let has_begun = 0 < draft.jobs[job].held || draft.job(job).gang.size.is_some();
+        let reason =
+            if waits && !has_begun { self.wait(spaces, draft, request, reason) } else { reason };
         if let WaitReason::DeadlineUnreachable { starts: Some(starts), .. } = reason {
             // The earliest start moves on with the time.
             draft.change_expected_at(starts + 1);
@@ -203,13 +201,13 @@ impl GangPlanner {
             .filter_map(|it| Some(Slot { rank: it.rank?, node: it.node, order: it.order }))
             .collect();
         slots.sort_unstable_by_key(|slot| slot.rank);
-        let asked: u64 = request.pieces.iter().map(|piece| piece.count).sum();
+        let needed: u64 = request.pieces.iter().map(|piece| piece.count).sum();
         // A moldable gang was promised the size at which it starts.
         let is_moldable = request.shape.elasticity == Some(Elasticity::Moldable);
         let count = crate::model::count(&slots);
-        if is_moldable && count < asked {
+        if is_moldable && count < needed {
             request.pieces[0].count = count;
-        } else if count != asked {
+        } else if count != needed {
             return None;
         }
         let supply = &self.supply[&request.pool];

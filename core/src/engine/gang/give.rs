@@ -70,6 +70,7 @@ fn room_after(draft: &Draft<'_>, job: JobIx, gang: JobIx) -> Option<(NodeIx, Ord
             && is_in_reach;
         let on_node = draft.shares.held_by(gang).filter(|(_, share)| share.node() == node);
         let freed: QShares = on_node.map(|(_, share)| share.order.qshares()).sum();
+        let freed = freed + draft.spaces.closed_by(node, gang);
         let missing = draft.spaces.missing_for(node, order.qshares());
         (is_legal && missing <= freed).then_some((node, order))
     })

@@ -135,8 +135,12 @@ fn clear(
             break;
         }
         if may_go(draft, taker, clearance, holding) {
-            freed += order;
-            victims.push((holding, order));
+            let is_first =
+                victims.iter().all(|(victim, _): &(ShareIx, _)| victim.job != holding.job);
+            let closed =
+                if is_first { draft.spaces.closed_by(node, holding.job) } else { QShares(0) };
+            freed += order + closed;
+            victims.push((holding, order + closed));
         }
     }
     if freed < missing {
@@ -164,7 +168,8 @@ impl Clearance {
         for holding in gang.into_iter().flatten().chain([victim]) {
             if self.victims.insert(holding) {
                 let share = draft.shares.at(holding);
-                *self.freed.entry(share.node()).or_default() += share.order.qshares();
+                let closed = draft.spaces.closed_by(share.node(), victim.job);
+                *self.freed.entry(share.node()).or_insert(closed) += share.order.qshares();
             }
         }
     }

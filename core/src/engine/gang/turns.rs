@@ -287,8 +287,9 @@ impl GangPlanner {
                     | WaitReason::GangLacks(GangLack { of: GangNodes::Available, .. })
             )
         };
+        // A gang that was preempted in this cycle waits for the next.
         let is_waiting = |job: &JobIx| {
-            draft.jobs[*job].held == 0
+            draft.job(*job).held().next().is_none()
                 && draft.jobs[*job].promised == 0
                 && draft.class_of(*job).policy.is_preemptable()
                 && draft.gang_reasons.get(job).is_some_and(is_in_time)

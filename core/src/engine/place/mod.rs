@@ -9,6 +9,8 @@
 mod list_cursors;
 mod placement;
 
+use std::collections::BTreeSet;
+
 use super::capacity::DemandByOrder;
 use super::draft::Draft;
 use super::gang::place_gangs;
@@ -145,7 +147,11 @@ fn redeem_promises(draft: &mut Draft<'_>, mut open: Vec<(JobIx, Promise)>) {
         !is_free
     });
     let no_other = DemandByOrder::default();
-    open.retain(|(job, _)| draft.opening_of(*job).is_none());
+    // Beside the other promises of a node, a gang took what it needs and no more.
+    let cleared = nodes_cleared_for_gangs(draft);
+    open.retain(|(job, promise)| {
+        draft.opening_of(*job).is_none() && !cleared.contains(&promise.node)
+    });
     for (job, promise) in open {
         if let Some((node, order)) = find_room(draft, job, &no_other) {
             draft.withdraw(job, promise);
@@ -154,11 +160,23 @@ fn redeem_promises(draft: &mut Draft<'_>, mut open: Vec<(JobIx, Promise)>) {
     }
 }
 
+/// Nodes where a gang takes processes back in this cycle.
+fn nodes_cleared_for_gangs(draft: &Draft<'_>) -> BTreeSet<NodeIx> {
+    if draft.gangs.is_empty() {
+        return BTreeSet::new();
+    }
+    let for_gangs = draft.preemptions.iter().filter(|preemption| {
+        let beneficiary = preemption.beneficiary.and_then(|job| draft.place_of(job));
+        beneficiary.is_some_and(|job| draft.jobs[job].is_gang)
+    });
+    for_gangs.map(|preemption| preemption.node).collect()
+}
+
 /// The job of a promise that is still good.
 fn beneficiary(draft: &Draft<'_>, promise: Promise) -> Option<JobIx> {
     let job = draft.place_of(promise.job)?;
     let work = draft.job(job);
-    let is_wanted = match draft.snapshot.class_of(work).policy {
+    let is_due = match draft.snapshot.class_of(work).policy {
         ClassPolicy::FairShare { .. } => draft.could_have_more(job),
         ClassPolicy::FixedShare => draft.shortfall(job) > 0,
         // A reservation takes whole nodes, and this node may have another size now.
@@ -175,5 +193,5 @@ fn beneficiary(draft: &Draft<'_>, promise: Promise) -> Option<JobIx> {
         draft.spaces.is_schedulable(promise.node) && work.may_use(promise.node) && is_left;
     // The node may have shrunk since, or its owner may have started other work on it.
     let still_fits = draft.spaces.missing_for(promise.node, promise.order.qshares()) == QShares(0);
-    (is_wanted && is_legal && still_fits).then_some(job)
+    (is_due && is_legal && still_fits).then_some(job)
 }

@@ -34,7 +34,7 @@ pub use history::MEMORY_AFTER;
 pub(super) use history::Takings;
 pub(super) use plan::{EvictionRank, spare_superfluous};
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::capacity::DemandByOrder;
 use super::draft::{Draft, JobDraft};
@@ -44,9 +44,11 @@ use super::report::Declined;
 use super::schedule::{Alternatives, VictimRule};
 use super::share_table::{PackedShare, ShareIx};
 use super::sizes::is_between_sizes;
+use super::snapshot::Promise;
 use super::water_filling::{Service, Turn};
-use crate::model::{ClassPolicy, JobId, JobIx};
+use crate::model::{ClassPolicy, JobId, JobIx, NodeIx, QShares};
 use budget::is_at_rest;
+use feasible::Feasible;
 use queue::Reclaim;
 use relocate::relocate;
 use whole_steps::{make_room_for_steps, single_steps};
@@ -256,6 +258,37 @@ fn take_gang(draft: &mut Draft<'_>, reclaim: &mut Reclaim, job: JobIx) -> bool {
     true
 }
 
+/// Withdraws promises to jobs of lower priority from a node, where that makes space for a process of
+/// `job`, and promises the space to `job`. True if it did.
+fn take_promises(draft: &mut Draft<'_>, reclaim: &mut Reclaim, job: JobIx) -> bool {
+    let own = draft.precedence(job);
+    let mut by_node: BTreeMap<NodeIx, Vec<(JobIx, Promise)>> = BTreeMap::new();
+    for promise in draft.promises.iter().filter(|promise| promise.rank.is_none()) {
+        let other = draft.place_of(promise.job);
+        let is_lower = |other: &JobIx| {
+            own < draft.precedence(*other) && draft.class_of(*other).policy.is_preemptable()
+        };
+        if let Some(other) = other.filter(is_lower) {
+            by_node.entry(promise.node).or_default().push((other, *promise));
+        }
+    }
+    let site = Feasible::new(draft, job);
+    let quanta = |(_, promise): &(JobIx, Promise)| promise.order.qshares();
+    let found = by_node.into_iter().find_map(|(node, promises)| {
+        let order = site.order_on(node)?;
+        let missing = draft.spaces.missing_for(node, order.qshares());
+        let all: QShares = promises.iter().map(quanta).sum();
+        (missing <= all).then(|| (node, order, spare_superfluous(promises, quanta, missing)))
+    });
+    let Some((node, order, withdrawn)) = found else { return false };
+    for (other, promise) in withdrawn {
+        draft.withdraw(other, promise);
+    }
+    draft.promise(job, node, order);
+    reclaim.note_used(draft, node);
+    true
+}
+
 /// Makes space for a process of `job` on a node and promises it. True if it did; else the job keeps
 /// the reason, if there is a plan that is not carried out.
 fn make_room_for(draft: &mut Draft<'_>, reclaim: &mut Reclaim, job: JobIx) -> bool {
@@ -269,7 +302,9 @@ fn make_room_for(draft: &mut Draft<'_>, reclaim: &mut Reclaim, job: JobIx) -> bo
     reclaim.take_turn(job);
     let plan = match reclaim.best_plan(draft, job) {
         Ok(plan) => plan,
-        Err(_) if take_gang(draft, reclaim, job) => return true,
+        Err(_) if take_gang(draft, reclaim, job) || take_promises(draft, reclaim, job) => {
+            return true;
+        }
         Err(held_back) => {
             draft.jobs[job].held_back = held_back.or(draft.jobs[job].held_back);
             reclaim.note_failed(job);
