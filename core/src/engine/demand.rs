@@ -9,7 +9,7 @@
 use std::collections::BTreeMap;
 use std::num::NonZeroU64;
 
-use super::gang::{gang_shape, wanted};
+use super::gang::{gang_shape, processes_due};
 use super::report::{Cap, CapBound};
 use super::sizes::{legal_cap, sizes_of};
 use super::snapshot::{Job, Snapshot};
@@ -130,7 +130,7 @@ fn demand_of_gang(job: &Job, shape: &Shape, held: NShares) -> Demand {
     let (nshares, bound) = match (job.facts.is_completing, job.is_spent) {
         (true, _) => (held, CapBound::Completing),
         (false, true) => (held, CapBound::Spent),
-        (false, false) => (NShares(wanted(job, shape)), CapBound::WorkLeft),
+        (false, false) => (NShares(processes_due(job, shape)), CapBound::WorkLeft),
     };
     // A gang that lost a node still wants its processes, and says why it gets none.
     let demand = if bound == CapBound::Spent { NShares(shape.processes()) } else { nshares };
@@ -439,7 +439,7 @@ mod tests {
     }
 
     #[test]
-    fn limits_hold_whatever_is_wanted() {
+    fn limits_hold_at_any_demand() {
         let mut limited = job(4, 1000, 3_600_000);
         limited.facts.limit = ProcessLimit::AtMost(5);
         check(RULES, &limited, 5, CapBound::Maximum);

@@ -241,7 +241,7 @@ pub(in crate::engine) fn leaves_all_claims(draft: &Draft<'_>, ix: JobIx, node: N
 
 /// True if a process of the job at `ix` on `node` leaves `claimed` for gangs.
 fn leaves(draft: &Draft<'_>, ix: JobIx, node: NodeIx, claimed: u64) -> bool {
-    let asked = draft.jobs[ix].order.qshares().0;
+    let needed = draft.jobs[ix].order.qshares().0;
     let newly_kept = draft.newly_kept.get(&node).map_or(0, |kept| kept.0);
-    claimed + asked + newly_kept <= draft.spaces.ideal(node).free
+    claimed + needed + newly_kept <= draft.spaces.ideal(node).free
 }

@@ -19,7 +19,7 @@ use crate::model::{Name, PoolIx, Shape, Tags, Topology};
 pub(super) struct NodeKind {
     /// Place among all kinds.
     rank: u32,
-    /// Place of the asked tags of the nodes in [`Kinds::tags`].
+    /// Place of the requested tags of the nodes in [`Kinds::tags`].
     tags: u32,
     /// Size of the nodes, in qshares.
     pub order: u64,
@@ -71,14 +71,14 @@ impl Kinds {
     pub(super) fn new<'s>(snapshot: &Snapshot, shapes: impl Iterator<Item = &'s Shape>) -> Kinds {
         let topology = &snapshot.topology;
         let mut sets: BTreeSet<&Name> = topology.tagging.sets.iter().collect();
-        let mut asked: BTreeSet<&Name> = BTreeSet::new();
+        let mut requested: BTreeSet<&Name> = BTreeSet::new();
         for shape in shapes {
             sets.extend(&shape.group_by);
-            asked.extend(
+            requested.extend(
                 shape.chunks.iter().flat_map(|chunk| chunk.tags.iter().map(|(key, _)| key)),
             );
         }
-        asked.extend(&sets);
+        requested.extend(&sets);
         let unheard = unheard_nodes(snapshot);
         let groups = NodePartition::of(snapshot);
         let mut by_tags: BTreeMap<(PoolIx, &Tags), u64> = BTreeMap::new();
@@ -100,7 +100,7 @@ impl Kinds {
         let mut known: BTreeMap<(PoolIx, &Tags), (usize, u64)> = BTreeMap::new();
         for &(pool, tags) in by_tags.keys() {
             let next = places.len();
-            let place = *places.entry(tags.only(|key| asked.contains(key))).or_insert(next);
+            let place = *places.entry(tags.only(|key| requested.contains(key))).or_insert(next);
             let plain = tags.iter().filter(|(key, _)| !sets.contains(key));
             let having = plain.map(Some).chain([None]);
             let alike = having.filter_map(|tag| with_tag.get(&(pool, tag)).copied()).min();
@@ -133,8 +133,8 @@ impl Kinds {
             *counts.entry((missing.0, kind(&of_unheard(missing)))).or_default() += 1;
         }
         let mut tags = vec![Tags::default(); places.len()];
-        for (asked, place) in places {
-            tags[place] = asked;
+        for (requested, place) in places {
+            tags[place] = requested;
         }
         Kinds { of, unheard: counts, tags, windows: WindowLists::new(snapshot) }
     }

@@ -118,7 +118,7 @@ pub(super) fn gang_shape(job: &Job) -> Option<&Shape> {
 ///
 /// A gang keeps the number that it started with. The owner of an evolving gang changes it. A
 /// moldable gang that waits names its maximum.
-pub(super) fn wanted(job: &Job, shape: &Shape) -> u64 {
+pub(super) fn processes_due(job: &Job, shape: &Shape) -> u64 {
     match (shape.elasticity, job.gang.size) {
         (Some(Elasticity::Evolving), _) => match job.facts.limit {
             ProcessLimit::AtMost(wish) => wish,

@@ -45,7 +45,7 @@ pub(super) struct Reclaim {
     /// order and the rights. The value is the job's quanta and the number of changes.
     own: BTreeMap<(GroupIx, u64, u8), (u64, usize)>,
     /// The jobs that had their turn in this cycle, or were put off.
-    asked: BTreeSet<JobIx>,
+    had_turn: BTreeSet<JobIx>,
 }
 
 /// Kind of a request, with equal candidates: class, order and rights. The user belongs to it if the
@@ -91,19 +91,19 @@ impl Reclaim {
             changes: 0,
             failed: IxVec::filled(None, draft.jobs.len()),
             own: BTreeMap::new(),
-            asked: BTreeSet::new(),
+            had_turn: BTreeSet::new(),
         }
     }
 
     /// The state for a trial on `draft`, with the same turns and deals.
     pub(super) fn anew(&self, draft: &Draft<'_>) -> Reclaim {
-        let (keeps, asked) = (self.keeps.clone(), self.asked.clone());
-        Reclaim { keeps, asked, ..Reclaim::new(draft) }
+        let (keeps, had_turn) = (self.keeps.clone(), self.had_turn.clone());
+        Reclaim { keeps, had_turn, ..Reclaim::new(draft) }
     }
 
     /// Notes that `job` has its turn. True if it had none before in this cycle.
     pub(super) fn take_turn(&mut self, job: JobIx) -> bool {
-        self.asked.insert(job)
+        self.had_turn.insert(job)
     }
 
     /// Notes that nothing was found for `job`.
