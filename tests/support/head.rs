@@ -293,7 +293,10 @@ impl Wanted {
     fn hear(&mut self, report: &SlotReport) {
         for result in &report.results {
             let known = self.results.insert(result.number, result.clone());
-            assert!(known.is_none_or(|known| known == *result), "two of one number: {result:?}");
+            // A slot that was not started by a test may be a hostile one, and reports what it likes.
+            let is_honest = self.start.is_some();
+            let is_same = known.is_none_or(|known| known == *result);
+            assert!(is_same || !is_honest, "two of one number: {result:?}");
             self.committed.remove(&result.task);
         }
         for task in &report.running {
