@@ -6,11 +6,12 @@
 //!
 //! Nodes of a pool that are on the same lists are a *kind*: it does not matter which of them a
 //! process gets. Processes go where the fewest lists are, then on the fullest node. If a process
-//! finds no node, all targets are arranged anew, and it is refused only if that fails, too. So a
-//! refusal is no proof: some arrangements are not tried.
+//! finds no node, a process of equal order makes way for it, if that finds another place. Else all
+//! targets are arranged anew, and the process is refused only if that fails, too. With processes of
+//! one order this finds each arrangement that there is; with several, some are not tried.
 
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::rc::Rc;
 
 use super::node_lists::NodeListCapacity;
@@ -52,20 +53,20 @@ pub(super) struct Arrangement {
     list_of: Rc<BTreeMap<JobIx, usize>>,
     /// Free space of each kind before any target of this priority.
     empty: Rc<Vec<FreeSpace>>,
-    /// Free space of each kind beside the targets.
-    free: Vec<FreeSpace>,
+    layout: Layout,
     targets: BTreeMap<RequestGroup, u64>,
     /// Groups that were refused a process. Free space only shrinks, so they get no other.
     refused: BTreeSet<RequestGroup>,
     trials: u32,
 }
 
-/// A place for a process.
-pub(super) enum ProcessPlace {
-    /// On a node of that kind with so much free space.
-    Node(usize, u64),
-    /// All targets move: the free space beside them and the process.
-    Anew(Vec<FreeSpace>),
+/// Places of all targets.
+#[derive(Clone, Debug)]
+struct Layout {
+    /// Free space of each kind.
+    free: Vec<FreeSpace>,
+    /// Processes of each group on nodes of each kind.
+    used: Vec<BTreeMap<RequestGroup, u64>>,
 }
 
 impl Arrangement {
@@ -121,7 +122,7 @@ impl Arrangement {
         Some(Arrangement {
             domains: Rc::new(domains.collect()),
             list_of: Rc::new(list_of),
-            free: empty.clone(),
+            layout: Layout::new(empty.clone()),
             empty: Rc::new(empty),
             targets: BTreeMap::new(),
             refused: BTreeSet::new(),
@@ -140,59 +141,46 @@ impl Arrangement {
         for (seat, nshares) in gains.filter(|(_, nshares)| 0 < *nshares) {
             *targets.entry(self.group(draft, &seat)).or_default() += nshares;
         }
-        self.free = self.arrange(draft, &targets)?;
+        self.layout = self.arrange(draft, &targets)?;
         self.targets = targets;
         Ok(())
     }
 
-    /// Finds a place for another process of `seat`, if there is any.
-    pub(super) fn find(&mut self, draft: &Draft<'_>, seat: &Participant) -> Option<ProcessPlace> {
+    /// Adds another process of `seat` to the targets. False if there is no place for it.
+    pub(super) fn take(&mut self, draft: &Draft<'_>, seat: &Participant) -> bool {
         let group = self.group(draft, seat);
         if self.refused.contains(&group) {
-            return None;
+            return false;
         }
-        if let Some((kind, free)) = self.best(&self.free, group) {
-            return Some(ProcessPlace::Node(kind, free));
-        }
-        if self.trials < MOST_TRIALS {
+        draft.effort.step();
+        let mut is_placed = self.layout.place(&self.domains, group);
+        if !is_placed && self.trials < MOST_TRIALS {
             self.trials += 1;
             let mut targets = self.targets.clone();
             *targets.entry(group).or_default() += 1;
-            if let Ok(free) = self.arrange(draft, &targets) {
-                return Some(ProcessPlace::Anew(free));
+            if let Ok(layout) = self.arrange(draft, &targets) {
+                (self.layout, is_placed) = (layout, true);
             }
         }
-        self.refused.insert(group);
-        None
-    }
-
-    /// Adds a process of `seat` to the targets, at the place that was found for it.
-    pub(super) fn take(&mut self, draft: &Draft<'_>, seat: &Participant, place: ProcessPlace) {
-        let group = self.group(draft, seat);
-        *self.targets.entry(group).or_default() += 1;
-        match place {
-            ProcessPlace::Node(kind, free) => use_nodes(&mut self.free[kind], free, group.1, 1),
-            ProcessPlace::Anew(free) => self.free = free,
+        if is_placed {
+            *self.targets.entry(group).or_default() += 1;
+        } else {
+            self.refused.insert(group);
         }
+        is_placed
     }
 
     fn group(&self, draft: &Draft<'_>, seat: &Participant) -> RequestGroup {
         (reach(draft, &self.list_of, seat.job), seat.order.qshares().0)
     }
 
-    /// The kind and the free space of the best node for a process.
-    fn best(&self, free: &[FreeSpace], (reach, order): RequestGroup) -> Option<(usize, u64)> {
-        let mut kinds = self.domains.get(&reach)?.kinds.iter();
-        kinds.find_map(|&kind| Some((kind, *free[kind].range(order..).next()?.0)))
-    }
-
-    /// Arranges `targets` in the empty tree, and returns the free space beside them; or the first
-    /// shortage. The groups with the fewest nodes go first; if that fails, the largest orders.
+    /// Arranges `targets` in the empty tree, or returns the first shortage. The groups with the
+    /// fewest nodes go first; if that fails, the largest orders.
     fn arrange(
         &self,
         draft: &Draft<'_>,
         targets: &BTreeMap<RequestGroup, u64>,
-    ) -> Result<Vec<FreeSpace>, Shortage> {
+    ) -> Result<Layout, Shortage> {
         let nodes = |reach: Reachable| self.domains.get(&reach).map_or(0, |domain| domain.nodes);
         let mut groups: Vec<(RequestGroup, u64)> =
             targets.iter().map(|(group, nshares)| (*group, *nshares)).collect();
@@ -207,23 +195,111 @@ impl Arrangement {
         &self,
         draft: &Draft<'_>,
         groups: &[(RequestGroup, u64)],
-    ) -> Result<Vec<FreeSpace>, Shortage> {
-        let mut free = Vec::clone(&self.empty);
+    ) -> Result<Layout, Shortage> {
+        let mut layout = Layout::new(Vec::clone(&self.empty));
         for &(group, requested) in groups {
-            let (mut left, order) = (requested, group.1);
+            let mut left = requested;
             while 0 < left {
                 draft.effort.step();
-                let Some((kind, size)) = self.best(&free, group) else {
+                let placed = layout.place_many(&self.domains, group, left);
+                if placed == 0 {
                     return Err(Shortage { found: requested - left, requested });
-                };
-                let there = free[kind].get(&size).copied().unwrap_or(0);
-                let each = size.checked_div(order).unwrap_or(0).clamp(1, left);
-                let nodes = left.checked_div(each).unwrap_or(0).min(there);
-                use_nodes(&mut free[kind], size, each * order, nodes);
-                left -= nodes * each;
+                }
+                left -= placed;
             }
         }
-        Ok(free)
+        Ok(layout)
+    }
+}
+
+impl Layout {
+    fn new(free: Vec<FreeSpace>) -> Layout {
+        let used = vec![BTreeMap::new(); free.len()];
+        Layout { free, used }
+    }
+
+    /// Places at most `most` processes of a group on equal nodes. Returns their number; 0 if not even
+    /// one has a place.
+    fn place_many(
+        &mut self,
+        domains: &BTreeMap<Reachable, ReachableKinds>,
+        group: RequestGroup,
+        most: u64,
+    ) -> u64 {
+        let (reach, order) = group;
+        let kinds = domains.get(&reach).map_or(&[][..], |domain| &domain.kinds);
+        let best = kinds.iter().find_map(|&kind| Some((kind, self.fullest(kind, order)?)));
+        let Some((kind, size)) = best else { return u64::from(self.place(domains, group)) };
+        let there = self.free[kind].get(&size).copied().unwrap_or(0);
+        let each = size.checked_div(order).unwrap_or(0).clamp(1, most);
+        let nodes = most.checked_div(each).unwrap_or(0).min(there);
+        self.use_nodes(kind, size, each * order, nodes);
+        *self.used[kind].entry(group).or_default() += each * nodes;
+        each * nodes
+    }
+
+    /// Places a process. If its kinds are full, a process of equal order makes way for it and goes to
+    /// another kind, and so on. False if no such chain ends on a node with space.
+    fn place(
+        &mut self,
+        domains: &BTreeMap<Reachable, ReachableKinds>,
+        group: RequestGroup,
+    ) -> bool {
+        let order = group.1;
+        // For each kind in reach: the group that goes there, and the kind that it leaves.
+        let mut reached: BTreeMap<usize, (RequestGroup, Option<usize>)> = BTreeMap::new();
+        let mut moving: BTreeSet<RequestGroup> = BTreeSet::from([group]);
+        let mut open: VecDeque<(RequestGroup, Option<usize>)> = VecDeque::from([(group, None)]);
+        while let Some((mover, from)) = open.pop_front() {
+            let kinds = domains.get(&mover.0).map_or(&[][..], |domain| &domain.kinds);
+            for &kind in kinds {
+                if reached.contains_key(&kind) {
+                    continue;
+                }
+                reached.insert(kind, (mover, from));
+                if let Some(size) = self.fullest(kind, order) {
+                    self.use_nodes(kind, size, order, 1);
+                    self.shift(&reached, kind);
+                    return true;
+                }
+                for (other, processes) in &self.used[kind] {
+                    if other.1 == order && 0 < *processes && moving.insert(*other) {
+                        open.push_back((*other, Some(kind)));
+                    }
+                }
+            }
+        }
+        false
+    }
+
+    /// Moves a process of each group along the way that led to `kind`.
+    fn shift(&mut self, reached: &BTreeMap<usize, (RequestGroup, Option<usize>)>, kind: usize) {
+        let mut kind = Some(kind);
+        while let Some(to) = kind {
+            let (mover, from) = reached[&to];
+            *self.used[to].entry(mover).or_default() += 1;
+            if let Some(processes) = from.and_then(|from| self.used[from].get_mut(&mover)) {
+                *processes -= 1;
+            }
+            kind = from;
+        }
+    }
+
+    /// The least free space of at least `order` on a node of the kind.
+    fn fullest(&self, kind: usize, order: u64) -> Option<u64> {
+        self.free[kind].range(order..).next().map(|(size, _)| *size)
+    }
+
+    /// Takes `amount` of each of so many nodes of a kind with `size` free.
+    fn use_nodes(&mut self, kind: usize, size: u64, amount: u64, nodes: u64) {
+        let free = &mut self.free[kind];
+        if let Some(there) = free.get_mut(&size) {
+            *there -= nodes.min(*there);
+            if *there == 0 {
+                free.remove(&size);
+            }
+        }
+        *free.entry(size - amount).or_default() += nodes;
     }
 }
 
@@ -231,15 +307,4 @@ impl Arrangement {
 fn reach(draft: &Draft<'_>, list_of: &BTreeMap<JobIx, usize>, job: JobIx) -> Reachable {
     let pool = || draft.snapshot.topology.classes[draft.entities.class_of(job)].pool;
     list_of.get(&job).map_or_else(|| Reachable::Pool(pool()), |list| Reachable::List(*list))
-}
-
-/// Takes `amount` of each of so many nodes with `size` free.
-fn use_nodes(free: &mut FreeSpace, size: u64, amount: u64, nodes: u64) {
-    if let Some(there) = free.get_mut(&size) {
-        *there -= nodes.min(*there);
-        if *there == 0 {
-            free.remove(&size);
-        }
-    }
-    *free.entry(size - amount).or_default() += nodes;
 }

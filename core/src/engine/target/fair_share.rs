@@ -101,21 +101,18 @@ fn count_in_turn(
             if !listed.has_room(job, order) {
                 return Service::Refused;
             }
-            let place = named.as_mut().map(|named| named.find(draft, seat));
-            if matches!(place, Some(None)) {
+            let pool = pool_of(draft, job);
+            let has_space = order.qshares() <= space.largest(&draft.pools, pool);
+            if has_space && named.as_mut().is_some_and(|named| !named.take(draft, seat)) {
                 let has_list = listed.has_list(job);
                 return if has_list { Service::Refused } else { Service::RefusedForAll };
             }
-            let pool = pool_of(draft, job);
             // No job of this class and order can find space now. If no free piece in the tree is
             // large enough for any order in demand, counting ends.
             if !space.take(&draft.pools, pool, order, demand) {
                 let largest = space.largest(&draft.pools, draft.pools.top(pool)).0;
                 is_room_left = demand.iter().any(|order| order <= largest);
                 return Service::RefusedForAll;
-            }
-            if let Some((named, place)) = named.as_mut().zip(place.flatten()) {
-                named.take(draft, seat, place);
             }
             listed.expect_all(iter::once((*seat, 1)));
             Service::Served
