@@ -9,7 +9,7 @@ use super::place::{fill, fill_rest, place_shares};
 use super::preempt::{clear_in_time, make_room, shed_beyond_maximum};
 use super::reasons;
 use super::schedule::CycleSchedule;
-use super::sizes::{begin_steps, fill_steps, settle, shrink_all};
+use super::sizes::{begin_steps, fill_steps, settle};
 use super::snapshot::Snapshot;
 use super::target::set_targets;
 use crate::model::{Order, PoolIx, count};
@@ -56,8 +56,6 @@ impl<'a> Planning<'a> {
     /// that is left.
     pub fn make_room(&mut self) {
         let draft = &mut self.0;
-        // The space that such jobs leave spares processes of other jobs.
-        shrink_all(draft);
         if draft.has_unmet_demand() && draft.has_space_to_free() {
             make_room(draft);
             fill(draft);

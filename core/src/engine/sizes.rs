@@ -64,9 +64,13 @@ pub(super) fn least_size(draft: &Draft<'_>, job: JobIx) -> u64 {
 
 /// True if `job` lost processes and has no legal size now.
 pub(super) fn is_between_sizes(draft: &Draft<'_>, job: JobIx) -> bool {
+    draft.jobs[job].is_elastic && 0 < excess_of_size(draft, job)
+}
+
+/// Processes of `job` beyond the largest legal size that it reaches.
+pub(super) fn excess_of_size(draft: &Draft<'_>, job: JobIx) -> u64 {
     let held = draft.jobs[job].held;
-    draft.jobs[job].is_elastic
-        && sizes_of(draft.job(job)).is_some_and(|shape| legal_at_most(shape, held) != held)
+    sizes_of(draft.job(job)).map_or(0, |shape| held - legal_at_most(shape, held))
 }
 
 /// Starts the whole steps of all jobs with legal sizes, and returns space that makes no step.
@@ -78,19 +82,14 @@ pub(super) fn begin_steps(draft: &mut Draft<'_>) {
     }
 }
 
-/// Brings jobs that lost processes down to a legal size.
-pub(super) fn shrink_all(draft: &mut Draft<'_>) {
+/// Brings all jobs with legal sizes to such a size, once nothing more is taken from them.
+pub(super) fn settle(draft: &mut Draft<'_>) {
     for job in draft.elastic.clone() {
         if let Some(shape) = sizes_of(draft.job(job)) {
             shrink(draft, job, shape);
+            grow(draft, job, shape);
         }
     }
-}
-
-/// Brings all jobs with legal sizes to such a size, once nothing more is taken from them.
-pub(super) fn settle(draft: &mut Draft<'_>) {
-    shrink_all(draft);
-    begin_steps(draft);
 }
 
 /// Preempts processes down to a legal size, if the job lost some or may have fewer.

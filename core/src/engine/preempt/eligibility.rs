@@ -337,7 +337,7 @@ impl<'d, 'a> Eligibility<'d, 'a> {
         let is_last_of_user = || {
             let all = NShares(least).of_order(self.draft.jobs[victim].order);
             entities.lowest_common_level(victim, self.requester) != Level::Job
-                && self.held(Level::User, victim) <= all.0
+                && self.held(Level::User, victim) <= all.0 + self.keeps.to_shed(self.draft, victim)
         };
         (self.draft.jobs[victim].is_owed && self.nshares(victim) <= least)
             || (self.keeps.is_user_owed(self.draft, victim) && is_last_of_user())

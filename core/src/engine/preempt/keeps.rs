@@ -7,7 +7,8 @@ use super::arrangement;
 use crate::engine::draft::Draft;
 use crate::engine::fairness_tree::{Amounts, GroupIx};
 use crate::engine::schedule::VictimRule;
-use crate::model::{IxVec, JobIx, PoolIx, Precedence};
+use crate::engine::sizes::excess_of_size;
+use crate::model::{IxVec, JobIx, NShares, PoolIx, Precedence};
 
 /// Remaining holdings of each side, out of its holdings when the search began. A gain of this cycle
 /// does not count before the next, so the cost of a plan only rises within a cycle.
@@ -21,6 +22,8 @@ pub(super) struct Keeps {
     deals: IxVec<JobIx, Deal>,
     /// For each user of a class, true if one of its jobs is owed a first process.
     owed_users: IxVec<GroupIx, bool>,
+    /// For each user of a class, the quanta that jobs between two legal sizes will give up.
+    to_shed: IxVec<GroupIx, u64>,
     /// For a priority and a tree: true if all jobs there could have a process at once. Filled on
     /// use.
     one_for_all: RefCell<BTreeMap<(Precedence, PoolIx), bool>>,
@@ -48,8 +51,18 @@ impl Keeps {
         for job in draft.jobs.places().filter(|&job| draft.jobs[job].is_owed) {
             owed_users[draft.entities.group_of(job)] = true;
         }
-        let amounts = draft.held.clone();
-        Keeps { amounts, nshares, deals, owed_users, one_for_all: RefCell::default() }
+        let mut to_shed = IxVec::filled(0, draft.entities.groups().len());
+        for &job in &draft.elastic {
+            let excess = NShares(excess_of_size(draft, job)).of_order(draft.jobs[job].order);
+            to_shed[draft.entities.group_of(job)] += excess.0;
+        }
+        let (amounts, one_for_all) = (draft.held.clone(), RefCell::default());
+        Keeps { amounts, nshares, deals, owed_users, to_shed, one_for_all }
+    }
+
+    /// Quanta that jobs of the user of `job` will give up to come to legal sizes.
+    pub(super) fn to_shed(&self, draft: &Draft<'_>, job: JobIx) -> u64 {
+        self.to_shed[draft.entities.group_of(job)]
     }
 
     /// True if a first process is owed to the user of `job`, for this job or for another.
