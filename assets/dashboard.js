@@ -229,7 +229,19 @@
   document.body.append(probe);
   const colour = (name) => { probe.style.color = `var(${name})`; return getComputedStyle(probe).color; };
   const faint = (name) => colour(name).replace("rgb(", "rgba(").replace(")", ", .18)");
-  const memory = (gb) => gb === null || gb === undefined ? "–" : gb >= 100 ? `${Math.round(gb).toLocaleString("en")} GB` : `${Math.round(gb * 10) / 10} GB`;
+  // Memory in the unit of its chart, as elsewhere on the pages: GB, and from 10,240 GB on TB.
+  const units = new Map();
+  const unitOf = (element, curves) => {
+    if (!units.has(element)) {
+      const most = Math.max(0, ...curves.flatMap((curve) => curve.memory_mb ?? []));
+      units.set(element, most >= 10485760 ? { size: 1048576, name: "TB" } : { size: 1024, name: "GB" });
+    }
+    return units.get(element);
+  };
+  const memoryIn = (unit) => (amount) => {
+    if (amount === null || amount === undefined) return "–";
+    return `${amount >= 100 ? Math.round(amount).toLocaleString("en") : Math.round(amount * 10) / 10} ${unit.name}`;
+  };
   const clock = (seconds, step) => {
     const { date, minute, second } = parts(seconds * 1000);
     if (step >= 86400) return date;
@@ -273,8 +285,9 @@
     const answer = await fetch(element.dataset.src);
     if (!answer.ok) return;
     const { at_ms, cycles, curves } = await answer.json();
-    const amount = curves[0]?.processes ? (count) => count === null || count === undefined ? "–" : count.toLocaleString("en") : memory;
-    const data = [at_ms.map((ms) => ms / 1000), ...curves.map((curve) => curve.processes ?? curve.memory_mb.map((mb) => mb / 1024))];
+    const unit = unitOf(element, curves);
+    const amount = curves[0]?.processes ? (count) => count === null || count === undefined ? "–" : count.toLocaleString("en") : memoryIn(unit);
+    const data = [at_ms.map((ms) => ms / 1000), ...curves.map((curve) => curve.processes ?? curve.memory_mb.map((mb) => mb / unit.size))];
     cyclesOf.set(element, cycles);
     const plot = plots.get(element);
     if (plot) {
