@@ -35,6 +35,9 @@ enum Reachable {
 /// Processes of jobs with the same nodes and order.
 type RequestGroup = (Reachable, u64);
 
+/// What the nodes of a kind have in common: their pool, and the lists that they are on.
+type PoolLists = (PoolIx, Vec<usize>);
+
 /// Nodes of a kind, by free space: the number of nodes with so much of it.
 type FreeSpace = BTreeMap<u64, u64>;
 
@@ -84,7 +87,7 @@ impl Arrangement {
             return None;
         }
         let in_use: BTreeSet<usize> = list_of.values().copied().collect();
-        let mut known: BTreeMap<(PoolIx, Vec<usize>), usize> = BTreeMap::new();
+        let mut known: BTreeMap<PoolLists, usize> = BTreeMap::new();
         let mut empty: Vec<FreeSpace> = Vec::new();
         for &pool in draft.pools.searched_from(tree) {
             for node in draft.spaces.schedulable(pool) {
@@ -102,20 +105,18 @@ impl Arrangement {
         if MOST_CELLS < empty.len().saturating_mul(orders.len() + in_use.len()) {
             return None;
         }
-        let mut kinds: Vec<(usize, u32, usize, &(PoolIx, Vec<usize>))> = known
-            .iter()
-            .map(|(of, &kind)| (of.1.len(), draft.pools.depth(of.0), kind, of))
-            .collect();
-        kinds.sort_unstable();
+        let mut kinds: Vec<(usize, &PoolLists)> =
+            known.iter().map(|(of, &kind)| (kind, of)).collect();
+        kinds.sort_by_key(|(kind, (pool, lists))| (lists.len(), draft.pools.depth(*pool), *kind));
         let reaches = asking().map(|seat| reach(draft, &list_of, seat.job));
         let reaches: BTreeSet<Reachable> = reaches.collect();
         let domains = reaches.into_iter().map(|reach| {
-            let is_in_reach = |(pool, lists): &(PoolIx, Vec<usize>)| match reach {
+            let is_in_reach = |(pool, lists): &PoolLists| match reach {
                 Reachable::List(list) => lists.binary_search(&list).is_ok(),
                 Reachable::Pool(outer) => draft.pools.is_within(*pool, outer),
             };
-            let own = kinds.iter().filter(|(.., of)| is_in_reach(of));
-            let kinds: Vec<usize> = own.map(|(_, _, kind, _)| *kind).collect();
+            let own = kinds.iter().filter(|(_, of)| is_in_reach(of));
+            let kinds: Vec<usize> = own.map(|(kind, _)| *kind).collect();
             let nodes = kinds.iter().map(|kind| empty[*kind].values().sum::<u64>()).sum();
             (reach, ReachableKinds { kinds, nodes })
         });
