@@ -20,7 +20,7 @@ use crate::engine::draft::Draft;
 use crate::engine::water_filling::Participant;
 use crate::model::{JobIx, PoolIx};
 
-/// Most kinds times orders of a tree. Beyond that, sizes and lists alone decide.
+/// Most kinds times orders and lists of a tree. Beyond that, sizes and lists alone decide.
 const MOST_CELLS: usize = 1 << 16;
 /// Most times that the targets of a tree are arranged anew for a further process.
 const MOST_TRIALS: u32 = 64;
@@ -41,9 +41,10 @@ type PoolLists = (PoolIx, Vec<usize>);
 /// Nodes of a kind, by free space: the number of nodes with so much of it.
 type FreeSpace = BTreeMap<u64, u64>;
 
-/// Node kinds that a reach has, the best first.
+/// Kinds of nodes that jobs of a group may use, and the number of these nodes.
 #[derive(Debug)]
 struct ReachableKinds {
+    /// The best first.
     kinds: Vec<usize>,
     nodes: u64,
 }
