@@ -11,6 +11,9 @@ use super::matrix::{Cell, Matrix};
 use super::{DemandByOrder, Pools, SpaceIndex};
 use crate::model::{Order, PoolIx, QShares};
 
+/// Distinct pieces with which another one is compared, to take equal ones at once.
+const PIECES_COMPARED: usize = 16;
+
 /// Space that is not part of any target yet, by pool.
 #[derive(Clone, Debug)]
 pub(in crate::engine) struct EmptyCluster {
@@ -124,21 +127,16 @@ impl EmptyCluster {
         true
     }
 
-    /// Takes an amount from each of several nodes, one after another: from a node like it, else from a
-    /// node of the same size, else from any. Adds what it took to `taken`. Returns false if no node had
-    /// so much for one of them.
+    /// Takes an amount from each of several nodes: from a node like it, else from a node of the same
+    /// size, else from any. Nodes that are alike go together, in the order of the first of them. Adds
+    /// what it took to `taken`. Returns false if no node had so much for one of them.
     pub(in crate::engine) fn take_like(
         &mut self,
         nodes: impl Iterator<Item = NodePiece>,
         taken: &mut Vec<(NodePiece, u64)>,
     ) -> bool {
         let mut has_all = true;
-        let mut nodes = nodes.peekable();
-        while let Some(piece) = nodes.next() {
-            let mut left = 1;
-            while nodes.next_if_eq(&piece).is_some() {
-                left += 1;
-            }
+        for (piece, mut left) in counted(nodes) {
             while 0 < left {
                 let Some((from, there)) = self.source_of(piece) else {
                     has_all = false;
@@ -195,6 +193,20 @@ impl EmptyCluster {
         let searched = pools.searched_from(pool).iter();
         searched.map(|pool| self.largest_local(*pool)).max().unwrap_or_default()
     }
+}
+
+/// Equal pieces, counted, in the order of the first of them. With many distinct pieces, a piece may
+/// come twice.
+fn counted(pieces: impl Iterator<Item = NodePiece>) -> Vec<(NodePiece, u64)> {
+    let mut counted: Vec<(NodePiece, u64)> = Vec::new();
+    for piece in pieces {
+        let mut latest = counted.iter_mut().rev().take(PIECES_COMPARED);
+        match latest.find(|(known, _)| *known == piece) {
+            Some((_, nodes)) => *nodes += 1,
+            None => counted.push((piece, 1)),
+        }
+    }
+    counted
 }
 
 /// Takes `order` from a node like `liked`; else from the node whose use costs larger requests

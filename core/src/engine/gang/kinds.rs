@@ -172,6 +172,9 @@ struct EqualNodes<'s> {
     nodes: u64,
 }
 
+/// Groups with which a node is compared before all groups are searched.
+const GROUPS_COMPARED: usize = 16;
+
 /// All nodes of a snapshot, in groups.
 struct NodePartition<'s> {
     all: Vec<EqualNodes<'s>>,
@@ -183,6 +186,7 @@ impl<'s> NodePartition<'s> {
     /// Groups the nodes. Equal tags of many nodes are the same object, so their address tells them apart;
     /// equal tags at two addresses make two groups of a kind.
     fn of(snapshot: &'s Snapshot) -> NodePartition<'s> {
+        let mut keys: Vec<(u64, i32, PoolIx, *const Tags)> = Vec::new();
         let mut places: BTreeMap<(u64, i32, PoolIx, *const Tags), usize> = BTreeMap::new();
         let mut groups = NodePartition { all: Vec::new(), of_node: Vec::new() };
         for node in snapshot.nodes.iter() {
@@ -190,8 +194,11 @@ impl<'s> NodePartition<'s> {
             let (pool, preference) = (node.pool, node.preference);
             let next = groups.all.len();
             let key = (order, preference, pool, Arc::as_ptr(&node.tags));
-            let place = *places.entry(key).or_insert(next);
+            // Most clusters have few groups.
+            let early = keys.iter().take(GROUPS_COMPARED).position(|known| *known == key);
+            let place = early.unwrap_or_else(|| *places.entry(key).or_insert(next));
             if place == next {
+                keys.push(key);
                 groups.all.push(EqualNodes { pool, tags: &node.tags, preference, order, nodes: 0 });
             }
             groups.all[place].nodes += 1;
