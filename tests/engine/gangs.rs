@@ -11,8 +11,9 @@ use crate::support::diary::Diary;
 use apportion::converter::update_from;
 use apportion::engine::{VictimRule, plan};
 use apportion::model::{
-    Chunk, ClassIx, ClassPolicy, Elasticity, GangRules, JobFacts, JobId, JobKind, LegalSizes,
-    Mebibytes, Name, NodeTagging, Place, ProcessLimit, Shape, SharePhase, TagRule, Tags, Topology,
+    Chunk, ClassIx, ClassPolicy, Elasticity, GangRules, JobFacts, JobId, JobKind, JobSpec,
+    LegalSizes, Mebibytes, Name, NodeTagging, Place, ProcessLimit, Shape, SharePhase, TagRule,
+    Tags, Topology,
 };
 use apportion::scheduler::{AdminCommand, SchedulerEvent};
 use proptest::prelude::*;
@@ -629,6 +630,33 @@ fn a_service_in_the_way_of_a_claim_goes_elsewhere() {
             scattered(0, vec![chunk(1, 1, "")], false, false),
         ],
     );
+}
+
+/// Fair-share work is on two nodes, and its loss costs less on the node that a gang claims. The older
+/// service leaves that node to the gang.
+#[test]
+fn an_older_service_takes_space_that_no_gang_claims() {
+    for (has_gang, node) in [(true, "a1"), (false, "b3")] {
+        let mut cluster = Cluster::new(world(false));
+        let fixed = |id, kind| single(id, "cid", "plain", 3, kind);
+        cluster.nodes("b2=4").arrive(fixed(1, JobKind::Job)).cycle();
+        for (id, name, work) in [(2, "a1", 200_000), (3, "b3", 100_000)] {
+            let mut fair = job(id, "bob", "low", 4);
+            fair.facts.limit = ProcessLimit::AtMost(1);
+            cluster.nodes(&format!("{name}=4")).arrive(fair).cycle();
+            cluster.invest(id, work);
+            assert_eq!(cluster.nodes_of(id), [name]);
+        }
+        cluster.arrive(fixed(4, JobKind::Service));
+        if has_gang {
+            let shape = shape_of(Place::Scatter, vec![chunk(2, 2, "blue")], false);
+            cluster.arrive(JobSpec { shape: Some(Arc::new(shape)), ..job(5, "ann", "tight", 2) });
+        }
+        cluster.confirms_exits = false;
+        cluster.cycle().confirm_exits();
+        cluster.cycle();
+        assert_eq!(cluster.nodes_of(4), [node], "{}", cluster.picture());
+    }
 }
 
 /// A job that needs a whole node moves no process of a gang away from it.

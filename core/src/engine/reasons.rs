@@ -65,8 +65,8 @@ pub(super) fn report(draft: &Draft<'_>) -> Report {
 
 /// Space that waiting gangs claim.
 fn claimed_space(draft: &Draft<'_>) -> Vec<ClaimedSpace> {
-    let claims = draft.claims.iter();
-    let all = claims.flat_map(|(node, claims)| claims.iter().map(move |claim| (node, *claim)));
+    let claims = &draft.claims;
+    let all = claims.nodes().flat_map(|node| claims.on(node).map(move |claim| (node, claim)));
     let claim = |(node, (gang, amount)): (NodeIx, (JobIx, u64))| ClaimedSpace {
         node,
         job: draft.jobs[gang].id,

@@ -6,6 +6,7 @@
 //! Design: requests and time, section 3.4.
 
 use std::collections::BTreeSet;
+use std::iter;
 use std::num::NonZeroU64;
 use std::sync::Arc;
 
@@ -180,33 +181,56 @@ fn amounts_of(claims: &[Claim]) -> Vec<(NodeIx, u64)> {
     claims.iter().map(|claim| (claim.node, claim.amount)).collect()
 }
 
-/// Space that is kept for waiting gangs, by node.
+/// Space that is kept for waiting gangs. Gangs may claim every node several times, so all claims are
+/// in a single allocation.
 #[derive(Clone, Debug, Default)]
-pub(in crate::engine) struct NodeClaims(Vec<Vec<(JobIx, u64)>>);
+pub(in crate::engine) struct NodeClaims {
+    all: Vec<LinkedClaim>,
+    /// Places of the first and the last claim on each node.
+    ends: Vec<Option<(usize, usize)>>,
+}
+
+#[derive(Clone, Debug)]
+struct LinkedClaim {
+    gang: JobIx,
+    amount: u64,
+    /// Place of the next claim on the same node.
+    next: Option<usize>,
+}
 
 impl NodeClaims {
     /// True if no gang claims anything.
     pub(in crate::engine) fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.all.is_empty()
     }
 
-    /// Claims on `node`: each gang, and the amount.
-    pub(in crate::engine) fn on(&self, node: NodeIx) -> &[(JobIx, u64)] {
-        self.0.get(node.0).map_or(&[], Vec::as_slice)
+    /// Claims on `node`, the oldest gang first: each gang, and the amount.
+    pub(in crate::engine) fn on(&self, node: NodeIx) -> impl Iterator<Item = (JobIx, u64)> {
+        let first = self.ends.get(node.0).copied().flatten().map(|(first, _)| &self.all[first]);
+        let claims = iter::successors(first, |claim| claim.next.map(|next| &self.all[next]));
+        claims.map(|claim| (claim.gang, claim.amount))
     }
 
-    /// All claims, by node.
-    pub(in crate::engine) fn iter(&self) -> impl Iterator<Item = (NodeIx, &[(JobIx, u64)])> {
-        let all = self.0.iter().zip(0..).map(|(claims, place)| (NodeIx(place), claims.as_slice()));
-        all.filter(|(_, claims)| !claims.is_empty())
+    /// The nodes with claims on them.
+    pub(in crate::engine) fn nodes(&self) -> impl Iterator<Item = NodeIx> {
+        let nodes = self.ends.iter().zip(0..).filter(|(ends, _)| ends.is_some());
+        nodes.map(|(_, place)| NodeIx(place))
     }
 
     fn add(&mut self, claim: Claim) {
-        let Claim { job, node, amount } = claim;
-        if self.0.len() <= node.0 {
-            self.0.resize(node.0 + 1, Vec::new());
+        let Claim { job: gang, node, amount } = claim;
+        let place = self.all.len();
+        self.all.push(LinkedClaim { gang, amount, next: None });
+        if self.ends.len() <= node.0 {
+            self.ends.resize(node.0 + 1, None);
         }
-        self.0[node.0].push((job, amount));
+        match &mut self.ends[node.0] {
+            Some((_, last)) => {
+                self.all[*last].next = Some(place);
+                *last = place;
+            }
+            ends @ None => *ends = Some((place, place)),
+        }
     }
 }
 
@@ -229,14 +253,16 @@ pub(in crate::engine) fn leaves_claims(draft: &Draft<'_>, ix: JobIx, node: NodeI
     let claims = draft.claims.on(node);
     let class = draft.class_of(ix);
     let age = |job: JobIx| (draft.precedence(job), job);
-    let older = claims.iter().filter(|(claimant, _)| age(*claimant) < age(ix));
+    let older = claims.filter(|(claimant, _)| age(*claimant) < age(ix));
     let claimed: u64 = older.map(|(_, amount)| amount).sum();
     class.policy.is_preemptable() || claimed == 0 || leaves(draft, ix, node, claimed)
 }
 
-/// The same, for claims of younger gangs, too.
-pub(in crate::engine) fn leaves_all_claims(draft: &Draft<'_>, ix: JobIx, node: NodeIx) -> bool {
-    leaves(draft, ix, node, draft.claims.on(node).iter().map(|(_, amount)| amount).sum())
+/// True if a process of the job at `ix` on `node` would stay in space that some gang claims, older or
+/// younger.
+pub(in crate::engine) fn uses_claim(draft: &Draft<'_>, ix: JobIx, node: NodeIx) -> bool {
+    let claimed = draft.claims.on(node).map(|(_, amount)| amount).sum();
+    0 < claimed && !draft.class_of(ix).policy.is_preemptable() && !leaves(draft, ix, node, claimed)
 }
 
 /// True if a process of the job at `ix` on `node` leaves `claimed` for gangs.

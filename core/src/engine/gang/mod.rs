@@ -32,7 +32,7 @@ mod urgent;
 mod wait;
 mod windows;
 
-pub(super) use claim::{NodeClaims, leaves_all_claims, leaves_claims};
+pub(super) use claim::{NodeClaims, leaves_claims, uses_claim};
 pub(super) use give::cheapest_gang_for;
 pub(super) use place::place_gangs;
 pub(super) use planner::GangPlanner;

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use super::list_cursors::ListCursors;
 use crate::engine::capacity::DemandByOrder;
 use crate::engine::draft::Draft;
-use crate::engine::gang::leaves_all_claims;
+use crate::engine::gang::uses_claim;
 use crate::model::{ClassPolicy, JobIx, NodeIx, Order, PoolIx};
 
 /// Finds a node with space for an nshare of `job` now, and the order that the share will have.
@@ -48,9 +48,8 @@ fn beside_claims(
     job: JobIx,
     place: impl Fn(&BTreeSet<NodeIx>) -> Option<NodeIx>,
 ) -> Option<NodeIx> {
-    let claimed = draft.claims.iter().map(|(node, _)| node);
-    let claimed: BTreeSet<NodeIx> =
-        claimed.filter(|&node| !leaves_all_claims(draft, job, node)).collect();
+    let claimed = draft.claims.nodes().filter(|&node| uses_claim(draft, job, node));
+    let claimed: BTreeSet<NodeIx> = claimed.collect();
     let taken = draft.services.get(&draft.job(job).service);
     let avoid = taken.map_or_else(|| claimed.clone(), |taken| taken | &claimed);
     place(&avoid).or_else(|| place(&claimed))

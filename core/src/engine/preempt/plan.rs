@@ -6,6 +6,7 @@ use super::eligibility::Eligibility;
 use super::keeps::Keeps;
 use crate::engine::capacity::Tenant;
 use crate::engine::draft::Draft;
+use crate::engine::gang::uses_claim;
 use crate::engine::schedule::{Alternatives, VictimRule};
 use crate::engine::share_table::{PackedShare, ShareIx};
 use crate::model::{JobIx, Millis, NodeIx, Order, QShares, ShareId};
@@ -29,6 +30,8 @@ pub(super) struct Plan {
 pub(super) struct Cost {
     /// True if the loss exceeds the limit of an idle cluster.
     pub is_too_dear: bool,
+    /// True if a younger gang claims the space, and work that stays would use it.
+    pub uses_claim: bool,
     /// Eviction class of the last victim; `None` if the plan exceeds the limit.
     pub worst: Option<EvictionClass>,
     /// Work that is lost.
@@ -43,7 +46,8 @@ impl Cost {
     /// Returns the least cost on `node`: nothing is lost.
     pub(super) fn nothing(node: NodeIx) -> Cost {
         let (worst, overshoot) = (None, QShares(0));
-        Cost { is_too_dear: false, worst, loss: 0, victims: 0, overshoot, node }
+        let is_too_dear = false;
+        Cost { is_too_dear, uses_claim: false, worst, loss: 0, victims: 0, overshoot, node }
     }
 
     /// Returns the same cost, marked as too dear if it exceeds `limit`.
@@ -135,8 +139,10 @@ pub(super) fn plan_on(
     let worst = victims.iter().map(|victim| victim.class).max();
     let loss = victims.iter().map(|victim| victim.loss).fold(0, Millis::saturating_add);
     let overshoot = freed.saturating_sub(missing);
-    let cost = Cost { is_too_dear: false, worst, loss, victims: victims.len(), overshoot, node };
-    let cost = cost.within(eligibility.limit);
+    let uses_claim = uses_claim(draft, eligibility.requester, node);
+    let victim_count = victims.len();
+    let cost = Cost { worst, loss, victims: victim_count, overshoot, ..Cost::nothing(node) };
+    let cost = Cost { uses_claim, ..cost }.within(eligibility.limit);
     let considered = Alternatives::default();
     Some((cost, Plan { node, order, victims, loss, considered }))
 }
