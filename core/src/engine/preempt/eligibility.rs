@@ -330,16 +330,24 @@ impl<'d, 'a> Eligibility<'d, 'a> {
     }
 
     /// True if `victim` would be left with nothing, though a process is owed to it, or its user would,
-    /// who is not the requester's. A job with legal sizes has nothing below its smallest size.
+    /// who is not the requester's. A job with legal sizes has nothing below its smallest size, which
+    /// promises do not make up.
     fn is_last_owed(&self, victim: JobIx) -> bool {
-        let entities = &self.draft.entities;
+        let (entities, work) = (&self.draft.entities, &self.draft.jobs[victim]);
         let least = least_size(self.draft, victim);
+        let left = || {
+            if work.is_elastic {
+                work.held.saturating_sub(self.taken_from(victim))
+            } else {
+                self.nshares(victim)
+            }
+        };
         let is_last_of_user = || {
-            let all = NShares(least).of_order(self.draft.jobs[victim].order);
+            let all = NShares(least).of_order(work.order);
             entities.lowest_common_level(victim, self.requester) != Level::Job
                 && self.held(Level::User, victim) <= all.0 + self.keeps.to_shed(self.draft, victim)
         };
-        (self.draft.jobs[victim].is_owed && self.nshares(victim) <= least)
+        (work.is_owed && left() <= least)
             || (self.keeps.is_user_owed(self.draft, victim) && is_last_of_user())
     }
 
@@ -355,8 +363,12 @@ impl<'d, 'a> Eligibility<'d, 'a> {
 
     /// Counts the processes that the plan leaves to `victim`.
     fn nshares(&self, victim: JobIx) -> u64 {
-        let taken = count(self.taken.iter().filter(|(job, _)| *job == victim));
-        self.keeps.nshares[victim].saturating_sub(taken)
+        self.keeps.nshares[victim].saturating_sub(self.taken_from(victim))
+    }
+
+    /// Counts the processes that the plan takes from `victim`.
+    fn taken_from(&self, victim: JobIx) -> u64 {
+        count(self.taken.iter().filter(|(job, _)| *job == victim))
     }
 
     fn held(&self, level: Level, job: JobIx) -> u64 {

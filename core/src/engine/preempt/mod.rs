@@ -283,6 +283,10 @@ fn take_promises(draft: &mut Draft<'_>, reclaim: &mut Reclaim, job: JobIx) -> bo
     let Some((node, order, withdrawn)) = found else { return false };
     for (other, promise) in withdrawn {
         draft.withdraw(other, promise);
+        // A promise of this cycle is no part of what the job keeps.
+        if draft.has(other) < reclaim.keeps.nshares[other] {
+            reclaim.keeps.lose(draft, other, promise.order.qshares().0);
+        }
     }
     draft.promise(job, node, order);
     reclaim.note_used(draft, node);

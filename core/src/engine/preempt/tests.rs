@@ -12,7 +12,7 @@ use super::feasible::Feasible;
 use super::keeps::Keeps;
 use super::plan::{Cost, plan_on};
 use super::queue::Reclaim;
-use super::{arrangement, due, make_room_for};
+use super::{arrangement, due, make_room_for, take_promises};
 use crate::audit::tests::{ANN, BOB, FAIR, FIXED, HEAVY, LOW, SUB, Scene, TOP};
 use crate::engine::capacity::DemandByOrder;
 use crate::engine::draft::Draft;
@@ -21,7 +21,8 @@ use crate::engine::report::{CapBound, Declined};
 use crate::engine::share_table::ShareIx;
 use crate::engine::{Alternatives, Snapshot, Taking, VictimRule, place, target};
 use crate::model::{
-    CapRules, ClassIx, JobId, JobIx, Millis, NodeIx, Order, Precedence, QShares, ShareFacts, UserIx,
+    CapRules, ClassIx, Elasticity, JobId, JobIx, LegalSizes, Millis, NodeIx, Order, Precedence,
+    QShares, Shape, ShareFacts, UserIx,
 };
 
 const CID: UserIx = UserIx(2);
@@ -153,6 +154,50 @@ fn what_a_better_off_side_has_above_its_count_goes() {
     assert_eq!(rule(&bobs(2), &[1, 3]), None, "Ann is not better off");
     // Nor is she against Bob with all but a quantum of a further process.
     assert_eq!(rule(&scene(&[9], &[(ANN, 1, 4), (BOB, 3, 1)]), &[2, 2]), None);
+}
+
+/// Of an odd number, with two more that are promised, Ann's 3 are her fewest. So none of them goes.
+#[test]
+fn promises_do_not_make_up_the_fewest_processes_of_a_job() {
+    let rule_with = |sizes: Option<LegalSizes>| {
+        let mut scene = scene(&[9], &[(ANN, 1, 3), (BOB, 1, 0)]);
+        scene.edit(JobId(1)).shape = sizes.map(|legal_sizes| {
+            let elasticity = Some(Elasticity::Malleable);
+            Arc::new(Shape { elasticity, legal_sizes, min_processes: 2, ..Shape::default() })
+        });
+        for share in &mut scene.edit(JobId(1)).shares {
+            share.facts.is_initialized = true;
+        }
+        let mut draft = counted(&scene.snapshot, &[5, 2]);
+        for _ in 0..2 {
+            draft.promise(JobIx(0), NodeIx(0), draft.jobs[JobIx(0)].order);
+        }
+        let keeps = Keeps::new(&draft);
+        Eligibility::new(&draft, &keeps, JobIx(1)).rule(JobIx(0), 1)
+    };
+    assert_eq!(rule_with(None), FIRST);
+    assert_eq!(rule_with(Some(LegalSizes::Odd)), None);
+}
+
+/// Ann was promised a process before, and another in this cycle. A request of higher priority takes
+/// both. Other requests count what she has left of the first.
+#[test]
+fn promises_that_a_higher_priority_takes_are_kept_no_longer() {
+    let mut scene = Scene::new(&[2]);
+    scene.job(ANN, LOW, 1, 9);
+    scene.job(BOB, FAIR, 1, 9);
+    let mut draft = counted(&scene.snapshot, &[2, 2]);
+    let promise = |draft: &mut Draft<'_>| {
+        draft.promise(JobIx(0), NodeIx(0), draft.jobs[JobIx(0)].order);
+    };
+    promise(&mut draft);
+    let mut reclaim = Reclaim::new(&draft);
+    promise(&mut draft);
+    for kept in [1, 0] {
+        assert!(take_promises(&mut draft, &mut reclaim, JobIx(1)));
+        assert_eq!((reclaim.keeps.nshares[JobIx(0)], draft.has(JobIx(0))), (kept, kept));
+    }
+    assert!(!take_promises(&mut draft, &mut reclaim, JobIx(1)));
 }
 
 /// Bob's side is below its target by the process of his other job.
