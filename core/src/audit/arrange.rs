@@ -12,6 +12,7 @@ use super::ledger::Ledger;
 use super::lines::JobLine;
 use super::owed::Group;
 use super::quiescence::is_at_rest;
+use super::shapes::{is_legal, sized_shape};
 use crate::engine::{Expansion, Promise};
 use crate::model::{ClassIx, ClassPolicy, JobId, JobIx, NodeIx, PoolIx, SharePhase, count};
 
@@ -122,7 +123,7 @@ pub(super) enum MayMove {
 }
 
 /// True if the search found an arrangement in which each job at `places` has a process or a
-/// promise. The jobs are of the same group. `tries` limits the search steps beyond the first node
+/// promise, or the fewest that its legal sizes allow. The jobs are of the same group. `tries` limits the search steps beyond the first node
 /// for each job.
 ///
 /// Moves need an idle cluster, defragmentation, and a job that may get new shares. The targets of
@@ -156,8 +157,11 @@ pub(super) fn is_arrangeable(
         let at = homes.get(&place).filter(|_| is_pinned);
         // A process on a node out of scheduling takes no space from the rest.
         let is_apart = at.is_some_and(|at| at.iter().any(|ix| !rooms.by_node.contains_key(ix)));
-        let is_placed = 0 < line.promised || (0 < line.expanded && held == 0);
-        if !is_placed && !is_apart {
+        let placed = line.promised + if held == 0 { line.expanded } else { 0 };
+        if is_apart {
+            continue;
+        }
+        for _ in placed..least_size(line) {
             let list = at.map(|at| at.iter().copied().collect());
             let list = list.or_else(|| line.job.nodes.clone());
             items.push(Item { order: line.order(), class: line.job.class, list });
@@ -187,6 +191,12 @@ pub(super) fn is_arrangeable(
     items.sort_by_key(|(choices, item)| (0 < tries && 1 < *choices, Reverse(item.order), *choices));
     search.items = items.into_iter().map(|(_, item)| item).collect();
     search.could_fit() && search.run(tries)
+}
+
+/// The fewest processes that the job can work with.
+fn least_size(line: &JobLine<'_>) -> u64 {
+    let Some(shape) = sized_shape(line.job) else { return 1 };
+    (1..=line.report.target.0).find(|&size| is_legal(shape, size)).unwrap_or(1)
 }
 
 /// Waiting jobs that cannot be preempted, below their target in the tree of `group`, of its

@@ -9,7 +9,7 @@ use super::ledger::Ledger;
 use super::preemption::takings;
 use super::shapes::{is_legal, sized_shape};
 use crate::engine::{Promise, VictimRule};
-use crate::model::{JobId, JobIx, NodeIx, Precedence, SharePhase, count};
+use crate::model::{JobId, JobIx, NodeIx, Precedence, Shape, SharePhase, count};
 
 /// A job that loses a process to a peer is not promised space that was taken from a third job.
 pub(super) fn check_passes(ledger: &Ledger<'_>, findings: &mut Vec<Finding>) {
@@ -81,8 +81,8 @@ fn gangs_by_node(ledger: &Ledger<'_>) -> BTreeMap<NodeIx, Precedence> {
 /// A promise is kept until the process begins. It ends only with the job's work, with its maximum,
 /// with the node, or with the space there. Slower growth is no reason: the space was made already.
 ///
-/// Nodes are left out if a job of higher priority, a job that cannot be preempted, or a gang in its
-/// turn, got something there. Another check covers gangs.
+/// A promise may end on a node where a job of higher priority, a job that cannot be preempted, or a
+/// gang in its turn, got something. Another check covers gangs.
 pub(super) fn check_promises(ledger: &Ledger<'_>, findings: &mut Vec<Finding>) {
     if ledger.snapshot.promises.is_empty() {
         return;
@@ -90,7 +90,8 @@ pub(super) fn check_promises(ledger: &Ledger<'_>, findings: &mut Vec<Finding>) {
     let (used, winners) = (used_before(ledger), winners(ledger));
     let gangs = gangs_by_node(ledger);
     let closed = closed_classes(ledger);
-    let mut before: BTreeMap<JobIx, u64> = BTreeMap::new();
+    // Promises that are sure, and promises that may have ended.
+    let mut before: BTreeMap<JobIx, (u64, u64)> = BTreeMap::new();
     for promise in &ledger.snapshot.promises {
         let Some(place) = ledger.place(promise.job) else { continue };
         let (line, ix) = (&ledger.jobs[place], promise.node);
@@ -102,17 +103,16 @@ pub(super) fn check_promises(ledger: &Ledger<'_>, findings: &mut Vec<Finding>) {
         let has_room = used[ix.0] <= ledger.nodes[ix].order;
         let is_lost = winners.get(&ix).is_some_and(|winner| *winner < Some(line.priority))
             || gangs.get(&ix).is_some_and(|priority| *priority <= line.priority);
-        if is_legal && has_room && !is_lost {
-            *before.entry(place).or_default() += 1;
+        if is_legal && has_room {
+            let (sure, lost) = before.entry(place).or_default();
+            *(if is_lost { lost } else { sure }) += 1;
         }
     }
-    for (place, before) in before {
+    for (place, (sure, lost)) in before {
         let line = &ledger.jobs[place];
         let useful = useful(line.job).saturating_sub(line.held);
-        let before = sized_shape(line.job).map_or(before, |shape| {
-            let mut sizes = (line.held..=line.held + before).rev();
-            sizes.find(|size| is_legal(shape, *size)).unwrap_or(line.held) - line.held
-        });
+        let before = sized_shape(line.job)
+            .map_or(sure, |shape| kept_for_steps(shape, line.held, (sure, lost)));
         let kept = line.expanded + line.promised;
         // A job with legal sizes begins a whole step, and gives back what is left over. It gives back
         // a step for which it lost the processes below.
@@ -126,6 +126,17 @@ pub(super) fn check_promises(ledger: &Ledger<'_>, findings: &mut Vec<Finding>) {
             findings.push(Rule::DroppedPromise.finding(detail));
         }
     }
+}
+
+/// Promises that a job with legal sizes keeps at least. It gives back what makes no step, before and
+/// after it loses some of them.
+fn kept_for_steps(shape: &Shape, held: u64, (sure, lost): (u64, u64)) -> u64 {
+    let steps = |promised: u64| {
+        let mut sizes = (held..=held + promised).rev();
+        sizes.find(|size| is_legal(shape, *size)).unwrap_or(held) - held
+    };
+    let kept = (0..=lost).map(|later| steps(steps(sure + later).saturating_sub(later)));
+    kept.min().unwrap_or(0)
 }
 
 /// Quanta of each node in use by shares that were not terminating, or promised before the cycle.

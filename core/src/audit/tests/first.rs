@@ -41,6 +41,24 @@ fn a_job_that_is_owed_a_process_has_one() {
     assert_eq!(against_heavy(1, 3), [Rule::Starving; 2]);
 }
 
+/// Ann has four of at least three processes, a power of two. With one less she would have nothing.
+#[test]
+fn an_owed_job_needs_the_fewest_processes_that_its_sizes_allow() {
+    for (legal_sizes, is_starving) in [(LegalSizes::Any, true), (LegalSizes::PowerOfTwo, false)] {
+        let mut scene = scene(&[4]);
+        let ann = scene.running((ANN, FAIR), 1, 4, 0);
+        let elasticity = Some(Elasticity::Malleable);
+        let shape = Shape { elasticity, legal_sizes, min_processes: 3, ..Shape::default() };
+        scene.edit(ann).shape = Some(Arc::new(shape.clone()));
+        for share in &mut scene.edit(ann).shares {
+            share.facts.is_initialized = true;
+        }
+        let bob = scene.job(BOB, FAIR, 1, 1);
+        scene.count(bob, 1);
+        assert_eq!(scene.broken().contains(&Rule::Starving), is_starving, "{shape:?}");
+    }
+}
+
 /// Quiet for so long, or without a process while behind for so long.
 #[test]
 fn the_planner_has_some_cycles_to_give_it() {

@@ -29,9 +29,10 @@ use crate::engine::{
     VictimRule, WaitReason,
 };
 use crate::model::{
-    CapRules, ClassIx, ClassPolicy, GangRules, IxVec, JobFacts, JobId, JobIx, JobKind, Mebibytes,
-    NShares, NodeCondition, NodeIx, NodeTagging, Nodepool, Order, PoolIx, ProcessLimit, QShares,
-    Quantum, ResourceClass, Settings, ShareFacts, ShareId, SharePhase, Topology, UserIx,
+    CapRules, ClassIx, ClassPolicy, Elasticity, GangRules, IxVec, JobFacts, JobId, JobIx, JobKind,
+    LegalSizes, Mebibytes, NShares, NodeCondition, NodeIx, NodeTagging, Nodepool, Order, PoolIx,
+    ProcessLimit, QShares, Quantum, ResourceClass, Settings, Shape, ShareFacts, ShareId,
+    SharePhase, Topology, UserIx,
 };
 
 pub(crate) const TOP: PoolIx = PoolIx(0);

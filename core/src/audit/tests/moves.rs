@@ -65,6 +65,42 @@ fn what_was_promised_is_kept() {
     assert_eq!(scene.broken(), []);
 }
 
+/// A job of an odd number was promised four processes: it gives back the fourth. Then it may lose one of
+/// the three to a fixed job, and gives back another: a process is left.
+#[test]
+fn a_job_with_legal_sizes_gives_back_what_makes_no_step() {
+    let scene_with = |fixed: bool| {
+        let mut scene = Scene::new(&[1; 4]);
+        let ann = scene.job(ANN, FAIR, 1, 9);
+        let (elasticity, legal_sizes) = (Some(Elasticity::Malleable), LegalSizes::Odd);
+        let shape = Shape { elasticity, legal_sizes, min_processes: 1, ..Shape::default() };
+        scene.edit(ann).shape = Some(Arc::new(shape));
+        let low = scene.job(BOB, LOW, 1, 0);
+        for node in 0..4 {
+            scene.hold(low, 1, node);
+            scene.promise(ann, node);
+        }
+        for share in &mut scene.edit(low).shares {
+            share.state = SharePhase::Leaving;
+        }
+        scene.snapshot.promises = std::mem::take(&mut scene.schedule.promises);
+        if fixed {
+            let fixed = scene.job(BOB, FIXED, 1, 1);
+            scene.promise(fixed, 0);
+        }
+        (scene, ann)
+    };
+    let drops = |fixed: bool, kept: usize| {
+        let (mut scene, ann) = scene_with(fixed);
+        for node in 1..=kept {
+            scene.promise(ann, node);
+        }
+        scene.broken().contains(&Rule::DroppedPromise)
+    };
+    assert_eq!([0, 1, 3].map(|kept| drops(false, kept)), [true, true, false]);
+    assert_eq!([0, 1].map(|kept| drops(true, kept)), [true, false]);
+}
+
 #[test]
 fn it_goes_with_the_work_the_node_or_the_room() {
     type Doctor = fn(&mut Scene, JobId);
