@@ -91,7 +91,8 @@ impl Owed {
     }
 
     /// Amount that a group shares: the nodes of its tree that are up. Less are work that cannot be
-    /// preempted and the demand of higher priorities.
+    /// preempted and the targets of higher priorities, which other checks judge. Their demand may be
+    /// more than they can use, and the group shares the rest.
     fn capacity(&self, ledger: &Ledger<'_>, (tree, priority): Group) -> u64 {
         let topology = &ledger.snapshot.topology;
         let is_open = |ix| {
@@ -105,9 +106,12 @@ impl Owed {
                 && line.priority < priority
                 && topology.top_of(line.class.pool) == tree
         });
-        let wanted = better.map(|(place, _)| self.demand(ledger, place));
-        let wanted = wanted.fold(0, u64::saturating_add);
-        rooms.fold(0, u64::saturating_add).saturating_sub(wanted)
+        let targets = better.map(|(place, line)| {
+            let target = line.report.target.0.saturating_mul(line.order());
+            if line.is_gang() { self.demand(ledger, place) } else { target }
+        });
+        let targets = targets.fold(0, u64::saturating_add);
+        rooms.fold(0, u64::saturating_add).saturating_sub(targets)
     }
 
     /// The most that the job at `place` could use, in quanta.
