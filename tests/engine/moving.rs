@@ -37,6 +37,16 @@ cases! {
         held: "1=1 2=1 3=1",
         lost: "1=1",
     }
+    /// Ann's newer process would go first, but has no other node.
+    the_one_moves_that_may_take_room_elsewhere {
+        steps: &[
+            "m1=3; 1 bob 1x1 on m1,m2; 2 ann 1x1 on m1",
+            "m2=1; 4 dan@low 1x1 on m2",
+            "3 cid 2x1 on m1",
+        ],
+        held: "1=1 2=1 3=1 4=0",
+        lost: "1=1 4=1",
+    }
     the_one_moves_that_has_least_to_lose {
         steps: &[SPREAD[0], SPREAD[1], "1 did 60; 2 did 40", "m1=2; m2=2; 3 cid 2x1"],
         held: "1=1 2=1 3=1",

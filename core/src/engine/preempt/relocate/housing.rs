@@ -34,7 +34,37 @@ pub(super) struct Home {
     pub is_free: bool,
 }
 
+/// Where a moved share could start again, the best first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum HomeKind {
+    /// In free space.
+    Free,
+    /// In space that a rule allows to take.
+    ByRight,
+    /// Nowhere.
+    None,
+}
+
 impl Search<'_, '_> {
+    /// Returns where a share could start again if no other share is moved.
+    pub(super) fn home_kind(&mut self, cleared: NodeIx, victim: MoveVictim) -> HomeKind {
+        if self.free_home(cleared, victim, &Housing::default()).is_some() {
+            return HomeKind::Free;
+        }
+        let homes = self.homes_by_right(victim.order);
+        let has_home = homes.iter().any(|node| self.may_go(victim.holding.job, *node, cleared));
+        if has_home { HomeKind::ByRight } else { HomeKind::None }
+    }
+
+    /// True if a process of `job` may go to `node`, which is not the cleared node.
+    fn may_go(&self, job: JobIx, node: NodeIx, cleared: NodeIx) -> bool {
+        let draft = self.draft;
+        node != cleared
+            && draft.spaces.is_schedulable(node)
+            && draft.pools.is_within(draft.spaces.pool(node), draft.class_of(job).pool)
+            && draft.may_use(job, node)
+    }
+
     /// Finds places for the moved shares of `victims`; `None` if there is not space for all of
     /// them.
     pub(super) fn house(
@@ -117,16 +147,12 @@ impl Search<'_, '_> {
         moved: MoveVictim,
         housing: &Housing,
     ) -> Option<(NodeIx, Vec<MoveVictim>)> {
-        let (draft, job) = (self.draft, moved.holding.job);
-        let pool = draft.class_of(job).pool;
-        let may_use = |node: &NodeIx| {
-            *node != cleared
-                && draft.spaces.is_schedulable(*node)
-                && draft.pools.is_within(draft.spaces.pool(*node), pool)
-                && draft.may_use(job, *node)
-        };
+        let job = moved.holding.job;
         let homes = self.homes_by_right(moved.order);
-        homes.iter().copied().filter(may_use).find_map(|node| {
+        homes.iter().copied().find_map(|node| {
+            if !self.may_go(job, node, cleared) {
+                return None;
+            }
             self.recall(victims.iter().chain(housing.victims.values().flatten()));
             let (_, gone) = self.make_home(node, moved.order, Some(job), housing)?;
             Some((node, gone))

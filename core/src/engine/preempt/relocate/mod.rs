@@ -33,7 +33,7 @@ use crate::engine::schedule::{Alternatives, NextBest, VictimRule};
 use crate::engine::share_table::ShareIx;
 use crate::engine::water_filling::{Service, Turn};
 use crate::model::{ClassIx, JobIx, Millis, NodeIx, Order, QShares, count};
-use housing::Housing;
+use housing::{HomeKind, Housing};
 
 /// Nodes tried for a beneficiary, by the amount to move, least first.
 const TRIED: usize = 32;
@@ -282,14 +282,18 @@ impl<'d, 'a> Search<'d, 'a> {
                 None => rest.push(victim),
             }
         }
-        // Shares that fit into free space go first. Of these, a process that stays only because it
-        // is owed to its job goes first.
-        let nothing = Housing::default();
-        rest.sort_by_cached_key(|&victim| {
-            let (job, quanta) = (victim.holding.job, victim.order.qshares().0);
-            let has_home = self.free_home(node, victim, &nothing).is_some();
-            (!has_home, !self.claim.would_go_but_is_owed(job, quanta))
-        });
+        // Shares that fit into free space go first, then shares for which space may be taken. Of these,
+        // a process that stays only because it is owed to its job goes first.
+        let stays_as_owed = |victim: &MoveVictim| {
+            self.claim.would_go_but_is_owed(victim.holding.job, victim.order.qshares().0)
+        };
+        let is_owed: Vec<bool> = rest.iter().map(stays_as_owed).collect();
+        let mut ranked: Vec<((HomeKind, bool), MoveVictim)> = Vec::new();
+        for (victim, is_owed) in rest.into_iter().zip(is_owed).filter(|_| freed < missing) {
+            ranked.push(((self.home_kind(node, victim), !is_owed), victim));
+        }
+        ranked.sort_by_key(|(rank, _)| *rank);
+        let rest = ranked.into_iter().map(|(_, victim)| victim);
         for victim in rest {
             if freed < missing && self.may_move(victim) {
                 freed += victim.order.qshares();
