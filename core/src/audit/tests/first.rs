@@ -159,16 +159,16 @@ fn lower_priority_is_in_no_jobs_way() {
     scene.job(BOB, LOW, 1, 1);
     assert_eq!(scene.broken(), []);
     // They leave space that is too small for them, whatever their demand is.
-    for (anns, is_starving) in [(3, true), (1, false)] {
+    for (order, held, target, is_starving) in [(3, 1, 1, true), (1, 3, 5, false)] {
         let mut scene = self::scene(&[5]);
-        let ann = scene.running((ANN, FAIR), anns, 3 / u64::from(anns), 0);
+        let ann = scene.running((ANN, FAIR), order, held, 0);
         scene.edit(ann).facts.remaining = 100;
-        scene.count(ann, if is_starving { 1 } else { 5 });
+        scene.count(ann, target);
         let cid = scene.running((CID, LOW), 1, 2, 0);
         let bob = scene.job(BOB, LOW, 1, 1);
         scene.count(cid, 2);
         scene.count(bob, 0);
-        assert_eq!(scene.broken().contains(&Rule::Starving), is_starving, "{anns}");
+        assert_eq!(scene.broken().contains(&Rule::Starving), is_starving, "{order}");
     }
 }
 
