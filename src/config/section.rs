@@ -7,6 +7,8 @@
 //! The loader does not use serde: a deserializer stops at the first mistake. An administrator who
 //! learns of a single mistake per attempt needs many attempts.
 
+use std::borrow::Cow;
+
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
@@ -227,7 +229,7 @@ impl<'r> Section<'r> {
         let (path, place) = (self.path_of(key), ValuePlace::File(value.span()));
         let Some(list) = value.get_ref().as_array() else {
             let message = format!("`{path}` is a list");
-            let remedy = format!("write `{key} = [\"…\", \"…\"]`");
+            let remedy = format!("write `{key} = [{}]`", as_items(value.get_ref()));
             self.complain(ConfigProblem::new(Code::Kind, &path, &place, message).remedy(remedy));
             return Setting::Refused;
         };
@@ -293,4 +295,17 @@ impl<'r> Section<'r> {
             }
         }
     }
+}
+
+/// The items of the list that a value was probably meant to be: itself, or its keys and values.
+fn as_items(value: &DeValue<'_>) -> String {
+    let pairs = |(key, value): (&Spanned<Cow<'_, str>>, &Spanned<DeValue<'_>>)| {
+        value.get_ref().as_str().map(|value| format!("\"{}={value}\"", key.get_ref()))
+    };
+    let items = match (value.as_str(), value.as_table()) {
+        (Some(text), _) => vec![format!("\"{text}\"")],
+        (None, Some(table)) => table.iter().filter_map(pairs).collect(),
+        (None, None) => Vec::new(),
+    };
+    if items.is_empty() { "\"…\", \"…\"".to_owned() } else { items.join(", ") }
 }

@@ -346,6 +346,9 @@ fn remedies_fit_the_slip() {
         ("[scheduler]\nquantum = 15GB", "write it in quotes: \"15GB\""),
         ("Class normal { policy = FAIR_SHARE }", "`apportion config import-ducc` translates it"),
         ("[daemon]\nlisten =", "the file is TOML 1.1"),
+        ("[[tags]]\nset = 'gpu=a100'", "write `set = [\"gpu=a100\"]`"),
+        ("[[tags]]\nset = { gpu = 'a100', ssd = 'true' }", "`set = [\"gpu=a100\", \"ssd=true\"]`"),
+        ("[[tags]]\nset = 7", "write `set = [\"…\", \"…\"]`"),
     ];
     for (addition, remedy) in cases {
         let problems = parse("t", &format!("{SMALL}{addition}")).unwrap_err();
