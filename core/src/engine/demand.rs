@@ -75,7 +75,7 @@ fn demand_when_open(snapshot: &Snapshot, job: &Job, held: NShares, promised: NSh
     let threads = NonZeroU64::new(job.threads).unwrap_or(NonZeroU64::MIN);
     let work_left = NShares(ceil_div(job.facts.remaining, threads));
     let (limit, limited_by) = match job.facts.limit {
-        ProcessLimit::Unlimited => (NShares(u64::MAX), CapBound::WorkLeft),
+        ProcessLimit::Unlimited => (NShares::MAX, CapBound::WorkLeft),
         ProcessLimit::AtMost(limit) => (NShares(limit), CapBound::Maximum),
         ProcessLimit::Frozen => (held, CapBound::Frozen),
     };
@@ -93,7 +93,7 @@ fn demand_when_open(snapshot: &Snapshot, job: &Job, held: NShares, promised: NSh
     };
     if let Some(shape) = sizes_of(job) {
         // Such a job is as large as its owner says, so it does not ramp up.
-        let nshares = NShares(legal_cap(shape, nshares.0));
+        let nshares = legal_cap(shape, nshares);
         return Demand { nshares, cap: base };
     }
     let rules = snapshot.class_of(job).cap_rules;

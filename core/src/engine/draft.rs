@@ -216,8 +216,8 @@ impl<'a> Draft<'a> {
 
     /// Lowers the target of `job` to `target` nshares.
     pub(super) fn lower_target(&mut self, job: JobIx, target: NShares) {
-        let less = self.jobs[job].target.saturating_sub(target.0);
-        let amount = NShares(less).of_order(self.jobs[job].order).0;
+        let less = self.jobs[job].target.saturating_sub(target);
+        let amount = less.of_order(self.jobs[job].order).0;
         self.jobs[job].target -= less;
         let entities = Arc::clone(&self.entities);
         entities.remove(&mut self.targets, job, amount);
@@ -255,41 +255,42 @@ impl<'a> Draft<'a> {
     }
 
     /// Nshares of `job`: held plus promised.
-    pub(super) fn has(&self, job: JobIx) -> u64 {
+    pub(super) fn has(&self, job: JobIx) -> NShares {
         self.jobs[job].held + self.jobs[job].promised
     }
 
     /// Nshares that `job` is below its target.
-    pub(super) fn shortfall(&self, job: JobIx) -> u64 {
+    pub(super) fn shortfall(&self, job: JobIx) -> NShares {
         self.below(job, self.jobs[job].target)
     }
 
     /// True if `job` has nothing, though a first process is owed to it and its cap allows a
     /// process.
     pub(super) fn is_starved(&self, job: JobIx) -> bool {
-        self.jobs[job].is_owed && self.has(job) == 0 && 0 < self.below_cap(job)
+        self.jobs[job].is_owed && self.has(job) == NShares(0) && NShares(0) < self.below_cap(job)
     }
 
     /// Nshares that `job` is below both its target and the threshold under which a job is needy.
-    pub(super) fn shortfall_while_needy(&self, job: JobIx) -> u64 {
-        let threshold = self.snapshot.topology.settings.fragmentation_threshold;
+    pub(super) fn shortfall_while_needy(&self, job: JobIx) -> NShares {
+        let threshold = NShares(self.snapshot.topology.settings.fragmentation_threshold);
         self.shortfall(job).min(threshold.saturating_sub(self.has(job)))
     }
 
     /// Nshares that `job` is below its cap.
-    pub(super) fn below_cap(&self, job: JobIx) -> u64 {
+    pub(super) fn below_cap(&self, job: JobIx) -> NShares {
         self.below(job, self.jobs[job].most)
     }
 
     /// True if `job` could have another nshare, be it after it has changed its size, or beyond its
     /// target of a legal size.
     pub(super) fn could_have_more(&self, job: JobIx) -> bool {
-        self.has(job) < self.jobs[job].demand.cap.nshares.0
+        self.has(job) < self.jobs[job].demand.cap.nshares
     }
 
     /// True if some job is below its target or its cap. Otherwise no space needs to be made.
     pub(super) fn has_unmet_demand(&self) -> bool {
-        self.jobs.places().any(|job| self.shortfall(job) > 0 || self.below_cap(job) > 0)
+        let asks = |job| NShares(0) < self.shortfall(job) || NShares(0) < self.below_cap(job);
+        self.jobs.places().any(asks)
     }
 
     /// True if some space is free, becoming free, or held by a share that may be preempted. If
@@ -304,17 +305,17 @@ impl<'a> Draft<'a> {
     /// Nshares that `job` may get until it has `nshares`. A job that is ending gets none, not even
     /// for shares preempted from it in this cycle. A gang gets no single process, and
     /// a job that changes its size gets none until that is done.
-    fn below(&self, job: JobIx, nshares: u64) -> u64 {
+    fn below(&self, job: JobIx, nshares: NShares) -> NShares {
         let draft = &self.jobs[job];
         if draft.is_gang || draft.is_adapting {
-            return 0;
+            return NShares(0);
         }
         match draft.demand.cap.bound {
             CapBound::Completing
             | CapBound::Spent
             | CapBound::Closed
             | CapBound::Overrun
-            | CapBound::TooEarly => 0,
+            | CapBound::TooEarly => NShares(0),
             CapBound::WorkLeft
             | CapBound::Maximum
             | CapBound::Frozen
@@ -331,7 +332,7 @@ impl<'a> Draft<'a> {
     ///
     /// Design: "Defragmentation", decision D4: at the threshold is not needy.
     pub(super) fn is_needy(&self, job: JobIx) -> bool {
-        if self.shortfall(job) == 0 {
+        if self.shortfall(job) == NShares(0) {
             return false;
         }
         if !self.class_of(job).policy.is_preemptable() {
@@ -341,14 +342,14 @@ impl<'a> Draft<'a> {
     }
 
     /// True if `job` with `nshares` nshares would be below its fair share and below the threshold.
-    pub(super) fn would_be_needy_with(&self, job: JobIx, nshares: u64) -> bool {
-        let amount = NShares(nshares).of_order(self.jobs[job].order);
-        nshares < self.snapshot.topology.settings.fragmentation_threshold
+    pub(super) fn would_be_needy_with(&self, job: JobIx, nshares: NShares) -> bool {
+        let amount = nshares.of_order(self.jobs[job].order);
+        nshares.0 < self.snapshot.topology.settings.fragmentation_threshold
             && amount < self.jobs[job].pure_fair_share
     }
 
     /// True if `job` would be needy if only `nshares` nshares were left to it.
-    pub(super) fn becomes_needy_with(&self, job: JobIx, nshares: u64) -> bool {
+    pub(super) fn becomes_needy_with(&self, job: JobIx, nshares: NShares) -> bool {
         nshares < self.jobs[job].target && self.would_be_needy_with(job, nshares)
     }
 
@@ -377,7 +378,7 @@ impl<'a> Draft<'a> {
     pub(super) fn expand_now(&mut self, job: JobIx, node: NodeIx, order: Order, rank: Option<u32>) {
         self.spaces.occupy(node, order.qshares());
         self.note_kept(job, node, i64::from(order.get()));
-        self.jobs[job].held += 1;
+        self.jobs[job].held += NShares(1);
         self.entities.add(&mut self.held, job, order.qshares().0);
         if rank.is_none() && self.class_of(job).policy == ClassPolicy::FixedShare {
             self.services.entry(self.job(job).service).or_default().insert(node);
@@ -408,7 +409,7 @@ impl<'a> Draft<'a> {
     ) {
         self.spaces.promise(node, order.qshares());
         self.note_kept(job, node, i64::from(order.get()));
-        self.jobs[job].promised += 1;
+        self.jobs[job].promised += NShares(1);
         self.entities.add(&mut self.held, job, order.qshares().0);
         self.promises.push(Promise { job: self.jobs[job].id, node, order, rank });
     }
@@ -417,7 +418,7 @@ impl<'a> Draft<'a> {
     pub(super) fn withdraw(&mut self, job: JobIx, promise: Promise) {
         self.spaces.withdraw_promise(promise.node, promise.order.qshares());
         self.note_kept(job, promise.node, -i64::from(promise.order.get()));
-        self.jobs[job].promised -= 1;
+        self.jobs[job].promised -= NShares(1);
         self.entities.remove(&mut self.held, job, promise.order.qshares().0);
         self.promises.retain({
             let mut is_found = false;
@@ -443,7 +444,7 @@ impl<'a> Draft<'a> {
         }
         self.spaces.leave(share.node, holding, share.order.qshares());
         self.shares.leave(holding);
-        self.jobs[holding.job].held -= 1;
+        self.jobs[holding.job].held -= NShares(1);
         self.entities.remove(&mut self.held, holding.job, share.order.qshares().0);
         self.preemptions.push(Preemption {
             share: share.id,
@@ -463,13 +464,13 @@ impl<'a> Draft<'a> {
         &mut self,
         jobs: &[JobIx],
         turn: Turn,
-        growth: impl Fn(&Draft<'a>, JobIx) -> u64,
+        growth: impl Fn(&Draft<'a>, JobIx) -> NShares,
         mut serve: impl FnMut(&mut Draft<'a>, JobIx, &DemandByOrder) -> Service,
     ) {
         let seats = jobs.iter().map(|&job| Participant {
             job,
             order: self.jobs[job].order,
-            room_to_grow: growth(self, job),
+            room_to_grow: growth(self, job).0,
         });
         let mut walk = WaterFill::new(&self.entities, turn, seats, &self.held, &self.held);
         walk.serve_least_first(|seat, demand| {
@@ -531,9 +532,10 @@ mod tests {
             scene.running((ANN, FAIR), 2, held, 0);
             let mut draft = Draft::new(&scene.snapshot);
             let job = JobIx(0);
-            (draft.jobs[job].target, draft.jobs[job].pure_fair_share) = (4, QShares(fair_share));
-            assert_eq!(draft.is_needy(job), is_needy, "{held} of {fair_share}");
-            assert_eq!(draft.becomes_needy_with(job, held), is_needy, "{held} of {fair_share}");
+            draft.jobs[job].target = NShares(4);
+            draft.jobs[job].pure_fair_share = QShares(fair_share);
+            let told = [draft.is_needy(job), draft.becomes_needy_with(job, NShares(held))];
+            assert_eq!(told, [is_needy; 2], "{held} of {fair_share}");
         }
     }
 }

@@ -32,15 +32,15 @@ pub(super) struct JobDraft {
     pub is_due: bool,
     pub demand: Demand,
     /// Largest target, at most the cap: a legal size, once a larger target turned out to be none.
-    pub most: u64,
+    pub most: NShares,
     /// Most nshares that the job may keep. Shares beyond its declared maximum are preempted.
-    pub may_keep: u64,
-    /// Target computed by How Much, in nshares.
-    pub target: u64,
-    /// Processes on nodes, in nshares, terminating shares excluded.
-    pub held: u64,
-    /// Space promised to the job, in nshares.
-    pub promised: u64,
+    pub may_keep: NShares,
+    /// Target computed by How Much.
+    pub target: NShares,
+    /// Processes on nodes, terminating shares excluded.
+    pub held: NShares,
+    /// Processes for which space is promised to the job.
+    pub promised: NShares,
     /// True if a first process is owed to the job.
     pub is_owed: bool,
     /// Fair share before bonus shares.
@@ -84,12 +84,12 @@ impl JobDraft {
             is_adapting: sizes_of(job).is_some() && is_adapting(job),
             has_stepped: false,
             is_due: false,
-            most: most_of(job, demand.cap.nshares.0),
+            most: most_of(job, demand.cap.nshares),
             demand,
-            may_keep: demand::maximum(job).map_or(u64::MAX, |most| most.0),
-            target: 0,
-            held: held.0,
-            promised: 0,
+            may_keep: demand::maximum(job).unwrap_or(NShares::MAX),
+            target: NShares(0),
+            held,
+            promised: NShares(0),
             is_owed: false,
             pure_fair_share: QShares(0),
             users_fair_share: (QShares(0), 0),
@@ -101,6 +101,6 @@ impl JobDraft {
 }
 
 /// The largest target of `job` within its cap.
-fn most_of(job: &Job, cap: u64) -> u64 {
+fn most_of(job: &Job, cap: NShares) -> NShares {
     sizes_of(job).map_or(cap, |shape| legal_cap(shape, cap))
 }

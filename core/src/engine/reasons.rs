@@ -33,10 +33,10 @@ pub(super) fn report(draft: &Draft<'_>) -> Report {
         let cap = job.demand.cap.nshares;
         let demand = match (job.is_gang, job.held) {
             (false, _) => cap.of_order(job.order),
-            (true, 0) => QShares(qshares_of_gang(draft, ix)),
+            (true, NShares(0)) => QShares(qshares_of_gang(draft, ix)),
             // On exclusive nodes it holds more than its processes need.
             (true, held) => {
-                let more = NShares(cap.0.saturating_sub(held)).of_order(job.order);
+                let more = cap.saturating_sub(held).of_order(job.order);
                 more + QShares(draft.held.jobs[ix] - promised.jobs[ix])
             }
         };
@@ -120,12 +120,12 @@ fn job_report(draft: &Draft<'_>, verdicts: &mut Verdicts, ix: JobIx) -> JobRepor
         demand: demand.nshares,
         cap: cap(draft, ix),
         pure_fair_share,
-        target: NShares(target),
-        held: NShares(held),
-        promised: NShares(promised),
+        target,
+        held,
+        promised,
         held_back: draft.jobs[ix].held_back,
         is_needy: draft.is_needy(ix),
-        reason: (held < demand.nshares.0).then(|| reason(draft, verdicts, ix)),
+        reason: (held < demand.nshares).then(|| reason(draft, verdicts, ix)),
         start_estimate: draft.start_estimates.get(&ix).copied(),
     }
 }
@@ -159,7 +159,7 @@ fn reason(draft: &Draft<'_>, verdicts: &mut Verdicts, ix: JobIx) -> WaitReason {
     {
         return WaitReason::TooEarly { opens };
     }
-    if 0 < promised
+    if NShares(0) < promised
         && let opens @ Some(_) = draft.opening_of(ix)
     {
         return WaitReason::ReservationAhead { opens };
@@ -170,8 +170,8 @@ fn reason(draft: &Draft<'_>, verdicts: &mut Verdicts, ix: JobIx) -> WaitReason {
     if let Some(reason) = verdicts.no_node(draft, ix) {
         return reason;
     }
-    if promised > 0 {
-        return WaitReason::WaitingForExits { promised: NShares(promised) };
+    if NShares(0) < promised {
+        return WaitReason::WaitingForExits { promised };
     }
     if draft.jobs[ix].is_adapting {
         return WaitReason::Adapting;
@@ -179,7 +179,7 @@ fn reason(draft: &Draft<'_>, verdicts: &mut Verdicts, ix: JobIx) -> WaitReason {
     if let Some(reason) = no_legal_size(draft, ix) {
         return reason;
     }
-    if cap.nshares.0 <= held {
+    if cap.nshares <= held {
         return WaitReason::Capped { bound: cap.bound, cap: cap.nshares };
     }
     match refusal {
@@ -197,26 +197,26 @@ fn reason(draft: &Draft<'_>, verdicts: &mut Verdicts, ix: JobIx) -> WaitReason {
     }
     if target <= held {
         let fair_share = pure_fair_share;
-        return WaitReason::FairShareUsed { target: NShares(target), cap: cap.nshares, fair_share };
+        return WaitReason::FairShareUsed { target, cap: cap.nshares, fair_share };
     }
     let (free, largest_hole) = verdicts.usable(draft, ix);
-    WaitReason::Fragmented { target: NShares(target), free, largest_hole, asks: order }
+    WaitReason::Fragmented { target, free, largest_hole, asks: order }
 }
 
 /// The reason of a job whose target lies between two legal sizes, and that has the smaller size.
 fn no_legal_size(draft: &Draft<'_>, ix: JobIx) -> Option<WaitReason> {
     let counted = *draft.illegal_targets.get(&ix)?;
-    let next = legal_at_least(sizes_of(draft.job(ix))?, counted.0)?;
+    let next = legal_at_least(sizes_of(draft.job(ix))?, counted)?;
     let JobDraft { target, held, .. } = draft.jobs[ix];
     let given_all = target <= held;
-    given_all.then_some(WaitReason::NoLegalSize { target: counted, next: NShares(next) })
+    given_all.then_some(WaitReason::NoLegalSize { target: counted, next })
 }
 
 /// The reason why the gang at `ix` has fewer processes than it wants.
 fn gang_reason(draft: &Draft<'_>, ix: JobIx) -> WaitReason {
     let JobDraft { demand, promised, refusal, .. } = draft.jobs[ix];
-    if promised > 0 {
-        return WaitReason::WaitingForExits { promised: NShares(promised) };
+    if NShares(0) < promised {
+        return WaitReason::WaitingForExits { promised };
     }
     if let Some(CountRefusal::OverAllotment { allotment, held, asks }) = refusal {
         return WaitReason::OverAllotment { allotment, held, asks };

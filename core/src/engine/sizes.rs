@@ -17,7 +17,7 @@ use super::preempt::EvictionRank;
 use super::schedule::VictimRule;
 use super::share_table::ShareIx;
 use super::snapshot::{Job, Promise, Share};
-use crate::model::{JobIx, Millis, NodeIx, QShares, Shape, SharePhase};
+use crate::model::{JobIx, Millis, NShares, NodeIx, QShares, Shape, SharePhase, count};
 
 /// The shape of `job`, if its number of processes is bound to legal sizes.
 pub(super) fn sizes_of(job: &Job) -> Option<&Shape> {
@@ -26,20 +26,20 @@ pub(super) fn sizes_of(job: &Job) -> Option<&Shape> {
 
 /// The largest size that a job of `shape` may have with at most `most` processes; 0 if that is
 /// below its minimum.
-pub(super) fn legal_at_most(shape: &Shape, most: u64) -> u64 {
-    let legal = shape.legal_sizes.at_most(most).unwrap_or(0);
-    if legal < shape.min_processes { 0 } else { legal }
+pub(super) fn legal_at_most(shape: &Shape, most: NShares) -> NShares {
+    let legal = shape.legal_sizes.at_most(most.0).unwrap_or(0);
+    NShares(if legal < shape.min_processes { 0 } else { legal })
 }
 
 /// The smallest size of at least `least` that a job of `shape` may have.
-pub(super) fn legal_at_least(shape: &Shape, least: u64) -> Option<u64> {
-    shape.legal_sizes.at_least(least.max(shape.min_processes))
+pub(super) fn legal_at_least(shape: &Shape, least: NShares) -> Option<NShares> {
+    shape.legal_sizes.at_least(least.0.max(shape.min_processes)).map(NShares)
 }
 
 /// The most processes that a job of `shape` can use if it could use `most` of any size.
-pub(super) fn legal_cap(shape: &Shape, most: u64) -> u64 {
+pub(super) fn legal_cap(shape: &Shape, most: NShares) -> NShares {
     match legal_at_most(shape, most) {
-        0 if 0 < most => legal_at_least(shape, 1).unwrap_or(0),
+        NShares(0) if NShares(0) < most => legal_at_least(shape, NShares(1)).unwrap_or_default(),
         legal => legal,
     }
 }
@@ -57,20 +57,20 @@ pub(super) fn is_adapting(job: &Job) -> bool {
 }
 
 /// The smallest number of processes that `job` can work with.
-pub(super) fn least_size(draft: &Draft<'_>, job: JobIx) -> u64 {
+pub(super) fn least_size(draft: &Draft<'_>, job: JobIx) -> NShares {
     let shape = if draft.jobs[job].is_elastic { sizes_of(draft.job(job)) } else { None };
-    shape.and_then(|shape| legal_at_least(shape, 1)).unwrap_or(1)
+    shape.and_then(|shape| legal_at_least(shape, NShares(1))).unwrap_or(NShares(1))
 }
 
 /// True if `job` lost processes and has no legal size now.
 pub(super) fn is_between_sizes(draft: &Draft<'_>, job: JobIx) -> bool {
-    draft.jobs[job].is_elastic && 0 < excess_of_size(draft, job)
+    draft.jobs[job].is_elastic && NShares(0) < excess_of_size(draft, job)
 }
 
 /// Processes of `job` beyond the largest legal size that it reaches.
-pub(super) fn excess_of_size(draft: &Draft<'_>, job: JobIx) -> u64 {
+pub(super) fn excess_of_size(draft: &Draft<'_>, job: JobIx) -> NShares {
     let held = draft.jobs[job].held;
-    sizes_of(draft.job(job)).map_or(0, |shape| held - legal_at_most(shape, held))
+    sizes_of(draft.job(job)).map_or(NShares(0), |shape| held - legal_at_most(shape, held))
 }
 
 /// Starts the whole steps of all jobs with legal sizes, and returns space that makes no step.
@@ -103,7 +103,7 @@ fn shrink(draft: &mut Draft<'_>, job: JobIx, shape: &Shape) {
     let mut ranked: Vec<(EvictionRank, ShareIx)> =
         shares.map(|(holding, share)| (EvictionRank::of(draft, share), holding)).collect();
     ranked.sort_unstable();
-    for (_, victim) in ranked.into_iter().zip(legal..held).map(|(ranked, _)| ranked) {
+    for (_, victim) in ranked.into_iter().zip(legal.0..held.0).map(|(ranked, _)| ranked) {
         draft.preempt(victim, VictimRule::NoLongerAllowed, None);
     }
 }
@@ -129,8 +129,8 @@ pub(super) fn fill_steps(draft: &mut Draft<'_>) {
 fn fill_step(draft: &mut Draft<'_>, job: JobIx) -> bool {
     let Some(shape) = sizes_of(draft.job(job)) else { return false };
     let JobDraft { held, promised, is_adapting, demand, .. } = draft.jobs[job];
-    let next = legal_at_least(shape, held + 1).filter(|next| *next <= demand.cap.nshares.0);
-    let Some(next) = next.filter(|_| promised == 0 && !is_adapting) else { return false };
+    let next = legal_at_least(shape, held + NShares(1)).filter(|next| *next <= demand.cap.nshares);
+    let Some(next) = next.filter(|_| promised == NShares(0) && !is_adapting) else { return false };
     let no_other = DemandByOrder::default();
     let before = draft.promises.len();
     while draft.jobs[job].promised < next - held {
@@ -142,7 +142,7 @@ fn fill_step(draft: &mut Draft<'_>, job: JobIx) -> bool {
     for promise in &new {
         draft.withdraw(job, *promise);
     }
-    crate::model::count(&new) == next - held && begin_step(draft, job, &new)
+    NShares(count(&new)) == next - held && begin_step(draft, job, &new)
 }
 
 /// Starts the processes of a step if the space of all of them is free. Their promises are withdrawn
@@ -174,11 +174,11 @@ fn grow(draft: &mut Draft<'_>, job: JobIx, shape: &Shape) {
         draft.withdraw(job, *promise);
     }
     let held = draft.jobs[job].held;
-    let legal = legal_at_most(shape, held + crate::model::count(&own)).max(held);
+    let legal = legal_at_most(shape, held + NShares(count(&own))).max(held);
     // Space that is free now comes first.
     let is_free = |promise: &Promise| promise.order.qshares() <= draft.spaces.usable(promise.node);
     let (free, awaited): (Vec<Promise>, Vec<Promise>) = own.into_iter().partition(is_free);
-    let step = free.into_iter().chain(awaited).zip(held..legal).map(|(promise, _)| promise);
+    let step = free.into_iter().chain(awaited).zip(held.0..legal.0).map(|(promise, _)| promise);
     let step: Vec<Promise> = step.collect();
     if draft.jobs[job].is_adapting || !begin_step(draft, job, &step) {
         for promise in step {

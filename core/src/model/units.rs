@@ -104,6 +104,9 @@ impl fmt::Display for Order {
 pub struct NShares(pub u64);
 
 impl NShares {
+    /// The largest count: as a limit, none.
+    pub const MAX: NShares = NShares(u64::MAX);
+
     /// The memory this many nshares of `order` occupy.
     pub fn of_order(self, order: Order) -> QShares {
         QShares(self.0.saturating_mul(u64::from(order.get())))

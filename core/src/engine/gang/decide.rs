@@ -15,7 +15,7 @@ use crate::engine::draft::Draft;
 use crate::engine::snapshot::Promise;
 use crate::engine::target::{AllotmentLedger, NodeListCapacity};
 use crate::engine::wait_reason::{GangLack, GangNodes, WaitReason};
-use crate::model::{Elasticity, JobIx, Name, NodeIx, QShares};
+use crate::model::{Elasticity, JobIx, NShares, Name, NodeIx, QShares};
 
 impl GangPlanner {
     /// Decides on the gang at `job`: sets its target, and notes its plan, or the reason why it
@@ -34,18 +34,18 @@ impl GangPlanner {
         let held = draft.jobs[job].held;
         let holds: u64 = draft.shares.held_by(job).map(|(_, share)| share.order.qshares().0).sum();
         let entities = Arc::clone(&draft.entities);
-        let goal = draft.jobs[job].demand.cap.nshares.0;
+        let goal = draft.jobs[job].demand.cap.nshares;
         draft.jobs[job].target = held.min(goal);
         if goal <= held {
             let held = gang.held().map(|share| (share.rank, share.order.qshares().0));
             let mut ranked: Vec<(Option<u32>, u64)> = held.collect();
             ranked.sort_unstable();
-            let stays = ranked.into_iter().zip(0..goal).map(|((_, amount), _)| amount).sum();
+            let stays = ranked.into_iter().zip(0..goal.0).map(|((_, amount), _)| amount).sum();
             entities.add(&mut draft.targets, job, stays);
             return;
         }
         let promised = self.promises.remove(&gang.id).unwrap_or_default();
-        let mut request = gang_request(draft, &self.kinds, (job, shape), goal - held);
+        let mut request = gang_request(draft, &self.kinds, (job, shape), (goal - held).0);
         self.set_stay(draft, &mut request);
         for promise in &promised {
             self.release(draft, &request, promise);
@@ -65,7 +65,7 @@ impl GangPlanner {
                     entities.add(&mut draft.targets, job, holds);
                     return;
                 }
-                draft.jobs[job].target = held + crate::model::count(&slots);
+                draft.jobs[job].target = held + NShares(crate::model::count(&slots));
                 entities.add(&mut draft.targets, job, holds + amount);
                 self.use_slots(draft, space, listed, request.pool, &slots);
                 self.start(&request, &slots);
@@ -99,7 +99,7 @@ impl GangPlanner {
             return;
         }
         // A gang that began once and would grow keeps no younger work waiting.
-        let has_begun = 0 < draft.jobs[job].held || draft.job(job).gang.size.is_some();
+        let has_begun = NShares(0) < draft.jobs[job].held || draft.job(job).gang.size.is_some();
         let reason =
             if waits && !has_begun { self.wait(spaces, draft, request, reason) } else { reason };
         if let WaitReason::DeadlineUnreachable { starts: Some(starts), .. } = reason {
@@ -240,7 +240,7 @@ impl GangPlanner {
         draft: &Draft<'_>,
         request: &mut GangRequest<'_>,
     ) -> Result<(), WaitReason> {
-        let held = request.held;
+        let NShares(held) = request.held;
         let grow = |request: &mut GangRequest<'_>, more: u64, less: u64| {
             // Only a gang of a single chunk changes its size.
             if let [only] = &mut request.pieces[..] {

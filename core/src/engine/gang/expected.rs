@@ -10,7 +10,7 @@ use super::planner::GangPlanner;
 use super::pool_supplies::is_endless;
 use crate::engine::draft::{CountRefusal, Draft, JobDraft};
 use crate::engine::wait_reason::WaitReason;
-use crate::model::{ClassPolicy, JobIx, NodeIx, PoolIx};
+use crate::model::{ClassPolicy, JobIx, NShares, NodeIx, PoolIx};
 
 /// Most single requests whose nodes are left open for a gang.
 const EXPECTED_MAX: usize = 1000;
@@ -45,9 +45,9 @@ impl GangPlanner {
             return;
         }
         let promised = draft.snapshot.promises.iter().filter(|it| it.job == draft.jobs[job].id);
-        let new = target.saturating_sub(held + crate::model::count(promised));
+        let new = target.saturating_sub(held + NShares(crate::model::count(promised)));
         let service = draft.job(job).service;
-        for _ in 0..new {
+        for _ in 0..new.0 {
             let Some(supply) = self.supply.get(&class.pool) else { return };
             // A service spreads over nodes before it stacks.
             let is_apart = |node| {

@@ -6,7 +6,7 @@ use super::{Taker, is_paid};
 use crate::engine::draft::Draft;
 use crate::engine::schedule::VictimRule;
 use crate::engine::share_table::ShareIx;
-use crate::model::{ClassPolicy, JobIx, Millis, NodeIx, Order, QShares};
+use crate::model::{ClassPolicy, JobIx, Millis, NShares, NodeIx, Order, QShares};
 
 /// A gang whose end makes room for a process.
 pub(in crate::engine) struct WholeGang {
@@ -26,14 +26,14 @@ pub(in crate::engine) struct WholeGang {
 pub(in crate::engine) fn cheapest_gang_for(draft: &Draft<'_>, job: JobIx) -> Option<WholeGang> {
     let taker = Taker::of(draft, job);
     let mut cheapest: Option<(Millis, WholeGang)> = None;
-    for &gang in draft.gangs.iter().filter(|&&gang| 0 < draft.jobs[gang].held) {
+    for &gang in draft.gangs.iter().filter(|&&gang| NShares(0) < draft.jobs[gang].held) {
         let class = draft.class_of(gang);
         let priority = draft.precedence(gang);
         let is_lower = class.policy.is_preemptable() && taker.priority < priority;
         let is_peer = class.policy.is_preemptable()
             && taker.is_among_peers
             && taker.priority == priority
-            && 0 < draft.shortfall(job)
+            && NShares(0) < draft.shortfall(job)
             && !draft.jobs[gang].is_due
             && !is_paid(draft.snapshot, &draft.job(gang).gang);
         if !is_lower && !is_peer || draft.jobs[gang].has_stepped {

@@ -12,7 +12,7 @@ use super::timeline::NEVER;
 use super::windows::Rights;
 use super::{Slot, gang_shape};
 use crate::engine::draft::Draft;
-use crate::model::{JobIx, Millis, NodeIx, Order, Place, PoolIx, Shape};
+use crate::model::{JobIx, Millis, NShares, NodeIx, Order, Place, PoolIx, Shape};
 
 /// A gang that asks for nodes.
 #[derive(Clone)]
@@ -29,7 +29,7 @@ pub(super) struct GangRequest<'d> {
     /// Nodes of the present processes.
     pub(super) held_on: BTreeSet<NodeIx>,
     /// Number of present processes.
-    pub(super) held: u64,
+    pub(super) held: NShares,
     /// Nodes that may get no further process of the gang.
     pub(super) without: BTreeSet<NodeIx>,
     /// Placement sets of which any would do; empty if all nodes of the pool would do.

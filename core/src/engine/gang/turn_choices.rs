@@ -15,7 +15,7 @@ use crate::engine::preempt::EvictionRank;
 use crate::engine::share_table::ShareIx;
 use crate::engine::snapshot::Promise;
 use crate::engine::wait_reason::WaitReason;
-use crate::model::{JobId, JobIx, NodeIx, count};
+use crate::model::{JobId, JobIx, NShares, NodeIx, count};
 
 /// Counts after which a gang that needs other nodes again waits for the next cycle.
 const ROUNDS: usize = 4;
@@ -141,16 +141,16 @@ pub(super) fn surplus(
         let most = match (is_peer, is_adapting) {
             (false, _) => held,
             (true, false) => held.saturating_sub(target),
-            (true, true) => 0,
+            (true, true) => NShares(0),
         };
         let all = draft.shares.held_by(job);
         let lost = count(draft.shares.held_by(job).filter(|(holding, _)| gone.contains(holding)));
-        let most = most.saturating_sub(lost);
+        let most = most.saturating_sub(NShares(lost));
         let held = all.filter(|(holding, _)| !gone.contains(holding));
         let mut ranked: Vec<(EvictionRank, ShareIx)> =
             held.map(|(holding, share)| (EvictionRank::of(draft, share), holding)).collect();
         ranked.sort_unstable();
-        gives.extend(ranked.into_iter().zip(0..most).map(|((_, holding), _)| holding));
+        gives.extend(ranked.into_iter().zip(0..most.0).map(|((_, holding), _)| holding));
     }
     gives
 }

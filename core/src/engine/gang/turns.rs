@@ -28,7 +28,8 @@ use crate::engine::snapshot::{GangProgress, PaidTurn, Snapshot, TurnAccount};
 use crate::engine::target::NodeListCapacity;
 use crate::engine::wait_reason::{GangLack, GangNodes, WaitReason};
 use crate::model::{
-    ClassIx, JobId, JobIx, Millis, NodeIx, QShares, Shape, UserIx, ceil_div, count, floor_div,
+    ClassIx, JobId, JobIx, Millis, NShares, NodeIx, QShares, Shape, UserIx, ceil_div, count,
+    floor_div,
 };
 
 /// Cost of a gang, and the savings of its user.
@@ -192,7 +193,8 @@ impl GangPlanner {
     ) {
         let Some(&first) = gangs.first() else { return };
         for &job in gangs {
-            if let Some(turn) = draft.job(job).gang.turn.filter(|_| 0 < draft.jobs[job].held)
+            if let Some(turn) =
+                draft.job(job).gang.turn.filter(|_| NShares(0) < draft.jobs[job].held)
                 && is_paid(draft.snapshot, &draft.job(job).gang)
             {
                 count_held(draft, space, listed, job);
@@ -205,10 +207,10 @@ impl GangPlanner {
         for &job in gangs {
             draft.effort.step();
             let JobDraft { held, target, demand, .. } = draft.jobs[job];
-            let is_over = demand.cap.nshares.0 <= held;
+            let is_over = demand.cap.nshares <= held;
             // A gang that grows has to be in its turn already.
             let may_grow = target == held && is_paid(draft.snapshot, &draft.job(job).gang);
-            if is_over || 0 < held && !may_grow {
+            if is_over || NShares(0) < held && !may_grow {
                 continue;
             }
             if let Some(shape) = gang_shape(draft.job(job)) {
@@ -229,7 +231,7 @@ impl GangPlanner {
         let JobDraft { id, held, demand, .. } = draft.jobs[job];
         let promised = self.promises.remove(&id).unwrap_or_default();
         let mut request =
-            gang_request(draft, &self.kinds, (job, shape), demand.cap.nshares.0 - held);
+            gang_request(draft, &self.kinds, (job, shape), (demand.cap.nshares - held).0);
         for promise in &promised {
             self.release(draft, &request, promise);
         }
@@ -240,7 +242,7 @@ impl GangPlanner {
         };
         let amount = |slots: &[Slot]| slots.iter().map(|slot| slot.order.qshares().0).sum();
         let asks = outcome.as_ref().map_or(least, |(slots, _)| amount(slots));
-        let price = if held == 0 {
+        let price = if held == NShares(0) {
             Price::of(draft, job, asks)
         } else {
             Price::of_growth(draft, job, asks)
@@ -270,8 +272,8 @@ impl GangPlanner {
             begun.classes.insert(class);
         }
         let entities = Arc::clone(&draft.entities);
-        draft.jobs[job].target = held + count(&slots);
-        draft.jobs[job].has_stepped = 0 < held;
+        draft.jobs[job].target = held + NShares(count(&slots));
+        draft.jobs[job].has_stepped = NShares(0) < held;
         entities.add(&mut draft.targets, job, asks);
         self.use_slots(draft, space, listed, request.pool, &slots);
         draft.gang_plans.push(GangPlan { job, slots, is_promised });
@@ -290,7 +292,7 @@ impl GangPlanner {
         // A gang that was preempted in this cycle waits for the next.
         let is_waiting = |job: &JobIx| {
             draft.job(*job).held().next().is_none()
-                && draft.jobs[*job].promised == 0
+                && draft.jobs[*job].promised == NShares(0)
                 && draft.class_of(*job).policy.is_preemptable()
                 && draft.gang_reasons.get(job).is_some_and(is_in_time)
         };
@@ -355,7 +357,7 @@ fn decide_unpaid(
 ) {
     let mut waiting: BTreeSet<(ClassIx, UserIx)> = BTreeSet::new();
     for &job in gangs {
-        if draft.jobs[job].held == 0 {
+        if draft.jobs[job].held == NShares(0) {
             waiting.insert(account_of(draft, job));
             continue;
         }
@@ -415,7 +417,7 @@ pub(in crate::engine) fn accounts(draft: &Draft<'_>) -> (Vec<TurnBill>, Vec<Turn
             incomes.entry((class, user)).or_insert(TurnIncome { class, user, rate, most: 0 });
         let duration = draft.class_of(job).gangs.max_duration.or(longest);
         income.most = income.most.max(Price { duration, ..price }.total());
-        if asks.is_some() && 0 < draft.jobs[job].target {
+        if asks.is_some() && NShares(0) < draft.jobs[job].target {
             if let Some(turn) = paid {
                 price.duration = Some(time_left(snapshot, turn));
             }

@@ -16,7 +16,7 @@ use super::draft::Draft;
 use super::gang::place_gangs;
 use super::snapshot::Promise;
 use super::water_filling::{Service, Turn};
-use crate::model::{ClassPolicy, JobIx, NodeIx, Precedence, QShares};
+use crate::model::{ClassPolicy, JobIx, NShares, NodeIx, Precedence, QShares};
 pub(super) use list_cursors::ListCursors;
 use placement::find_room;
 
@@ -99,14 +99,14 @@ fn place_fixed(draft: &mut Draft<'_>, priority: Precedence) {
     let no_other = DemandByOrder::default();
     for job in draft.jobs_of(priority, |policy| !policy.is_preemptable()) {
         if draft.opening_of(job).is_some() {
-            while draft.shortfall(job) > 0
+            while NShares(0) < draft.shortfall(job)
                 && let Some((node, order)) = find_room(draft, job, &no_other)
             {
                 draft.promise(job, node, order);
             }
             continue;
         }
-        while draft.shortfall(job) > 0 && place_one(draft, job, &no_other).is_some() {}
+        while NShares(0) < draft.shortfall(job) && place_one(draft, job, &no_other).is_some() {}
     }
 }
 
@@ -178,11 +178,11 @@ fn beneficiary(draft: &Draft<'_>, promise: Promise) -> Option<JobIx> {
     let work = draft.job(job);
     let is_due = match draft.snapshot.class_of(work).policy {
         ClassPolicy::FairShare { .. } => draft.could_have_more(job),
-        ClassPolicy::FixedShare => draft.shortfall(job) > 0,
+        ClassPolicy::FixedShare => NShares(0) < draft.shortfall(job),
         // A reservation takes whole nodes, and this node may have another size now.
         ClassPolicy::Reserve => {
             let whole = draft.spaces.order(promise.node);
-            draft.shortfall(job) > 0
+            NShares(0) < draft.shortfall(job)
                 && promise.order.qshares() == whole
                 && draft.nodes_within_reach(job).contains(&whole.0)
         }

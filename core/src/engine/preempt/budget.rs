@@ -13,10 +13,10 @@ use crate::engine::draft::Draft;
 use crate::engine::report::{CapBound, Declined};
 use crate::engine::schedule::VictimRule;
 use crate::engine::snapshot::Quiescence;
-use crate::model::{JobIx, Millis, Settings};
+use crate::model::{JobIx, Millis, NShares, Settings};
 
 /// A job with fewer nshares than this has hardly begun, and is owed some credit.
-const BEGUN: u64 = 8;
+const BEGUN: NShares = NShares(8);
 /// Credit of such a job in thread time: 5 minutes. Most short jobs wait for their second process.
 const CREDIT: Millis = 300_000;
 

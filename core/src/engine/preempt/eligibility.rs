@@ -52,8 +52,8 @@ impl<'d, 'a> Eligibility<'d, 'a> {
         requester: JobIx,
     ) -> Eligibility<'d, 'a> {
         let defragmentation = draft.snapshot.topology.settings.defragmentation;
-        let holds_nothing = draft.has(requester) == 0;
-        let is_below_target = 0 < draft.shortfall(requester);
+        let holds_nothing = draft.has(requester) == NShares(0);
+        let is_below_target = NShares(0) < draft.shortfall(requester);
         let may_balance = defragmentation && draft.snapshot.calm.is_at_rest();
         let mut eligibility = Eligibility {
             draft,
@@ -149,7 +149,7 @@ impl<'d, 'a> Eligibility<'d, 'a> {
         let Draft { entities, jobs, .. } = self.draft;
         let is_in_the_way = |level: Level, job: JobIx| {
             jobs[job].is_owed
-                && (1..=FEW).contains(&self.keeps.nshares[job])
+                && (1..=FEW).contains(&self.keeps.nshares[job].0)
                 && self.would_balance(level, job, jobs[job].order.qshares().0)
         };
         let own = self.draft.class_of(self.requester);
@@ -343,7 +343,7 @@ impl<'d, 'a> Eligibility<'d, 'a> {
             }
         };
         let is_last_of_user = || {
-            let all = NShares(least).of_order(work.order);
+            let all = least.of_order(work.order);
             entities.lowest_common_level(victim, self.requester) != Level::Job
                 && self.held(Level::User, victim) <= all.0 + self.keeps.to_shed(self.draft, victim)
         };
@@ -353,7 +353,7 @@ impl<'d, 'a> Eligibility<'d, 'a> {
 
     /// True if `victim` would be under its minimum after the loss of a further process.
     fn becomes_needy(&self, victim: JobIx) -> bool {
-        self.draft.becomes_needy_with(victim, self.nshares(victim).saturating_sub(1))
+        self.draft.becomes_needy_with(victim, self.nshares(victim).saturating_sub(NShares(1)))
     }
 
     /// True if the side of `victim` at `level` holds more than its target.
@@ -362,13 +362,13 @@ impl<'d, 'a> Eligibility<'d, 'a> {
     }
 
     /// Counts the processes that the plan leaves to `victim`.
-    fn nshares(&self, victim: JobIx) -> u64 {
+    fn nshares(&self, victim: JobIx) -> NShares {
         self.keeps.nshares[victim].saturating_sub(self.taken_from(victim))
     }
 
     /// Counts the processes that the plan takes from `victim`.
-    fn taken_from(&self, victim: JobIx) -> u64 {
-        count(self.taken.iter().filter(|(job, _)| *job == victim))
+    fn taken_from(&self, victim: JobIx) -> NShares {
+        NShares(count(self.taken.iter().filter(|(job, _)| *job == victim)))
     }
 
     fn held(&self, level: Level, job: JobIx) -> u64 {

@@ -16,7 +16,7 @@ use std::collections::BTreeSet;
 use crate::engine::draft::Draft;
 use crate::engine::fairness_tree::{EntityIx, FairnessTree, Level};
 use crate::engine::snapshot::Taking;
-use crate::model::{IxVec, JobId, JobIx};
+use crate::model::{IxVec, JobId, JobIx, NShares};
 
 /// Quiet cycles after which preemptions are remembered.
 pub const MEMORY_AFTER: u64 = 12;
@@ -92,7 +92,7 @@ impl Barred {
         let has_time = draft.snapshot.calm.quiet_cycles < MEMORY_AFTER;
         Barred {
             beneficiary: job,
-            is_excepted: draft.takings.is_empty() || (draft.has(job) == 0 && has_time),
+            is_excepted: draft.takings.is_empty() || (draft.has(job) == NShares(0) && has_time),
             sides: Level::ALL.map(|_| OnceCell::new()),
         }
     }

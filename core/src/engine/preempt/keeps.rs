@@ -17,7 +17,7 @@ pub(super) struct Keeps {
     /// In quanta.
     pub amounts: Amounts,
     /// For each job, in processes.
-    pub nshares: IxVec<JobIx, u64>,
+    pub nshares: IxVec<JobIx, NShares>,
     /// For each job, what it did among its peers in this cycle.
     deals: IxVec<JobIx, Deal>,
     /// For each user of a class, true if a job of it that works with legal sizes is owed a first
@@ -54,7 +54,7 @@ impl Keeps {
         }
         let mut to_shed = IxVec::filled(0, draft.entities.groups().len());
         for &job in &draft.elastic {
-            let excess = NShares(excess_of_size(draft, job)).of_order(draft.jobs[job].order);
+            let excess = excess_of_size(draft, job).of_order(draft.jobs[job].order);
             to_shed[draft.entities.group_of(job)] += excess.0;
         }
         let (amounts, one_for_all) = (draft.held.clone(), RefCell::default());
@@ -94,7 +94,7 @@ impl Keeps {
     /// Notes that `job` lost a process of so many quanta.
     pub(super) fn lose(&mut self, draft: &Draft<'_>, job: JobIx, quanta: u64) {
         draft.entities.remove(&mut self.amounts, job, quanta);
-        self.nshares[job] -= 1;
+        self.nshares[job] -= NShares(1);
     }
 
     /// True if all fair-share jobs of the priority and tree of `job` could have a process at once.

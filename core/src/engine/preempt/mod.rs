@@ -46,7 +46,7 @@ use super::share_table::{PackedShare, ShareIx};
 use super::sizes::is_between_sizes;
 use super::snapshot::Promise;
 use super::water_filling::{Service, Turn};
-use crate::model::{ClassPolicy, JobId, JobIx, NodeIx, QShares};
+use crate::model::{ClassPolicy, JobId, JobIx, NShares, NodeIx, QShares};
 use budget::is_at_rest;
 use feasible::Feasible;
 use queue::Reclaim;
@@ -102,7 +102,7 @@ pub(super) fn shed_beyond_maximum(draft: &mut Draft<'_>) {
     for ix in draft.jobs.places() {
         let JobDraft { held, may_keep, is_gang, .. } = draft.jobs[ix];
         let excess = held.saturating_sub(may_keep);
-        if excess == 0 || !(is_gang || draft.class_of(ix).policy.is_preemptable()) {
+        if excess == NShares(0) || !(is_gang || draft.class_of(ix).policy.is_preemptable()) {
             continue;
         }
         if is_gang {
@@ -113,19 +113,19 @@ pub(super) fn shed_beyond_maximum(draft: &mut Draft<'_>) {
         let mut ranked: Vec<(EvictionRank, ShareIx)> =
             shares.map(|(holding, share)| (EvictionRank::of(draft, share), holding)).collect();
         ranked.sort_unstable();
-        for (_, victim) in ranked.into_iter().zip(0..excess).map(|(ranked, _)| ranked) {
+        for (_, victim) in ranked.into_iter().zip(0..excess.0).map(|(ranked, _)| ranked) {
             draft.preempt(victim, VictimRule::NoLongerAllowed, None);
         }
     }
 }
 
 /// Preempts so many processes of a gang, the highest ranks first.
-fn shed_highest_ranks(draft: &mut Draft<'_>, ix: JobIx, excess: u64) {
+fn shed_highest_ranks(draft: &mut Draft<'_>, ix: JobIx, excess: NShares) {
     let held = draft.shares.held_by(ix).map(|(holding, _)| holding);
     let mut ranked: Vec<(Option<u32>, ShareIx)> =
         held.map(|holding| (draft.share(holding).rank, holding)).collect();
     ranked.sort_unstable();
-    for (_, victim) in ranked.into_iter().rev().zip(0..excess).map(|(ranked, _)| ranked) {
+    for (_, victim) in ranked.into_iter().rev().zip(0..excess.0).map(|(ranked, _)| ranked) {
         draft.preempt(victim, VictimRule::NoLongerAllowed, None);
     }
 }
@@ -168,7 +168,7 @@ fn make_room_for_those(
         let mut fixed = draft.jobs_of(priority, |policy| !policy.is_preemptable());
         fixed.retain(|job| is_meant(draft, *job));
         for job in fixed {
-            while draft.shortfall(job) > 0 && make_room_for(draft, reclaim, job) {}
+            while NShares(0) < draft.shortfall(job) && make_room_for(draft, reclaim, job) {}
         }
         let mut jobs = draft.jobs_of(priority, ClassPolicy::is_preemptable);
         jobs.retain(|job| is_meant(draft, *job));
@@ -198,11 +198,11 @@ fn make_room_for_least_served(
         if make_room_for(draft, reclaim, job) { Service::Served } else { Service::Refused }
     };
     let empty_handed: Vec<JobIx> =
-        jobs.iter().copied().filter(|&job| draft.has(job) == 0).collect();
+        jobs.iter().copied().filter(|&job| draft.has(job) == NShares(0)).collect();
     draft.water_fill_by_holdings(
         &empty_handed,
         Turn::ByFinish,
-        |draft, job| due(draft, job).min(1),
+        |draft, job| due(draft, job).min(NShares(1)),
         &mut serve,
     );
     draft.water_fill_by_holdings(jobs, Turn::ByFinish, due, &mut serve);
@@ -211,19 +211,23 @@ fn make_room_for_least_served(
 
 /// Returns the processes that `job` may take from other jobs: an owed first process, up to its
 /// target, and in an idle cluster up to its demand.
-fn due(draft: &Draft<'_>, job: JobIx) -> u64 {
+fn due(draft: &Draft<'_>, job: JobIx) -> NShares {
     let due = due_of_any_size(draft, job);
-    if 0 < due && draft.jobs[job].is_elastic { due.min(single_steps(draft, job)) } else { due }
+    if NShares(0) < due && draft.jobs[job].is_elastic {
+        due.min(single_steps(draft, job))
+    } else {
+        due
+    }
 }
 
 /// The same for all jobs, even for a job that grows by several processes at a time.
-fn due_of_any_size(draft: &Draft<'_>, job: JobIx) -> u64 {
+fn due_of_any_size(draft: &Draft<'_>, job: JobIx) -> NShares {
     // It has to shrink first.
     if is_between_sizes(draft, job) {
-        return 0;
+        return NShares(0);
     }
     let due = if is_at_rest(draft) { draft.below_cap(job) } else { draft.shortfall(job) };
-    due.max(u64::from(draft.is_starved(job)))
+    due.max(NShares(u64::from(draft.is_starved(job))))
 }
 
 /// Leaves the search for `job` to the next cycle. The job has its turn there if it had none here.
@@ -237,7 +241,7 @@ fn put_off(draft: &mut Draft<'_>, reclaim: &mut Reclaim, job: JobIx) {
 /// Notes the reason `next_cycle` for each job that waits behind jobs put off before it.
 fn tell_the_others(draft: &mut Draft<'_>, late: &BTreeSet<JobId>) {
     for job in draft.jobs.places() {
-        if 0 < due(draft, job) && !late.contains(&draft.jobs[job].id) {
+        if NShares(0) < due(draft, job) && !late.contains(&draft.jobs[job].id) {
             draft.jobs[job].held_back = Some(Declined::NextCycle);
         }
     }

@@ -9,7 +9,7 @@ use crate::engine::capacity::Tenant;
 use crate::engine::draft::Draft;
 use crate::engine::fairness_tree::GroupIx;
 use crate::engine::share_table::ShareIx;
-use crate::model::{IxVec, Millis, NodeIx, QShares};
+use crate::model::{IxVec, Millis, NShares, NodeIx, QShares};
 
 /// Offer of a user of a class on a node; the cheapest offer is the least.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -96,8 +96,8 @@ impl Offers {
         self.of_groups[usize::from(with_last)][group].get_or_init(|| {
             let mut offers: Vec<Offer> = Vec::new();
             for &job in draft.entities.members(group) {
-                let is_last = draft.jobs[job].is_owed && keeps.nshares[job] <= 1;
-                if draft.jobs[job].held == 0 || (is_last && !with_last) {
+                let is_last = draft.jobs[job].is_owed && keeps.nshares[job] <= NShares(1);
+                if draft.jobs[job].held == NShares(0) || (is_last && !with_last) {
                     continue;
                 }
                 let classes = [false, true]

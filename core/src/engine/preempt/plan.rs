@@ -9,7 +9,7 @@ use crate::engine::draft::Draft;
 use crate::engine::gang::uses_claim;
 use crate::engine::schedule::{Alternatives, VictimRule};
 use crate::engine::share_table::{PackedShare, ShareIx};
-use crate::model::{JobIx, Millis, NodeIx, Order, QShares, ShareId};
+use crate::model::{JobIx, Millis, NShares, NodeIx, Order, QShares, ShareId};
 
 /// Space for a process of a request on a node.
 pub(super) struct Plan {
@@ -93,7 +93,8 @@ impl EvictionClass {
         EvictionClass {
             is_resident,
             is_within_target: keeps.amounts.jobs[job] <= draft.targets.jobs[job],
-            becomes_needy: draft.becomes_needy_with(job, keeps.nshares[job].saturating_sub(1)),
+            becomes_needy: draft
+                .becomes_needy_with(job, keeps.nshares[job].saturating_sub(NShares(1))),
         }
     }
 }

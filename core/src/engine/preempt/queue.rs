@@ -24,7 +24,7 @@ use crate::engine::fairness_tree::GroupIx;
 use crate::engine::report::Declined;
 use crate::engine::schedule::{Alternatives, NextBest, VictimRule};
 use crate::engine::share_table::ShareIx;
-use crate::model::{ClassIx, ClassPolicy, IxVec, JobIx, Millis, NodeIx, QShares, count};
+use crate::model::{ClassIx, ClassPolicy, IxVec, JobIx, Millis, NShares, NodeIx, QShares, count};
 
 /// State that requests of a cycle share.
 pub(super) struct Reclaim {
@@ -297,7 +297,7 @@ fn own_plans(
     let mut jobs = draft.entities.members(user).iter();
     let may_give = jobs.any(|&job| {
         draft.effort.search();
-        0 < draft.jobs[job].held
+        NShares(0) < draft.jobs[job].held
             && eligibility.rule(job, draft.jobs[job].order.qshares().0).is_some()
     });
     if !may_give {

@@ -21,8 +21,8 @@ use crate::engine::report::{CapBound, Declined};
 use crate::engine::share_table::ShareIx;
 use crate::engine::{Alternatives, Snapshot, Taking, VictimRule, place, target};
 use crate::model::{
-    CapRules, ClassIx, Elasticity, JobId, JobIx, LegalSizes, Millis, NodeIx, Order, Precedence,
-    QShares, Shape, ShareFacts, UserIx,
+    CapRules, ClassIx, Elasticity, JobId, JobIx, LegalSizes, Millis, NShares, NodeIx, Order,
+    Precedence, QShares, Shape, ShareFacts, UserIx,
 };
 
 const CID: UserIx = UserIx(2);
@@ -57,7 +57,7 @@ fn counted<'a>(snapshot: &'a Snapshot, counts: &[u64]) -> Draft<'a> {
     let mut draft = Draft::new(snapshot);
     let entities = Arc::clone(&draft.entities);
     for (job, &count) in draft.jobs.places().zip(counts) {
-        draft.jobs[job].target = count;
+        draft.jobs[job].target = NShares(count);
         draft.jobs[job].is_owed = 0 < count;
         let quanta = draft.jobs[job].order.qshares().0 * count;
         entities.add(&mut draft.targets, job, quanta);
@@ -193,7 +193,7 @@ fn promises_that_a_higher_priority_takes_are_kept_no_longer() {
     promise(&mut draft);
     let mut reclaim = Reclaim::new(&draft);
     promise(&mut draft);
-    for kept in [1, 0] {
+    for kept in [1, 0].map(NShares) {
         assert!(take_promises(&mut draft, &mut reclaim, JobIx(1)));
         assert_eq!((reclaim.keeps.nshares[JobIx(0)], draft.has(JobIx(0))), (kept, kept));
     }
@@ -454,7 +454,7 @@ fn the_queue_finds_the_cheapest_of_all_plans() {
         let mut reclaim = Reclaim::new(&draft);
         for _ in 0..3 {
             for job in draft.jobs.places() {
-                if due(&draft, job) == 0 {
+                if due(&draft, job) == NShares(0) {
                     continue;
                 }
                 if let Some(node) = place_one(&mut draft, job, &DemandByOrder::default()) {

@@ -14,35 +14,37 @@ use crate::engine::draft::Draft;
 use crate::engine::fairness_tree::GroupIx;
 use crate::engine::place::place_one;
 use crate::engine::sizes::{legal_at_least, sizes_of};
-use crate::model::{JobIx, LegalSizes, count};
+use crate::model::{JobIx, LegalSizes, NShares, count};
 
 /// Most steps of a single process that are told at once.
 const STEPS_MAX: usize = 64;
 
 /// Step for which no space was found: group of the job, size of a process, and number of processes.
-type FailedStep = (GroupIx, u64, u64);
+type FailedStep = (GroupIx, u64, NShares);
 
 /// Processes that `job` can get one at a time, each of which makes a legal size.
-pub(super) fn single_steps(draft: &Draft<'_>, job: JobIx) -> u64 {
-    let Some(shape) = sizes_of(draft.job(job)) else { return u64::MAX };
-    let has = draft.has(job);
+pub(super) fn single_steps(draft: &Draft<'_>, job: JobIx) -> NShares {
+    let Some(shape) = sizes_of(draft.job(job)) else { return NShares::MAX };
+    let NShares(has) = draft.has(job);
     if shape.legal_sizes == LegalSizes::Any && shape.min_processes <= has + 1 {
-        return u64::MAX;
+        return NShares::MAX;
     }
-    let sizes = (has + 1..).take_while(|&size| legal_at_least(shape, size) == Some(size));
-    count(sizes.take(STEPS_MAX))
+    let sizes =
+        (has + 1..).map(NShares).take_while(|&size| legal_at_least(shape, size) == Some(size));
+    NShares(count(sizes.take(STEPS_MAX)))
 }
 
 /// The next legal size of `job`.
-fn next_size(draft: &Draft<'_>, job: JobIx) -> Option<u64> {
-    legal_at_least(sizes_of(draft.job(job))?, draft.has(job) + 1)
+fn next_size(draft: &Draft<'_>, job: JobIx) -> Option<NShares> {
+    legal_at_least(sizes_of(draft.job(job))?, draft.has(job) + NShares(1))
 }
 
 /// Makes space for the steps of `jobs`, oldest first.
 pub(super) fn make_room_for_steps(draft: &mut Draft<'_>, reclaim: &mut Reclaim, jobs: &[JobIx]) {
     let mut failed: BTreeSet<FailedStep> = BTreeSet::new();
     for &job in jobs {
-        while single_steps(draft, job) == 0 && make_room_for_step(draft, reclaim, job, &mut failed)
+        while single_steps(draft, job) == NShares(0)
+            && make_room_for_step(draft, reclaim, job, &mut failed)
         {
             failed.clear();
         }

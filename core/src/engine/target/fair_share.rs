@@ -128,7 +128,7 @@ fn count_in_turn(
 fn enter(draft: &mut Draft<'_>, counted: impl Iterator<Item = (Participant, u64)>) {
     let entities = Arc::clone(&draft.entities);
     for (Participant { job, order, .. }, nshares) in counted.filter(|(_, nshares)| 0 < *nshares) {
-        draft.jobs[job].target += nshares;
+        draft.jobs[job].target += NShares(nshares);
         entities.add(&mut draft.targets, job, NShares(nshares).of_order(order).0);
     }
 }
@@ -137,7 +137,8 @@ fn enter(draft: &mut Draft<'_>, counted: impl Iterator<Item = (Participant, u64)
 fn seat(draft: &Draft<'_>, listed: &NodeListCapacity, job: JobIx) -> Participant {
     let order = draft.jobs[job].order;
     let below_cap = draft.jobs[job].most.saturating_sub(draft.jobs[job].target);
-    let room_to_grow = listed.most(job, order).map_or(below_cap, |most| most.min(below_cap));
+    let NShares(room_to_grow) =
+        listed.most(job, order).map_or(below_cap, |most| most.min(below_cap));
     Participant { job, order, room_to_grow }
 }
 
@@ -155,7 +156,7 @@ fn count_what_stays_anyway(draft: &mut Draft<'_>, jobs: &[JobIx]) {
     for holding in stays {
         let job = &mut draft.jobs[holding.job];
         if job.target < job.may_keep {
-            job.target += 1;
+            job.target += NShares(1);
             let order = draft.shares.at(holding).order.qshares().0;
             entities.add(&mut draft.targets, holding.job, order);
         }
@@ -307,7 +308,7 @@ mod tests {
         let jobs: Vec<JobIx> = scene.snapshot.jobs.places().collect();
         remember_pure_fair_shares(&mut draft, &space, &jobs);
         count(&mut draft, &mut space, &mut listed, &jobs);
-        draft.jobs.iter().map(|job| job.target).collect()
+        draft.jobs.iter().map(|job| job.target.0).collect()
     }
 
     /// Targets of all jobs, in nshares, if every nshare is served in turn.
@@ -322,7 +323,7 @@ mod tests {
             WaterFill::new(&draft.entities, Turn::ByFinish, seats, &draft.targets, &draft.held);
         count_in_turn(&draft, &mut space, (&mut listed, named), &mut walk, usize::MAX);
         enter(&mut draft, walk.served());
-        draft.jobs.iter().map(|job| job.target).collect()
+        draft.jobs.iter().map(|job| job.target.0).collect()
     }
 
     /// Few cases differ: a smaller order may be counted in place of a larger order.

@@ -10,7 +10,9 @@ use super::node_lists::NodeListCapacity;
 use crate::engine::capacity::EmptyCluster;
 use crate::engine::draft::{CountRefusal, Draft, JobDraft};
 use crate::engine::gang::GangPlanner;
-use crate::model::{ClassPolicy, JobIx, JobKind, Mebibytes, NodeIx, Order, QShares, Quantum};
+use crate::model::{
+    ClassPolicy, JobIx, JobKind, Mebibytes, NShares, NodeIx, Order, QShares, Quantum,
+};
 
 /// Memory that cannot be preempted, by user, over all trees. Indexed by the user's place in the
 /// snapshot.
@@ -122,7 +124,7 @@ pub(super) fn count(
     ix: JobIx,
 ) {
     if draft.is_overrun(ix) {
-        draft.jobs[ix].target = 0;
+        draft.jobs[ix].target = NShares(0);
         return;
     }
     let mut timed = gangs.filter(|gangs| gangs.chooses_nodes());
@@ -131,7 +133,7 @@ pub(super) fn count(
     let class = draft.class_of(ix);
     let JobDraft { order, held, demand, .. } = draft.jobs[ix];
     let (mut amount, mut target) = (order, held);
-    while target < demand.cap.nshares.0 {
+    while target < demand.cap.nshares {
         if class.policy == ClassPolicy::Reserve {
             amount = largest_within_allotment(draft, ledger, ix);
             draft.jobs[ix].largest_node = amount.qshares();
@@ -165,13 +167,13 @@ pub(super) fn count(
             let amount = if is_whole { draft.spaces.order(node).0 } else { asks };
             gangs.choose_node(draft, ix, (node, amount));
         }
-        target += 1;
+        target += NShares(1);
     }
     draft.jobs[ix].target = target;
     // Shares count at their actual size: a reservation has the whole of its node.
     let holds: u64 = draft.shares.held_by(ix).map(|(_, share)| share.order.qshares().0).sum();
     let entities = Arc::clone(&draft.entities);
-    entities.add(&mut draft.targets, ix, holds + order.qshares().0 * (target - held));
+    entities.add(&mut draft.targets, ix, holds + (target - held).of_order(order).0);
 }
 
 /// Takes space for another nshare of the job at `ix`, if possible on a node like `chosen`; for a

@@ -143,9 +143,9 @@ impl NodeListCapacity {
     }
 
     /// Most nshares of `order` that the nodes on its list could hold; `None` if it has no list.
-    pub(super) fn most(&self, job: JobIx, order: Order) -> Option<u64> {
+    pub(super) fn most(&self, job: JobIx, order: Order) -> Option<NShares> {
         self.list_of[job]?;
-        Some(self.holes(job).map(|(size, _)| QShares(size).nshares(order).0).sum())
+        Some(self.holes(job).map(|(size, _)| QShares(size).nshares(order)).sum())
     }
 
     /// Node on the list of `job` with the least free space that is enough for `order`.
@@ -322,7 +322,7 @@ impl List {
 
 /// Shares of `job`, without shares above its declared maximum, which are preempted in this cycle.
 fn staying<'d>(draft: &'d Draft<'_>, job: JobIx) -> impl Iterator<Item = &'d PackedShare> {
-    draft.shares.held_by(job).zip(0..draft.jobs[job].may_keep).map(|((_, share), _)| share)
+    draft.shares.held_by(job).zip(0..draft.jobs[job].may_keep.0).map(|((_, share), _)| share)
 }
 
 /// The usable nodes of the jobs that have a list. Jobs of a class whose lists are the same memory,

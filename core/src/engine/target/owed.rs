@@ -33,7 +33,7 @@ struct User {
 pub(super) fn note_owed(draft: &mut Draft<'_>, jobs: &[JobIx], qshares: u64) {
     for &job in jobs {
         let work = &mut draft.jobs[job];
-        work.is_owed = 0 < work.target;
+        work.is_owed = NShares(0) < work.target;
     }
     if jobs.iter().all(|&job| draft.jobs[job].is_owed) {
         return;
@@ -54,8 +54,8 @@ fn note_owed_of_user(draft: &mut Draft<'_>, user: &User, qshares: u64) {
     if user.jobs.iter().any(|&job| draft.jobs[job].is_owed) || has_gang(draft, user) {
         return;
     }
-    let least = |job: JobIx| least_size(draft, job) * draft.jobs[job].order.qshares().0;
-    let rank = |job: JobIx| (least(job), draft.jobs[job].held == 0, job);
+    let least = |job: JobIx| least_size(draft, job).of_order(draft.jobs[job].order).0;
+    let rank = |job: JobIx| (least(job), draft.jobs[job].held == NShares(0), job);
     let smallest =
         (user.jobs.iter().map(|&job| rank(job)).min()).filter(|(order, ..)| *order <= qshares);
     if let Some((_, _, job)) = smallest {
@@ -67,7 +67,7 @@ fn note_owed_of_user(draft: &mut Draft<'_>, user: &User, qshares: u64) {
 fn has_gang(draft: &Draft<'_>, user: &User) -> bool {
     let group = |job: JobIx| draft.entities.group_of(job);
     let own = |gang: &JobIx| user.jobs.iter().any(|&job| group(job) == group(*gang));
-    let has_nodes = |gang: JobIx| 0 < draft.has(gang) + draft.jobs[gang].target;
+    let has_nodes = |gang: JobIx| NShares(0) < draft.has(gang) + draft.jobs[gang].target;
     draft.gangs.iter().filter(|gang| own(gang)).any(|&gang| has_nodes(gang))
 }
 
@@ -78,7 +78,7 @@ fn classes_of(draft: &Draft<'_>, jobs: &[JobIx]) -> Vec<Class> {
         .iter()
         .map(|&job| {
             let work = &draft.jobs[job];
-            let most = NShares(work.demand.cap.nshares.0.max(work.held));
+            let most = work.demand.cap.nshares.max(work.held);
             (entities.class_of(job), entities.group_of(job), job, most.of_order(work.order).0)
         })
         // A job without a node that is large enough takes no part.
@@ -184,7 +184,7 @@ mod tests {
         }
         let mut draft = Draft::new(&scene.snapshot);
         for (place, &count) in counts.iter().enumerate() {
-            draft.jobs[JobIx(place + 1)].target = count;
+            draft.jobs[JobIx(place + 1)].target = NShares(count);
         }
         let jobs: Vec<JobIx> = draft.jobs.places().collect();
         note_owed(&mut draft, &jobs, qshares);

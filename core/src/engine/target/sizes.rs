@@ -36,7 +36,7 @@ pub(super) fn count(
         if illegal.is_empty() {
             return;
         }
-        let counted: Vec<u64> = illegal.iter().map(|&job| draft.jobs[job].target).collect();
+        let counted: Vec<NShares> = illegal.iter().map(|&job| draft.jobs[job].target).collect();
         if round + 1 < ROUNDS {
             (*space, *listed, draft.jobs, draft.targets) = before;
         }
@@ -44,9 +44,9 @@ pub(super) fn count(
             let shape = sizes_of(draft.job(job));
             let legal = shape.map_or(counted, |shape| legal_at_most(shape, counted));
             draft.jobs[job].most = legal;
-            draft.illegal_targets.insert(job, NShares(counted));
+            draft.illegal_targets.insert(job, counted);
             if round + 1 == ROUNDS {
-                draft.lower_target(job, NShares(legal));
+                draft.lower_target(job, legal);
             }
         }
     }

@@ -45,7 +45,7 @@ fn after_counting<T>(scene: &Scene, look: impl FnOnce(&Draft<'_>) -> T) -> T {
 
 /// Targets of all jobs in processes, the oldest job first.
 fn counted(scene: &Scene) -> Vec<u64> {
-    after_counting(scene, |draft| draft.jobs.iter().map(|job| job.target).collect())
+    after_counting(scene, |draft| draft.jobs.iter().map(|job| job.target.0).collect())
 }
 
 fn check(cases: &[Case<'_>]) {

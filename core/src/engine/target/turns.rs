@@ -20,7 +20,7 @@ pub(super) fn count(
     (gangs, others): (&[JobIx], &[JobIx]),
 ) {
     let mut choices = TurnChoices::default();
-    let is_waiting = |&job: &JobIx| draft.jobs[job].held < draft.jobs[job].demand.cap.nshares.0;
+    let is_waiting = |&job: &JobIx| draft.jobs[job].held < draft.jobs[job].demand.cap.nshares;
     if !gangs.iter().any(is_waiting) {
         planner.decide_turns(draft, space, listed, gangs, &choices);
         sizes::count(draft, space, listed, others);

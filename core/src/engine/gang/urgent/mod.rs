@@ -108,7 +108,7 @@ fn find_plan(draft: &Draft<'_>, id: JobId) -> Result<UrgentPlan, UrgentRefusal> 
     };
     let Some(job) = draft.place_of(id) else { return Err(no_room(0)) };
     let cap = draft.jobs[job].demand.cap;
-    let new = cap.nshares.0.saturating_sub(draft.jobs[job].held);
+    let new = cap.nshares.saturating_sub(draft.jobs[job].held).0;
     if new == 0 || cap.bound == CapBound::Closed {
         return Err(UrgentRefusal::Waits(WaitReason::Capped {
             bound: cap.bound,

@@ -7,7 +7,7 @@ use crate::engine::draft::Draft;
 use crate::engine::preempt::EvictionRank;
 use crate::engine::share_table::ShareIx;
 use crate::engine::sizes::{legal_at_least, legal_at_most, sizes_of};
-use crate::model::{JobIx, Millis, NodeIx, count};
+use crate::model::{JobIx, Millis, NShares, NodeIx, count};
 
 /// Ways to find space, in the order in which they are tried.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,7 +58,7 @@ impl ElasticJob {
     /// that goes as a whole.
     pub(super) fn legal_at_most(&self, draft: &Draft<'_>, most: u64) -> u64 {
         let shape = sizes_of(draft.job(self.job));
-        shape.map_or(most, |shape| legal_at_most(shape, most))
+        shape.map_or(most, |shape| legal_at_most(shape, NShares(most)).0)
     }
 }
 
@@ -91,11 +91,11 @@ impl Remedies {
             if draft.jobs[job].is_gang {
                 gangs.push((loss_of(draft, job), job));
             } else if let Some(shape) = sizes_of(draft.job(job)) {
-                let held = draft.jobs[job].held;
+                let NShares(held) = draft.jobs[job].held;
                 let has_minimum = 0 < shape.min_processes;
-                let least = if has_minimum { legal_at_least(shape, 1).unwrap_or(0) } else { 0 };
+                let least = legal_at_least(shape, NShares(1)).filter(|_| has_minimum);
                 useful.sort_by_key(|share| price(draft, *share));
-                let surplus = held.saturating_sub(least);
+                let surplus = held.saturating_sub(least.unwrap_or_default().0);
                 let loss = loss_of(draft, job);
                 let elastic = ElasticJob { job, held, surplus, loss, shares: useful };
                 remedies.elastic.push(elastic);

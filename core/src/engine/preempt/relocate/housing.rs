@@ -6,7 +6,7 @@ use std::rc::Rc;
 
 use super::{MoveVictim, Search, spare_superfluous};
 use crate::engine::schedule::VictimRule;
-use crate::model::{JobIx, Millis, NodeIx, Order, QShares, count};
+use crate::model::{JobIx, Millis, NShares, NodeIx, Order, QShares, count};
 
 /// Nodes tried to make space for a moved share.
 const TRIED_ELSEWHERE: usize = 64;
@@ -128,14 +128,14 @@ impl Search<'_, '_> {
     /// demand allows. A job with fewer processes may have to begin with a single process and
     /// double.
     fn may_wait(&self, job: JobIx, victims: &[MoveVictim], housing: &Housing) -> bool {
-        let of_job = |victims: &[MoveVictim]| -> u64 {
-            count(victims.iter().filter(|victim| victim.holding.job == job))
+        let moved = NShares(count(victims.iter().filter(|victim| victim.holding.job == job)));
+        let homes = |is_free| {
+            let own = housing.homes.iter().filter(|h| h.job == job && h.is_free == is_free);
+            NShares(count(own))
         };
-        let homes =
-            |is_free| count(housing.homes.iter().filter(|h| h.job == job && h.is_free == is_free));
         let draft = &self.draft.jobs[job];
-        let left = (draft.held + homes(true)).saturating_sub(of_job(victims));
-        draft.promised + homes(false) < left.max(1)
+        let left = (draft.held + homes(true)).saturating_sub(moved);
+        draft.promised + homes(false) < left.max(NShares(1))
     }
 
     /// Returns a node where the beneficiary may take space for a moved share, and the victims. The

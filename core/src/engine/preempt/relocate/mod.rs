@@ -32,7 +32,7 @@ use crate::engine::report::CapBound;
 use crate::engine::schedule::{Alternatives, NextBest, VictimRule};
 use crate::engine::share_table::ShareIx;
 use crate::engine::water_filling::{Service, Turn};
-use crate::model::{ClassIx, JobIx, Millis, NodeIx, Order, QShares, count};
+use crate::model::{ClassIx, JobIx, Millis, NShares, NodeIx, Order, QShares, count};
 use housing::{HomeKind, Housing};
 
 /// Nodes tried for a beneficiary, by the amount to move, least first.
@@ -47,13 +47,14 @@ pub(super) fn relocate(draft: &mut Draft<'_>, reclaim: &mut Reclaim, jobs: &[Job
     if !is_at_rest(draft) || !draft.snapshot.topology.settings.defragmentation {
         return false;
     }
-    let candidates: Vec<JobIx> = jobs.iter().copied().filter(|&job| 0 < due(draft, job)).collect();
+    let candidates: Vec<JobIx> =
+        jobs.iter().copied().filter(|&job| NShares(0) < due(draft, job)).collect();
     let mut sites = Sites { free: free_room(draft), of_classes: BTreeMap::new() };
     let (mut is_done, mut tried) = (false, 0);
     draft.water_fill_by_holdings(
         &candidates,
         Turn::ByFinish,
-        |draft, job| due(draft, job).min(1),
+        |draft, job| due(draft, job).min(NShares(1)),
         |draft, job, _| {
             if is_done {
                 return Service::Served;
@@ -251,7 +252,7 @@ impl<'d, 'a> Search<'d, 'a> {
                 continue;
             }
             let members = draft.entities.members(group);
-            for &job in members.iter().filter(|&&job| 0 < draft.jobs[job].held) {
+            for &job in members.iter().filter(|&&job| NShares(0) < draft.jobs[job].held) {
                 let order = draft.jobs[job].order.qshares();
                 if claim.rule(job, order.0).is_some() {
                     for (_, share) in draft.shares.held_by(job) {
@@ -331,7 +332,7 @@ impl<'d, 'a> Search<'d, 'a> {
             && class.policy.is_preemptable()
             && class.priority == own.priority
             && victim.order == draft.jobs[job].order
-            && draft.has(job) <= cap.nshares.0
+            && draft.has(job) <= cap.nshares
             && !matches!(
                 cap.bound,
                 CapBound::Completing
