@@ -91,8 +91,8 @@ impl Owed {
     }
 
     /// Amount that a group shares: the nodes of its tree that are up. Less are work that cannot be
-    /// preempted and the targets of higher priorities, which other checks judge. Their demand may be
-    /// more than they can use, and the group shares the rest.
+    /// preempted, the targets of such work up to this priority, and the targets of higher priorities.
+    /// Other checks judge targets. Demand may be more than can be used, and the group shares the rest.
     fn capacity(&self, ledger: &Ledger<'_>, (tree, priority): Group) -> u64 {
         let topology = &ledger.snapshot.topology;
         let is_open = |ix| {
@@ -101,16 +101,23 @@ impl Owed {
         };
         let open = ledger.nodes_with_ix().filter(|(ix, _)| is_open(*ix));
         let rooms = open.map(|(_, node)| node.order.saturating_sub(node.fixed));
-        let better = ledger.jobs.with_ix().filter(|(_, line)| {
-            line.is_fair_share()
-                && line.priority < priority
-                && topology.top_of(line.class.pool) == tree
+        let in_tree = |line: &JobLine<'_>| topology.top_of(line.class.pool) == tree;
+        let better = ledger
+            .jobs
+            .with_ix()
+            .filter(|(_, line)| line.is_fair_share() && line.priority < priority && in_tree(line));
+        let stays = ledger
+            .jobs
+            .iter()
+            .filter(|line| !line.is_fair_share() && line.priority <= priority && in_tree(line));
+        let awaited = stays.map(|line| {
+            line.report.target.0.saturating_sub(line.has()).saturating_mul(line.order())
         });
         let targets = better.map(|(place, line)| {
             let target = line.report.target.0.saturating_mul(line.order());
             if line.is_gang() { self.demand(ledger, place) } else { target }
         });
-        let targets = targets.fold(0, u64::saturating_add);
+        let targets = targets.chain(awaited).fold(0, u64::saturating_add);
         rooms.fold(0, u64::saturating_add).saturating_sub(targets)
     }
 

@@ -12,7 +12,7 @@ use super::ledger::Ledger;
 use super::lines::{Entity, JobLine, ReceiptedShare};
 use super::shapes::{gang_shape, is_evolving, is_legal, sized_shape};
 use crate::engine::VictimRule;
-use crate::model::{JobIx, NodeIx, Precedence, ProcessLimit, ceil_div};
+use crate::model::{JobId, JobIx, NodeIx, Precedence, ProcessLimit, ceil_div, count};
 
 /// The shares preempted on a node for a beneficiary.
 pub(super) type PreemptionPlans<'v, 'a> = BTreeMap<(NodeIx, JobIx), Vec<&'v ReceiptedShare<'a>>>;
@@ -183,8 +183,8 @@ pub(super) fn check_payment(ledger: &Ledger<'_>, findings: &mut Vec<Finding>) {
 
 /// No victim is superfluous: without any of them the beneficiary would not fit (I18).
 ///
-/// Judged by the space that is left over on the node in the end, less what plans for other jobs may
-/// have added later. A beneficiary with several promises on the node may have been served in
+/// Judged by the space that is left over on the node in the end, less what plans for other jobs, and
+/// promises that a higher priority took, may have added later. A beneficiary with several promises on the node may have been served in
 /// several plans. Then only the last plan is sure to have been tight, and it contains no share
 /// larger than the largest. A gang is served in a single plan. Gangs go whole, so no share of a
 /// gang could have stayed.
@@ -195,7 +195,7 @@ pub(super) fn check_superfluous(ledger: &Ledger<'_>, findings: &mut Vec<Finding>
         let others = plans.iter().filter(|((node, other), _)| *node == ix && *other != beneficiary);
         let added: u64 =
             others.map(|((_, other), theirs)| overshoot(ledger, *other, ix, theirs)).sum();
-        let added = added + beyond_steps(ledger, ix);
+        let added = added + beyond_steps(ledger, ix) + withdrawn(ledger, ix);
         let left_over = ledger.nodes[ix].slack() - i128::from(added);
         let single = victims.iter().filter(|victim| !ledger.jobs[victim.donor].is_gang());
         let orders = single.map(|victim| victim.share.order);
@@ -227,6 +227,33 @@ fn beyond_steps(ledger: &Ledger<'_>, ix: NodeIx) -> u64 {
     });
     let gone: u64 = gone.map(|victim| victim.share.order.qshares().0).sum();
     gone + of_steps.map(|promise| promise.order.qshares().0).sum::<u64>()
+}
+
+/// Space on a node that was promised to fair-share jobs and is not any more, if a job of higher
+/// priority was promised space there.
+fn withdrawn(ledger: &Ledger<'_>, ix: NodeIx) -> u64 {
+    let priority_of = |job: JobId| {
+        let line = ledger.place(job).map(|place| &ledger.jobs[place])?;
+        line.is_fair_share().then_some(line.priority)
+    };
+    let promised = ledger.schedule.promises.iter().filter(|promise| promise.node == ix);
+    let Some(highest) = promised.map(|promise| priority_of(promise.job)).min() else { return 0 };
+    let mut left: BTreeMap<JobId, (u64, u64)> = BTreeMap::new();
+    let before = ledger.snapshot.promises.iter().filter(|promise| promise.node == ix);
+    for promise in before.filter(|promise| highest < priority_of(promise.job)) {
+        let (promises, order) = left.entry(promise.job).or_default();
+        *promises += 1;
+        *order = promise.order.qshares().0;
+    }
+    let has_now = |job: JobId| {
+        let kept = ledger.schedule.promises.iter().map(|new| (new.job, new.node));
+        let begun = ledger.schedule.expansions.iter().map(|new| (new.job, new.node));
+        count(kept.chain(begun).filter(|new| *new == (job, ix)))
+    };
+    let gone = left.into_iter().map(|(job, (promises, order))| {
+        promises.saturating_sub(has_now(job)).saturating_mul(order)
+    });
+    gone.sum()
 }
 
 /// Between fair-share jobs of equal priority, a preempted side stays strictly better off, by

@@ -158,7 +158,8 @@ fn lower_priority_is_in_no_jobs_way() {
     scene.running((ANN, FAIR), 1, 1, 0);
     scene.job(BOB, LOW, 1, 1);
     assert_eq!(scene.broken(), []);
-    // They leave space that is too small for them, whatever their demand is.
+    // They leave space that is too small for them, whatever their demand is. Fixed-share work that waits
+    // for it leaves none.
     for (order, held, target, is_starving) in [(3, 1, 1, true), (1, 3, 5, false)] {
         let mut scene = self::scene(&[5]);
         let ann = scene.running((ANN, FAIR), order, held, 0);
@@ -169,6 +170,9 @@ fn lower_priority_is_in_no_jobs_way() {
         scene.count(cid, 2);
         scene.count(bob, 0);
         assert_eq!(scene.broken().contains(&Rule::Starving), is_starving, "{order}");
+        let fixed = scene.job(BOB, FIXED, 1, 2);
+        scene.count(fixed, 2);
+        assert!(!scene.broken().contains(&Rule::Starving), "{order}");
     }
 }
 
@@ -258,14 +262,16 @@ fn what_is_moved_has_no_node_cleared_for_it() {
     assert_eq!(broken(3), []);
 }
 
-/// Cid is owed a process of the 3 that Ann has, unless fixed work waits for all that she can spare.
+/// Cid is owed two of the three quanta that Ann has on a node, unless fixed work waits for two of them.
 #[test]
 fn what_is_counted_for_work_that_stays_is_not_to_be_had() {
     let broken = |fixed: u64| {
-        let mut scene = scene(&[3]);
+        let mut scene = scene(&[3, 1]);
         let ann = scene.running((ANN, FAIR), 1, 3, 0);
+        scene.hold(ann, 1, 1);
+        scene.edit(ann).facts.remaining = 4;
         scene.count(ann, 2 - 2 * fixed);
-        let cid = scene.job(CID, FAIR, 1, 1);
+        let cid = scene.job(CID, FAIR, 2, 1);
         scene.count(cid, 1);
         let bob = scene.job(BOB, FIXED, 2, 1);
         scene.count(bob, fixed);

@@ -579,6 +579,32 @@ fn the_donor_stays_strictly_better_off() {
     });
 }
 
+/// Two of three quanta that were promised at a low priority go to a fixed job. A quantum is left over, and
+/// Bob's victim went before.
+#[test]
+fn what_is_left_of_a_withdrawn_promise_came_later() {
+    let broken = |was_promised: bool| {
+        let mut scene = Scene::new(&[4]);
+        let ann = scene.running((ANN, FAIR), 1, 4, 0);
+        let bob = scene.job(BOB, FAIR, 1, 1);
+        let low = scene.job(BOB, LOW, 3, 1);
+        let fixed = scene.job(BOB, FIXED, 2, 1);
+        for share in scene.edit(ann).shares.iter_mut().skip(1) {
+            share.state = SharePhase::Leaving;
+        }
+        if was_promised {
+            let order = scene.edit(low).order;
+            let promise = Promise { rank: None, job: low, node: NodeIx(0), order };
+            scene.snapshot.promises.push(promise);
+        }
+        scene.preempt(ann, 0, Some(bob), VictimRule::FirstShare);
+        scene.promise(bob, 0);
+        scene.promise(fixed, 0);
+        scene.broken().contains(&Rule::SuperfluousVictim)
+    };
+    assert_eq!([true, false].map(broken), [false, true]);
+}
+
 /// The same swap, by the targets. Nothing of Ann's target goes to a job that is then no worse off.
 /// Shares above her target do, as long as she was better off before.
 #[test]
