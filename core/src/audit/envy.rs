@@ -260,14 +260,14 @@ fn is_level(one: Entity, other: Entity) -> bool {
 fn spare_last(ledger: &Ledger<'_>, prey: &mut Vec<Prey>) {
     prey.sort_by_key(|prey| prey.loss);
     let jobs: BTreeSet<JobIx> = prey.iter().map(|prey| prey.job).collect();
-    for &job in jobs.iter().filter(|&&job| ledger.owed.contains(ledger, job)) {
+    for &job in jobs.iter().filter(|&&job| ledger.perhaps_owed.contains(ledger, job)) {
         let here = count(prey.iter().filter(|prey| prey.job == job));
         if ledger.jobs[job].has() <= here {
             remove_last(prey, |prey| prey.job == job);
         }
     }
     let users: BTreeSet<usize> = jobs.iter().map(|&job| ledger.jobs[job].user).collect();
-    for user in users.into_iter().filter(|user| ledger.owed.users.contains(user)) {
+    for user in users.into_iter().filter(|user| ledger.perhaps_owed.users.contains(user)) {
         let is_theirs = |job: JobIx| ledger.jobs[job].user == user;
         let here = prey.iter().filter(|prey| is_theirs(prey.job)).map(|prey| prey.order);
         if ledger.standing(Entity::User(user)).has() <= here.sum() {

@@ -14,7 +14,7 @@ use super::gang::calendar::precedence;
 use super::gang::crew::{GangLine, gangs_of};
 use super::lines::{Entity, EntityAmounts, JobLine, NodeLedger, Prey, ReceiptedShare};
 use super::names::unknown_names;
-use super::owed::Owed;
+use super::owed::{Owed, Rest};
 use super::shapes::is_adapting;
 use crate::engine::{CycleSchedule, Expansion, Job, Preemption, Promise, Snapshot};
 use crate::model::{
@@ -38,6 +38,8 @@ pub(super) struct Ledger<'a> {
     /// In the snapshot's order.
     pub(super) gangs: Vec<GangLine>,
     pub(super) owed: Owed,
+    /// The same, with jobs and users that may be owed a process.
+    pub(super) perhaps_owed: Owed,
     places: BTreeMap<JobId, JobIx>,
     classes: IxVec<ClassIx, EntityAmounts>,
     users: Vec<EntityAmounts>,
@@ -67,6 +69,7 @@ impl<'a> Ledger<'a> {
             void,
             gangs,
             owed: Owed::default(),
+            perhaps_owed: Owed::default(),
             places,
             classes: IxVec::default(),
             users: Vec::new(),
@@ -75,7 +78,8 @@ impl<'a> Ledger<'a> {
         ledger.enter_jobs();
         ledger.enter_nodes();
         ledger.enter_entities();
-        ledger.owed = Owed::new(&ledger);
+        ledger.owed = Owed::new(&ledger, Rest::OfDemand);
+        ledger.perhaps_owed = Owed::new(&ledger, Rest::OfTargets);
         Ok(ledger)
     }
 

@@ -29,11 +29,23 @@ pub(super) struct Owed {
     pub(super) jobs: BTreeMap<Group, BTreeSet<JobIx>>,
     /// The places of users that are owed a process.
     pub(super) users: BTreeSet<usize>,
+    rest: Rest,
+}
+
+/// What higher priorities leave of the nodes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Rest {
+    /// Without all that higher priorities demand, even what they cannot use: sure to be left.
+    #[default]
+    OfDemand,
+    /// Without their targets. Targets are by node and pool, so some of the rest may be out of reach.
+    OfTargets,
 }
 
 impl Owed {
-    pub(super) fn new(ledger: &Ledger<'_>) -> Owed {
-        let mut owed = Owed { is_startable: startable(ledger), ..Owed::default() };
+    /// Jobs and users that are owed a process out of this `rest`.
+    pub(super) fn new(ledger: &Ledger<'_>, rest: Rest) -> Owed {
+        let mut owed = Owed { is_startable: startable(ledger), rest, ..Owed::default() };
         for (group, places) in groups(ledger) {
             let total = Amount::whole(owed.capacity(ledger, group));
             let by_class = |place: JobIx| ledger.jobs[place].job.class.0;
@@ -91,8 +103,7 @@ impl Owed {
     }
 
     /// Amount that a group shares: the nodes of its tree that are up. Less are work that cannot be
-    /// preempted, the targets of such work up to this priority, and the targets of higher priorities.
-    /// Other checks judge targets. Demand may be more than can be used, and the group shares the rest.
+    /// preempted, the targets of such work up to this priority, and what higher priorities take.
     fn capacity(&self, ledger: &Ledger<'_>, (tree, priority): Group) -> u64 {
         let topology = &ledger.snapshot.topology;
         let is_open = |ix| {
@@ -113,12 +124,13 @@ impl Owed {
         let awaited = stays.map(|line| {
             line.report.target.0.saturating_sub(line.has()).saturating_mul(line.order())
         });
-        let targets = better.map(|(place, line)| {
+        let taken = better.map(|(place, line)| {
             let target = line.report.target.0.saturating_mul(line.order());
-            if line.is_gang() { self.demand(ledger, place) } else { target }
+            let is_by_target = self.rest == Rest::OfTargets && !line.is_gang();
+            if is_by_target { target } else { self.demand(ledger, place) }
         });
-        let targets = targets.chain(awaited).fold(0, u64::saturating_add);
-        rooms.fold(0, u64::saturating_add).saturating_sub(targets)
+        let taken = taken.chain(awaited).fold(0, u64::saturating_add);
+        rooms.fold(0, u64::saturating_add).saturating_sub(taken)
     }
 
     /// The most that the job at `place` could use, in quanta.
