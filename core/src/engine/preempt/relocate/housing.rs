@@ -41,8 +41,8 @@ pub(super) enum HomeKind {
     Free,
     /// In space that a rule allows to take.
     ByRight,
-    /// Nowhere.
-    None,
+    /// In no space that is known.
+    Nowhere,
 }
 
 impl Search<'_, '_> {
@@ -53,7 +53,7 @@ impl Search<'_, '_> {
         }
         let homes = self.homes_by_right(victim.order);
         let has_home = homes.iter().any(|node| self.may_go(victim.holding.job, *node, cleared));
-        if has_home { HomeKind::ByRight } else { HomeKind::None }
+        if has_home { HomeKind::ByRight } else { HomeKind::Nowhere }
     }
 
     /// True if a process of `job` may go to `node`, which is not the cleared node.
