@@ -123,8 +123,8 @@ pub(super) enum MayMove {
 }
 
 /// True if the search found an arrangement in which each job at `places` has a process or a
-/// promise, or the fewest that its legal sizes allow. The jobs are of the same group. `tries` limits the search steps beyond the first node
-/// for each job.
+/// promise, or the fewest that its legal sizes allow. The jobs are of the same group. `tries`
+/// limits the search steps beyond the first node for each job.
 ///
 /// Moves need an idle cluster, defragmentation, and a job that may get new shares. The targets of
 /// waiting jobs that cannot be preempted keep their space.

@@ -184,10 +184,10 @@ pub(super) fn check_payment(ledger: &Ledger<'_>, findings: &mut Vec<Finding>) {
 /// No victim is superfluous: without any of them the beneficiary would not fit (I18).
 ///
 /// Judged by the space that is left over on the node in the end, less what plans for other jobs, and
-/// promises that a higher priority took, may have added later. A beneficiary with several promises on the node may have been served in
-/// several plans. Then only the last plan is sure to have been tight, and it contains no share
-/// larger than the largest. A gang is served in a single plan. Gangs go whole, so no share of a
-/// gang could have stayed.
+/// promises that a higher priority took, may have added later. A beneficiary with several promises
+/// on the node may have been served in several plans. Then only the last plan is sure to have been
+/// tight, and it contains no share larger than the largest. A gang is served in a single plan.
+/// Gangs go whole, so no share of a gang could have stayed.
 pub(super) fn check_superfluous(ledger: &Ledger<'_>, findings: &mut Vec<Finding>) {
     let plans = plans(ledger);
     let paid = plans.iter().filter(|((ix, beneficiary), _)| is_paid(ledger, *beneficiary, *ix));
