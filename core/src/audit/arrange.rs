@@ -10,9 +10,8 @@ use std::sync::Arc;
 
 use super::ledger::Ledger;
 use super::lines::JobLine;
-use super::owed::Group;
+use super::owed::{Group, least_size};
 use super::quiescence::is_at_rest;
-use super::shapes::{is_legal, sized_shape};
 use crate::engine::{Expansion, Promise};
 use crate::model::{ClassIx, ClassPolicy, JobId, JobIx, NodeIx, PoolIx, SharePhase, count};
 
@@ -191,12 +190,6 @@ pub(super) fn is_arrangeable(
     items.sort_by_key(|(choices, item)| (0 < tries && 1 < *choices, Reverse(item.order), *choices));
     search.items = items.into_iter().map(|(_, item)| item).collect();
     search.could_fit() && search.run(tries)
-}
-
-/// The fewest processes that the job can work with.
-fn least_size(line: &JobLine<'_>) -> u64 {
-    let Some(shape) = sized_shape(line.job) else { return 1 };
-    (1..=line.report.target.0).find(|&size| is_legal(shape, size)).unwrap_or(1)
 }
 
 /// Waiting jobs that cannot be preempted, below their target in the tree of `group`, of its

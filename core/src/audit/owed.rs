@@ -180,11 +180,15 @@ pub(super) fn groups(ledger: &Ledger<'_>) -> BTreeMap<Group, Vec<JobIx>> {
     groups
 }
 
-/// The least that a job can work with, in quanta: a process, or its smallest legal size.
-fn least(line: &JobLine<'_>) -> u64 {
+/// The fewest processes that a job can work with: one, or its smallest legal size.
+pub(super) fn least_size(line: &JobLine<'_>) -> u64 {
     let smallest = |shape: &Shape| (1..=SIZES_MAX).find(|size| is_legal(shape, *size));
-    let size = sized_shape(line.job).and_then(smallest).unwrap_or(1);
-    size.saturating_mul(line.order())
+    sized_shape(line.job).and_then(smallest).unwrap_or(1)
+}
+
+/// The least that a job can work with, in quanta.
+fn least(line: &JobLine<'_>) -> u64 {
+    least_size(line).saturating_mul(line.order())
 }
 
 /// For each job, true if a process of it could start.

@@ -64,7 +64,7 @@ pub(super) fn check_prices(ledger: &Ledger<'_>, findings: &mut Vec<Finding>) {
 pub(super) fn is_first_free(ledger: &Ledger<'_>, place: JobIx) -> bool {
     let line = &ledger.jobs[place];
     let is_fixed = !line.is_fair_share();
-    is_fixed || 0 < line.report.target.0 || ledger.perhaps_owed.contains(ledger, place)
+    is_fixed || 0 < line.report.target.0 || ledger.owed.contains(ledger, place)
 }
 
 /// Most that can have been lost for a first process of `line`'s job. The process needs every
