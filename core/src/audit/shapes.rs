@@ -54,6 +54,12 @@ pub(super) fn wish(job: &Job, shape: &Shape) -> u64 {
     }
 }
 
+/// Fewest processes with which a gang starts whose number the planner chooses.
+pub(super) fn fewest_at_start(shape: &Shape) -> Option<u64> {
+    let fewest = shape.legal_sizes.at_least(shape.min_processes.max(1));
+    fewest.filter(|_| is_chosen(shape))
+}
+
 /// True if a gang may start with `size` processes.
 pub(super) fn may_start_with(job: &Job, shape: &Shape, size: u64) -> bool {
     if is_chosen(shape) { is_legal(shape, size) } else { size == wish(job, shape) }

@@ -156,6 +156,8 @@ impl NodeClaim<'_, '_> {
             old[gain.node.0] = old[gain.node.0].saturating_sub(gain.order);
         }
         let endless = self.staying(|kind| kind != JobKind::Job);
+        // Older requests without an end, too, may choose their nodes after the gang.
+        let endless_before = self.held(|kind| kind != JobKind::Job);
         let rooms = |taken: &[u64]| without(self.ledger, self.gang, |ix: NodeIx| taken[ix.0]);
         let keys = keys(self.ledger, &self.gang.shape);
         // Rooms of an exclusive gang are fewer if more is taken, so sets are made by question.
@@ -163,7 +165,7 @@ impl NodeClaim<'_, '_> {
             && Fit::Unknown < fit_in_one(&self.request, &keys, &rooms(&endless), steps);
         let may_be_anywhere = keys.is_empty() || may_span(self.ledger, &self.gang.shape);
         if is_single {
-            let hopeful = self.hopeful(&keys, &rooms(&endless), steps);
+            let hopeful = self.hopeful(&keys, &rooms(&endless_before), steps);
             let in_set = |rooms: Vec<Room>, value: &(String, String)| -> Vec<Room> {
                 let (key, value) = value;
                 rooms.into_iter().filter(|room| room.tags.value(key) == value).collect()
@@ -210,19 +212,29 @@ impl NodeClaim<'_, '_> {
         before.is_ok_and(|before| after.is_ok_and(|after| after < before))
     }
 
-    /// Quanta of each node in use by, or promised to, work that stays and is of a kind that
-    /// `counts`. Terminating shares do not count.
-    fn staying(&self, counts: impl Fn(JobKind) -> bool) -> Vec<u64> {
+    /// True if work that stays, of a kind that `counts`.
+    fn stays(&self, job: JobId, counts: impl Fn(JobKind) -> bool) -> bool {
+        let line = self.ledger.line(job);
+        !line.is_fair_share() && counts(line.job.kind)
+    }
+
+    /// Quanta of each node that were in use, when the cycle began, by work that stays and is of a
+    /// kind that `counts`. Terminating shares do not count.
+    fn held(&self, counts: impl Fn(JobKind) -> bool) -> Vec<u64> {
         let ledger = self.ledger;
         let mut taken = vec![0_u64; ledger.nodes.len()];
-        let is_meant = |job: JobId| {
-            let line = ledger.line(job);
-            !line.is_fair_share() && counts(line.job.kind)
-        };
-        for line in ledger.jobs.iter().filter(|line| is_meant(line.job.id)) {
+        for line in ledger.jobs.iter().filter(|line| self.stays(line.job.id, &counts)) {
             let held = line.job.shares.iter().filter(|share| share.state == SharePhase::Held);
             held.for_each(|share| taken[share.node.0] += share.order.qshares().0);
         }
+        taken
+    }
+
+    /// The same, with what is newly in use or promised.
+    fn staying(&self, counts: impl Fn(JobKind) -> bool) -> Vec<u64> {
+        let ledger = self.ledger;
+        let mut taken = self.held(&counts);
+        let is_meant = |job: JobId| self.stays(job, &counts);
         for new in ledger.schedule.expansions.iter().filter(|new| is_meant(new.job)) {
             taken[new.node.0] += new.order.qshares().0;
         }

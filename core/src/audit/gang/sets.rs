@@ -6,6 +6,7 @@ use super::crew::{GangLine, GangProcess};
 use super::fit::{Fit, GangParts};
 use super::rooms::{Room, configured};
 use crate::audit::ledger::Ledger;
+use crate::audit::shapes::fewest_at_start;
 use crate::model::{Name, NodeIx, Shape, Tags};
 
 /// Value of a key that a node does not have. The set of such nodes is not judged.
@@ -71,7 +72,8 @@ pub(super) fn sets(keys: &[&Name], rooms: &[Room]) -> Vec<(bool, Vec<Room>)> {
 }
 
 /// Decides if `request` of `gang` fits into `rooms`: into a single set; into several only if they
-/// are allowed and no set could ever hold it.
+/// are allowed and no set could ever hold it. A gang whose size the planner chooses waits for a set
+/// that could hold the fewest processes with which it starts.
 pub(super) fn fit_in_sets(
     ledger: &Ledger<'_>,
     gang: &GangLine,
@@ -87,7 +89,9 @@ pub(super) fn fit_in_sets(
     if Fit::Unknown < in_one || !may_span(ledger, &gang.shape) {
         return in_one;
     }
-    match fit_in_one(request, &keys, &configured(ledger, gang), steps) {
+    let fewest = fewest_at_start(&gang.shape).and_then(|size| GangParts::of(gang, size));
+    let request_of_sets = fewest.as_ref().unwrap_or(request);
+    match fit_in_one(request_of_sets, &keys, &configured(ledger, gang), steps) {
         Fit::No => in_one.max(request.fit(rooms, steps)),
         Fit::Unknown => Fit::Unknown,
         Fit::Packed | Fit::Yes => in_one,

@@ -39,7 +39,7 @@ fn room_is_found_by_an_exact_matching() {
 
 #[test]
 fn a_gang_may_have_a_reason_to_wait() {
-    let doctors: [(&str, GangDoctor); 9] = [
+    let doctors: [(&str, GangDoctor); 10] = [
         ("the user's allotment", |scene, _| scene.settings().allotment = Some(Mebibytes(8191))),
         ("its list", |scene, gang| scene.edit(gang).nodes = Some([NodeIx(0)].into())),
         ("its tags", |scene, gang| {
@@ -71,6 +71,12 @@ fn a_gang_may_have_a_reason_to_wait() {
             scene.tag(0, "rack", "r1");
             scene.tag(1, "rack", "r2");
             scene.shape(gang).group_by = Some("rack".into());
+        }),
+        ("a rack could hold fewer processes", |scene, gang| {
+            scene.tag(0, "rack", "r1");
+            scene.tag(1, "rack", "r2");
+            scene.shape(gang).group_by = Some("rack".into());
+            scene.shape(gang).elasticity = Some(Elasticity::Moldable);
         }),
         ("it has ended", |scene, gang| scene.edit(gang).is_spent = true),
         ("it has started before", |scene, gang| scene.edit(gang).gang.size = Some(2)),
@@ -229,6 +235,33 @@ fn a_claim_may_be_in_any_of_the_sets() {
     };
     assert_eq!(claiming(&[0]), []);
     assert_eq!(claiming(&[0, 3]), [Rule::ClaimPassed]);
+}
+
+/// An older service got a node of one rack after the gang had claimed the rest of that rack. The gang
+/// was right to leave the other rack to younger work.
+#[test]
+fn a_set_that_an_older_service_closes_in_this_cycle_may_have_been_claimed() {
+    let claiming = |is_new: bool| {
+        let mut scene = Scene::new(&[4; 6]);
+        for on in 0..6 {
+            scene.tag(on, "rack", if on < 3 { "r1" } else { "r2" });
+        }
+        let service = scene.job(BOB, FIXED, 4, 1);
+        scene.edit(service).kind = JobKind::Service;
+        if is_new {
+            _ = scene.expand(service, 2)
+        } else {
+            scene.hold(service, 1, 2)
+        }
+        scene.running((BOB, FIXED), 4, 1, 5);
+        let gang = scene.gang((ANN, FIXED), &[(3, 4)], Place::Scatter);
+        scene.shape(gang).group_by = Some("rack".into());
+        let single = scene.job(BOB, FIXED, 4, 1);
+        scene.expand(single, 3);
+        scene.broken()
+    };
+    assert_eq!(claiming(true), []);
+    assert_eq!(claiming(false), [Rule::ClaimPassed]);
 }
 
 /// The reason of the gang, made up.
