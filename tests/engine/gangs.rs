@@ -904,6 +904,119 @@ fn space_of_an_exclusive_gang_goes_with_it() {
     );
 }
 
+/// One node of a kind is in use by fair-share work, and another kind has a free node: nothing is taken back.
+#[test]
+fn a_gang_takes_nothing_back_beside_free_nodes() {
+    let mut cluster = Cluster::new(world(false));
+    let mut fair = job(1, "bob", "low", 4);
+    fair.facts.limit = ProcessLimit::AtMost(1);
+    cluster.nodes("a2=4").arrive(fair).cycle();
+    let shape = shape_of(Place::Scatter, vec![chunk(2, 4, "red")], false);
+    let gang = JobSpec { shape: Some(Arc::new(shape)), ..job(2, "ann", "tight", 4) };
+    cluster.nodes("a1=4 b1=4").arrive(gang).cycle();
+    assert_eq!(cluster.nodes_of(2), ["a1", "b1"], "{}", cluster.picture());
+    assert_eq!(cluster.nodes_of(1), ["a2"]);
+}
+
+/// A gang waits behind an older one, and a single request is expected on the only other nodes. The request
+/// goes elsewhere.
+#[test]
+fn a_gang_behind_another_uses_nodes_on_which_a_request_was_expected() {
+    let fair = |order| Step::Plain { user: 0, class: 1, order };
+    let pack = shape_of(Place::Pack, vec![chunk(3, 3, "")], false);
+    History::play(
+        false,
+        &[
+            scattered(0, vec![chunk(1, 1, "red")], false, false),
+            scattered(0, vec![chunk(2, 1, "blue")], true, false),
+            fair(4),
+            Step::Cycle,
+            Step::Gang { user: 0, class: 0, shape: pack },
+            Step::Plain { user: 0, class: 0, order: 3 },
+            scattered(0, vec![chunk(1, 1, "red")], true, false),
+            scattered(0, vec![chunk(1, 1, "")], false, false),
+            scattered(0, vec![chunk(2, 1, "red")], true, true),
+            // Of eight jobs, the first.
+            Step::Complete(0),
+            scattered(1, vec![chunk(2, 1, "red")], true, false),
+            scattered(0, vec![chunk(1, 1, "red")], false, false),
+        ],
+    );
+}
+
+/// A gang claims part of a node, and an older request was expected beside it. A younger gang drives no request
+/// from free space into the claim.
+#[test]
+fn a_request_does_not_go_from_free_space_into_a_claim() {
+    let packed = shape_of(Place::Pack, vec![chunk(2, 3, ""), chunk(1, 2, "red")], false);
+    let free = shape_of(Place::Free, vec![chunk(3, 2, "red")], false);
+    let fixed = |shape| Step::Gang { user: 0, class: 0, shape };
+    History::play(
+        false,
+        &[
+            fixed(packed),
+            scattered(0, vec![chunk(2, 1, "blue")], true, false),
+            Step::Plain { user: 0, class: 1, order: 1 },
+            Step::Cycle,
+            Step::Plain { user: 0, class: 3, order: 1 },
+            scattered(0, vec![chunk(1, 1, "blue")], false, false),
+            scattered(0, vec![chunk(3, 1, "red")], true, false),
+            scattered(1, vec![chunk(2, 2, "red")], false, false),
+            fixed(free),
+            // Of eight jobs, the first.
+            Step::Complete(0),
+        ],
+    );
+}
+
+/// Requests are counted on nodes like those that were promised to a gang, while others are left. The gang
+/// keeps its promises.
+#[test]
+fn promises_to_a_gang_hold_wherever_requests_are_counted() {
+    let chunks = vec![chunk(1, 1, ""), chunk(3, 3, "red"), chunk(1, 1, "red")];
+    let whole = Shape { is_exclusive: true, ..shape_of(Place::Free, chunks, false) };
+    let single = |gib| shape_of(Place::Scatter, vec![chunk(1, gib, "")], false);
+    let fair = |shape| Step::Gang { user: 0, class: 1, shape };
+    let plain = |class, order| Step::Plain { user: 0, class, order };
+    History::play(
+        false,
+        &[
+            Step::Die(2),
+            plain(0, 3),
+            fair(whole),
+            scattered(0, vec![chunk(1, 1, "blue")], true, false),
+            Step::Cycle,
+            Step::Confirm(false),
+            Step::Cycle,
+            Step::Die(0),
+            fair(single(2)),
+            plain(3, 3),
+            Step::Cycle,
+            fair(single(1)),
+            fair(single(1)),
+            plain(0, 2),
+        ],
+    );
+}
+
+/// A moldable gang of three in a rack: no rack has the nodes, and it starts with fewer where they are.
+#[test]
+fn a_gang_that_could_be_smaller_waits_for_its_rack() {
+    let three = shape_of(Place::Scatter, vec![chunk(3, 4, "blue")], true);
+    let moldable = Shape { elasticity: Some(Elasticity::Moldable), ..three };
+    History::play(
+        false,
+        &[
+            scattered(0, vec![chunk(1, 4, "blue")], false, false),
+            Step::VaryOff(4),
+            Step::Gang { user: 0, class: 0, shape: moldable },
+            Step::Cycle,
+            // Of two jobs, the first.
+            Step::Complete(0),
+        ],
+    );
+}
+
 /// The same 300 histories every time, or as many others as `PROPTEST_CASES` asks for.
 fn config() -> ProptestConfig {
     let default = ProptestConfig { failure_persistence: None, ..ProptestConfig::default() };

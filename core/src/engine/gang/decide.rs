@@ -1,9 +1,11 @@
 //! Decides which gangs start, which wait, and why.
 
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::calendar::length_of;
+use super::counted_anew::{are_promised, make_cells};
 use super::fit::FitLack;
 use super::planner::GangPlanner;
 use super::request::{GangRequest, gang_request, total};
@@ -109,6 +111,24 @@ impl GangPlanner {
         draft.gang_reasons.insert(job, reason);
     }
 
+    /// True if the ideal cluster has the space of all slots left. For slots that were promised, what
+    /// was counted elsewhere makes room.
+    pub(super) fn makes_cells(
+        &self,
+        draft: &Draft<'_>,
+        space: &mut EmptyCluster,
+        listed: &NodeListCapacity,
+        (slots, promised): (&[Slot], &[Promise]),
+    ) -> bool {
+        let amounts = amounts_by_node(slots);
+        // Claims are counted, too, and stay where they are.
+        if self.claimed_pieces.is_empty() && are_promised(&amounts, promised) {
+            make_cells(draft, space, listed, &amounts)
+        } else {
+            has_cells_for(draft, space, listed, &amounts)
+        }
+    }
+
     /// The outcome for a gang, if the ideal cluster has the space of its slots left: work of higher
     /// priority, and older requests, may have been counted on it.
     ///
@@ -124,7 +144,7 @@ impl GangPlanner {
         let may_move = !self.chooses_nodes() && self.may_give_back_expected();
         let before = may_move.then(|| request.clone());
         let lack = match self.outcome(draft, request, promised) {
-            Ok((slots, _)) if !has_cells(draft, space, listed, &slots) => {
+            Ok((slots, _)) if !self.makes_cells(draft, space, listed, (&slots, promised)) => {
                 let (found, needed) = (0, crate::model::count(&slots));
                 WaitReason::GangLacks(GangLack {
                     of: GangNodes::Available,
@@ -133,7 +153,11 @@ impl GangPlanner {
                     needed,
                 })
             }
-            Err(lack @ WaitReason::GangLacks(GangLack { of: GangNodes::Available, .. })) => lack,
+            // Beside older claims, too, nodes may be there that a request is only expected on.
+            Err(
+                lack @ (WaitReason::GangLacks(GangLack { of: GangNodes::Available, .. })
+                | WaitReason::BehindOlderGang { .. }),
+            ) => lack,
             outcome => return outcome,
         };
         let Some(before) = before else { return Err(lack) };
@@ -181,9 +205,18 @@ impl GangPlanner {
             self.choose_sets(draft, request)?;
         }
         match self.slots(request, SpacePart::Available) {
-            Ok(slots) => Ok((slots, false)),
+            Ok(slots) if self.are_usable(request, &slots) => Ok((slots, false)),
+            // Nodes of another kind, or another set, may be free, and then nothing is taken back.
+            Ok(slots) => Ok((self.slots(request, SpacePart::Usable).unwrap_or(slots), false)),
             Err(lack) => Err(self.reason_to_wait(draft, request, lack)),
         }
+    }
+
+    /// True if all slots have their space now.
+    fn are_usable(&self, request: &GangRequest<'_>, slots: &[Slot]) -> bool {
+        let supply = &self.supply[&request.pool];
+        let mut amounts = amounts_by_node(slots).into_iter();
+        amounts.all(|(node, amount)| amount <= supply.space(node).usable)
     }
 
     /// Slots of the promises, if the gang was promised all it asks for and nothing spoiled it.
@@ -411,7 +444,8 @@ pub(super) fn has_cells_for(
     has_all
 }
 
-/// Amounts of nodes, as pieces of the ideal cluster.
+/// Amounts of nodes, as pieces of the ideal cluster. Whole nodes come before parts of nodes like
+/// them.
 pub(super) fn pieces(
     draft: &Draft<'_>,
     listed: &NodeListCapacity,
@@ -422,7 +456,9 @@ pub(super) fn pieces(
         cell: listed.cell(node),
         amount,
     };
-    amounts.iter().map(piece)
+    let mut pieces: Vec<NodePiece> = amounts.iter().map(piece).collect();
+    pieces.sort_by_key(|piece| Reverse(piece.amount));
+    pieces.into_iter()
 }
 
 /// Space of slots on each node, by node.

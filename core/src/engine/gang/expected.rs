@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use super::planner::GangPlanner;
 use super::pool_supplies::is_endless;
+use super::supply::Space;
 use crate::engine::draft::{CountRefusal, Draft, JobDraft};
 use crate::engine::wait_reason::WaitReason;
 use crate::model::{ClassPolicy, JobIx, NShares, NodeIx, PoolIx};
@@ -23,6 +24,8 @@ pub(super) struct ExpectedShare {
     pub node: NodeIx,
     /// Size, in qshares.
     pub amount: u64,
+    /// True if the space is free now.
+    pub is_usable: bool,
 }
 
 impl GangPlanner {
@@ -68,7 +71,8 @@ impl GangPlanner {
     /// Notes that a process of the job at `job` will probably go to `node`.
     pub(super) fn expect(&mut self, draft: &Draft<'_>, job: JobIx, node: NodeIx, amount: u64) {
         let pool = draft.class_of(job).pool;
-        let share = ExpectedShare { job, pool, node, amount };
+        let usable = self.supply.get(&pool).map_or(0, |supply| supply.space(node).usable);
+        let share = ExpectedShare { job, pool, node, amount, is_usable: amount <= usable };
         self.expected.push(share);
         self.enter(draft, share);
     }
@@ -88,7 +92,7 @@ impl GangPlanner {
 
     /// Takes the space of an expected share without an end from the space that gangs may wait for.
     fn take_ending(&mut self, draft: &Draft<'_>, share: ExpectedShare) {
-        let ExpectedShare { job, pool, node, amount } = share;
+        let ExpectedShare { job, pool, node, amount, .. } = share;
         let pools = self.pools.get_mut(&pool).filter(|_| is_endless(draft, job));
         if let Some(pools) = pools {
             Arc::make_mut(&mut pools.ending).take(&self.kinds, node, amount);
@@ -96,7 +100,7 @@ impl GangPlanner {
     }
 
     fn give_back_ending(&mut self, draft: &Draft<'_>, share: ExpectedShare) {
-        let ExpectedShare { job, pool, node, amount } = share;
+        let ExpectedShare { job, pool, node, amount, .. } = share;
         let pools = self.pools.get_mut(&pool).filter(|_| is_endless(draft, job));
         if let Some(pools) = pools {
             Arc::make_mut(&mut pools.ending).give_back(&self.kinds, node, amount, amount);
@@ -149,7 +153,8 @@ impl GangPlanner {
 
     /// Finds other nodes for the single requests that are in the way of a gang, the youngest first.
     /// `of_gang`: its amount on each node, ascending. Returns false, and moves none, if a request
-    /// finds no node: an older request would wait because of the gang.
+    /// finds no node: an older request would wait because of the gang. A request with free space
+    /// needs such space elsewhere: it goes wherever space is free, and claims would not keep it off.
     pub(super) fn move_expected(
         &mut self,
         draft: &Draft<'_>,
@@ -164,14 +169,16 @@ impl GangPlanner {
         let mut taken: BTreeMap<NodeIx, u64> = BTreeMap::new();
         let mut moves: Vec<(usize, NodeIx)> = Vec::new();
         for (place, expected) in self.expected.iter().enumerate().rev() {
-            let ExpectedShare { job, node, amount, .. } = *expected;
+            let ExpectedShare { job, node, amount, is_usable, .. } = *expected;
             let Some(lack) = lacking.get_mut(&node).filter(|lack| 0 < **lack) else { continue };
             *lack = lack.saturating_sub(amount);
             let has_room = |node: NodeIx| {
                 let taken = taken.get(&node).copied().unwrap_or(0);
                 let gang = of_gang.binary_search_by_key(&node, |(node, _)| *node);
                 let gang = gang.map_or(0, |place| of_gang[place].1);
-                draft.may_use(job, node) && amount + taken + gang <= supply.space(node).available
+                let Space { available, usable } = supply.space(node);
+                let left = if is_usable { usable } else { available };
+                draft.may_use(job, node) && amount + taken + gang <= left
             };
             let Some(other) = supply.best_fit(amount, has_room) else { return false };
             *taken.entry(other).or_default() += amount;

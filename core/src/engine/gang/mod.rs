@@ -9,6 +9,7 @@
 
 mod calendar;
 mod claim;
+mod counted_anew;
 mod decide;
 mod expected;
 mod fit;

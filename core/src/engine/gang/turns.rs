@@ -15,7 +15,8 @@ use std::num::NonZeroU64;
 use std::sync::Arc;
 
 use super::GangPlan;
-use super::decide::{has_cells, has_cells_for, pieces};
+use super::counted_anew::make_cells;
+use super::decide::pieces;
 use super::planner::GangPlanner;
 use super::request::{gang_request, qshares_of_gang, total};
 use super::supply::SpacePart;
@@ -250,7 +251,7 @@ impl GangPlanner {
         let class = draft.entities.class_of(job);
         let is_within_share = price.is_within_share();
         let (slots, is_promised) = match outcome {
-            Ok((slots, _)) if !has_cells(draft, space, listed, &slots) => {
+            Ok((slots, _)) if !self.makes_cells(draft, space, listed, (&slots, &promised)) => {
                 let (found, needed) = (0, count(&slots));
                 let lack = GangLack { of: GangNodes::Available, chunk: None, found, needed };
                 draft.gang_reasons.insert(job, WaitReason::GangLacks(lack));
@@ -334,7 +335,7 @@ fn count_held(
         *amounts.entry(share.node()).or_default() += share.order.qshares().0;
     }
     let amounts: Vec<(NodeIx, u64)> = amounts.into_iter().collect();
-    if !has_cells_for(draft, space, listed, &amounts) {
+    if !make_cells(draft, space, listed, &amounts) {
         return false;
     }
     draft.jobs[job].target = draft.jobs[job].held;
