@@ -11,6 +11,7 @@ use super::history::Barred;
 use super::keeps::Keeps;
 use crate::engine::draft::Draft;
 use crate::engine::fairness_tree::{GroupIx, Level};
+use crate::engine::job_draft::JobDraft;
 use crate::engine::schedule::VictimRule;
 use crate::engine::sizes::least_size;
 use crate::model::{JobIx, Millis, NShares, NodeIx, Precedence, count};
@@ -229,6 +230,9 @@ impl<'d, 'a> Eligibility<'d, 'a> {
         if !are_peers || draft.jobs[victim].is_adapting || is_passing() {
             return None;
         }
+        if self.awaits_step(victim) && !self.is_starved {
+            return None;
+        }
         let level = draft.entities.lowest_common_level(victim, self.requester);
         if self.is_last_owed(victim) {
             if self.gives_first_processes() {
@@ -243,6 +247,13 @@ impl<'d, 'a> Eligibility<'d, 'a> {
                 .then_some(VictimRule::Envy)
         })?;
         (!self.barred.contains(draft, level, victim)).then_some(rule)
+    }
+
+    /// True if a job with legal sizes has no more than its target, and waits for space of its next
+    /// size. With a process less it would begin no step, and go down to the size below.
+    fn awaits_step(&self, victim: JobIx) -> bool {
+        let JobDraft { is_elastic, held, promised, target, .. } = self.draft.jobs[victim];
+        is_elastic && NShares(0) < promised && held <= target
     }
 
     /// True if `victim`, a peer, keeps a process only because it is the last and owed to it.
