@@ -4,6 +4,7 @@
 #![expect(clippy::unwrap_used, reason = "a test's panic is its failure")]
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 
 use crate::support::cluster::{Cluster, UNPACED, class, job, single, topology};
@@ -840,22 +841,22 @@ fn a_gang_that_began_claims_nothing() {
     );
 }
 
+/// A fair-share job of a user and class with processes of so many GB that works with legal sizes only.
+fn resizable(
+    (user, class, order): (usize, usize, u64),
+    legal_sizes: LegalSizes,
+    sizes: RangeInclusive<u64>,
+) -> Step {
+    let (min_processes, most) = sizes.into_inner();
+    let elasticity = Some(Elasticity::Malleable);
+    let shape = Shape { elasticity, min_processes, legal_sizes, ..Shape::default() };
+    Step::Elastic { user, class, order, shape, most }
+}
+
 /// All space to come is promised, some of it to a job of lower priority. A job that is owed its first
 /// process gets it there.
 #[test]
 fn a_first_process_goes_before_promises_to_lower_priorities() {
-    let elastic = |user, order, legal_sizes, min_processes, most| Step::Elastic {
-        user,
-        class: 1,
-        order,
-        shape: Shape {
-            elasticity: Some(Elasticity::Malleable),
-            min_processes,
-            legal_sizes,
-            ..Shape::default()
-        },
-        most,
-    };
     let plain = |class, order| Step::Plain { user: 0, class, order };
     let packed = shape_of(Place::Pack, vec![chunk(3, 3, "")], false);
     History::play(
@@ -863,22 +864,81 @@ fn a_first_process_goes_before_promises_to_lower_priorities() {
         &[
             Step::Confirm(false),
             plain(2, 1),
-            elastic(1, 2, LegalSizes::PowerOfTwo, 3, 4),
+            resizable((1, 1, 2), LegalSizes::PowerOfTwo, 3..=4),
             Step::Cycle,
             Step::Gang { user: 0, class: 0, shape: packed },
-            elastic(0, 2, LegalSizes::Odd, 1, 5),
-            elastic(0, 4, LegalSizes::MultipleOf(3), 1, 3),
+            resizable((0, 1, 2), LegalSizes::Odd, 1..=5),
+            resizable((0, 1, 4), LegalSizes::MultipleOf(3), 1..=3),
             // Of five jobs, the second.
             Step::Initialize(1),
-            elastic(0, 2, LegalSizes::PowerOfTwo, 1, 4),
+            resizable((0, 1, 2), LegalSizes::PowerOfTwo, 1..=4),
             plain(2, 1),
             Step::Cycle,
-            elastic(0, 3, LegalSizes::Any, 1, 1),
+            resizable((0, 1, 3), LegalSizes::Any, 1..=1),
             plain(0, 4),
             Step::Cycle,
             Step::Cycle,
             scattered(0, vec![chunk(1, 1, "blue")], false, false),
             Step::Cycle,
+        ],
+    );
+}
+
+/// A job has four processes, all that it should have, and is promised a fifth. A peer that has as much would bring
+/// it down to one.
+#[test]
+fn a_job_that_is_promised_its_next_size_gives_nothing() {
+    let listed = || LegalSizes::Listed(vec![1, 4, 5]);
+    let racks = vec![chunk(2, 3, ""), chunk(3, 3, "")];
+    let rack = Shape { may_span: Some(false), ..shape_of(Place::Scatter, racks, true) };
+    History::play(
+        false,
+        &[
+            resizable((0, 2, 1), LegalSizes::Any, 1..=1),
+            Step::Plain { user: 0, class: 0, order: 2 },
+            scattered(0, vec![chunk(1, 1, "")], false, false),
+            // Of three jobs, the second.
+            Step::Complete(1),
+            resizable((2, 1, 4), listed(), 1..=5),
+            resizable((0, 2, 1), LegalSizes::Any, 1..=1),
+            Step::Gang { user: 0, class: 0, shape: rack },
+            Step::Cycle,
+            Step::Exit(2),
+            Step::Plain { user: 0, class: 1, order: 1 },
+            Step::Cycle,
+            Step::Confirm(false),
+            Step::Initialize(2),
+            Step::Cycle,
+            resizable((1, 1, 2), listed(), 1..=4),
+            resizable((1, 1, 2), LegalSizes::Any, 2..=4),
+            Step::Cycle,
+        ],
+    );
+}
+
+/// A step of three processes had to preempt on two nodes, and a fourth process found space. The step uses the
+/// space that was made for it.
+#[test]
+fn a_step_uses_the_space_that_was_made_for_it() {
+    let listed = || LegalSizes::Listed(vec![1, 4, 5]);
+    History::play(
+        false,
+        &[
+            Step::Plain { user: 0, class: 3, order: 4 },
+            Step::Plain { user: 0, class: 0, order: 2 },
+            resizable((0, 1, 1), LegalSizes::Odd, 1..=7),
+            resizable((0, 1, 4), LegalSizes::MultipleOf(3), 1..=6),
+            Step::Cycle,
+            resizable((0, 2, 2), LegalSizes::Odd, 1..=1),
+            resizable((0, 1, 3), listed(), 2..=4),
+            resizable((0, 1, 1), LegalSizes::Any, 1..=4),
+            scattered(0, vec![chunk(1, 1, "")], false, false),
+            resizable((0, 2, 3), listed(), 1..=1),
+            // Of nine jobs.
+            Step::Complete(7),
+            Step::Cycle,
+            resizable((0, 1, 2), LegalSizes::Odd, 2..=5),
+            Step::Exit(2),
         ],
     );
 }

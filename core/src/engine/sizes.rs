@@ -175,8 +175,16 @@ fn grow(draft: &mut Draft<'_>, job: JobIx, shape: &Shape) {
     }
     let held = draft.jobs[job].held;
     let legal = legal_at_most(shape, held + NShares(count(&own))).max(held);
-    // Space that is free now comes first.
-    let is_free = |promise: &Promise| promise.order.qshares() <= draft.spaces.usable(promise.node);
+    // Space that is free now comes first, then space that was made first.
+    let mut used: BTreeMap<NodeIx, QShares> = BTreeMap::new();
+    let is_free = |promise: &Promise| {
+        let used = used.entry(promise.node).or_default();
+        let is_free = *used + promise.order.qshares() <= draft.spaces.usable(promise.node);
+        if is_free {
+            *used += promise.order.qshares();
+        }
+        is_free
+    };
     let (free, awaited): (Vec<Promise>, Vec<Promise>) = own.into_iter().partition(is_free);
     let step = free.into_iter().chain(awaited).zip(held.0..legal.0).map(|(promise, _)| promise);
     let step: Vec<Promise> = step.collect();
