@@ -885,7 +885,7 @@ fn a_first_process_goes_before_promises_to_lower_priorities() {
 }
 
 /// A job has four processes, all that it should have, and is promised a fifth. A peer that has as much would bring
-/// it down to one.
+/// it down to a single process.
 #[test]
 fn a_job_that_is_promised_its_next_size_gives_nothing() {
     let listed = || LegalSizes::Listed(vec![1, 4, 5]);
@@ -964,7 +964,7 @@ fn space_of_an_exclusive_gang_goes_with_it() {
     );
 }
 
-/// One node of a kind is in use by fair-share work, and another kind has a free node: nothing is taken back.
+/// Fair-share work uses a node of a kind, and another kind has a free node: nothing is taken back.
 #[test]
 fn a_gang_takes_nothing_back_beside_free_nodes() {
     let mut cluster = Cluster::new(world(false));
@@ -978,7 +978,7 @@ fn a_gang_takes_nothing_back_beside_free_nodes() {
     assert_eq!(cluster.nodes_of(1), ["a2"]);
 }
 
-/// A gang waits behind an older one, and a single request is expected on the only other nodes. The request
+/// A gang waits behind an older gang, and a single request is expected on the only other nodes. The request
 /// goes elsewhere.
 #[test]
 fn a_gang_behind_another_uses_nodes_on_which_a_request_was_expected() {
@@ -1029,8 +1029,8 @@ fn a_request_does_not_go_from_free_space_into_a_claim() {
     );
 }
 
-/// Requests are counted on nodes like those that were promised to a gang, while others are left. The gang
-/// keeps its promises.
+/// A gang keeps its promises. Requests may be counted on nodes like the promised nodes, while other nodes are
+/// left.
 #[test]
 fn promises_to_a_gang_hold_wherever_requests_are_counted() {
     let chunks = vec![chunk(1, 1, ""), chunk(3, 3, "red"), chunk(1, 1, "red")];

@@ -237,7 +237,7 @@ fn a_claim_may_be_in_any_of_the_sets() {
     assert_eq!(claiming(&[0, 3]), [Rule::ClaimPassed]);
 }
 
-/// An older service got a node of one rack after the gang had claimed the rest of that rack. The gang
+/// An older service got a node of a rack after the gang had claimed the rest of that rack. The gang
 /// was right to leave the other rack to younger work.
 #[test]
 fn a_set_that_an_older_service_closes_in_this_cycle_may_have_been_claimed() {
@@ -249,9 +249,9 @@ fn a_set_that_an_older_service_closes_in_this_cycle_may_have_been_claimed() {
         let service = scene.job(BOB, FIXED, 4, 1);
         scene.edit(service).kind = JobKind::Service;
         if is_new {
-            _ = scene.expand(service, 2)
+            _ = scene.expand(service, 2);
         } else {
-            scene.hold(service, 1, 2)
+            scene.hold(service, 1, 2);
         }
         scene.running((BOB, FIXED), 4, 1, 5);
         let gang = scene.gang((ANN, FIXED), &[(3, 4)], Place::Scatter);

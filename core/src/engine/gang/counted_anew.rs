@@ -1,6 +1,6 @@
 //! The ideal cluster for gangs whose nodes are known: what was counted so far, arranged anew.
 //!
-//! Nodes of the ideal cluster have no names. A request may be counted on a node like the one that a
+//! Nodes of the ideal cluster have no names. A request may be counted on a node like a node that a
 //! gang holds or was promised, while another node is left. The gang keeps its nodes if all the rest
 //! can be counted beside them.
 

@@ -230,7 +230,7 @@ impl<'d, 'a> Eligibility<'d, 'a> {
         if !are_peers || draft.jobs[victim].is_adapting || is_passing() {
             return None;
         }
-        if self.awaits_step(victim) && !self.is_starved {
+        if self.waits_for_step(victim) && !self.is_starved {
             return None;
         }
         let level = draft.entities.lowest_common_level(victim, self.requester);
@@ -251,7 +251,7 @@ impl<'d, 'a> Eligibility<'d, 'a> {
 
     /// True if a job with legal sizes has no more than its target, and waits for space of its next
     /// size. With a process less it would begin no step, and go down to the size below.
-    fn awaits_step(&self, victim: JobIx) -> bool {
+    fn waits_for_step(&self, victim: JobIx) -> bool {
         let JobDraft { is_elastic, held, promised, target, .. } = self.draft.jobs[victim];
         is_elastic && NShares(0) < promised && held <= target
     }
