@@ -105,8 +105,10 @@ fn is_starving(ledger: &Ledger<'_>, place: JobIx) -> bool {
 }
 
 /// Unless the cluster is idle, no peer takes the last process of a job or user that is owed a
-/// process. A moved job has another process instead. In an idle cluster evenness may come first. A
-/// job with legal sizes that also lost processes to a higher priority may have no such size left.
+/// process. A moved job has another process instead. In an idle cluster evenness may come first.
+///
+/// Higher priorities may take all of a job. A job with legal sizes may then have no such size left.
+/// A gang in its turn takes what is beyond a target, before higher priorities take the rest.
 pub(super) fn check_last(ledger: &Ledger<'_>, findings: &mut Vec<Finding>) {
     if is_at_rest(ledger) {
         return;
@@ -115,8 +117,8 @@ pub(super) fn check_last(ledger: &Ledger<'_>, findings: &mut Vec<Finding>) {
         .victims
         .iter()
         .filter(|victim| is_taken_by_peer(ledger, victim))
+        .filter(|victim| !ledger.jobs[victim.donor].is_gang() && !is_excused(ledger, victim))
         .map(|victim| victim.donor)
-        .filter(|&donor| !ledger.jobs[donor].is_gang() && !is_left_without_size(ledger, donor))
         .collect();
     for donor in robbed {
         let line = &ledger.jobs[donor];
@@ -133,11 +135,13 @@ pub(super) fn check_last(ledger: &Ledger<'_>, findings: &mut Vec<Finding>) {
     }
 }
 
-/// True if a job with legal sizes lost processes to a higher priority.
-fn is_left_without_size(ledger: &Ledger<'_>, place: JobIx) -> bool {
-    let mut lost = ledger.victims.iter().filter(|victim| victim.donor == place);
-    sized_shape(ledger.jobs[place].job).is_some()
-        && lost.any(|victim| victim.receipt.rule == VictimRule::Priority)
+/// True if higher priorities took from the job of `victim`, too, and may have taken its last process.
+fn is_excused(ledger: &Ledger<'_>, victim: &ReceiptedShare<'_>) -> bool {
+    let donor = victim.donor;
+    let mut lost = ledger.victims.iter().filter(|other| other.donor == donor);
+    let is_first = victim.receipt.rule == VictimRule::Turn;
+    (is_first || sized_shape(ledger.jobs[donor].job).is_some())
+        && lost.any(|other| other.receipt.rule == VictimRule::Priority)
 }
 
 /// True if `victim` was preempted for a job of its own group (tree of pools and priority), and not

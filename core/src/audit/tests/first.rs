@@ -352,6 +352,26 @@ fn the_last_process_does_not_go_to_a_peer() {
     assert!(!robbed(1, VictimRule::Relocation).contains(&Rule::LastTaken));
 }
 
+/// A gang in its turn takes a process that Ann has beyond her target, before a higher priority takes the last.
+#[test]
+fn the_last_may_go_to_a_higher_priority_after_a_turn() {
+    let broken = |rule: VictimRule| {
+        let mut scene = scene(&[1, 1, 1]);
+        let ann = scene.running((ANN, FAIR), 1, 1, 0);
+        scene.hold(ann, 1, 2);
+        let bob = scene.running((BOB, FAIR), 1, 1, 1);
+        scene.edit(bob).facts.remaining = 2;
+        let fixed = scene.job(BOB, FIXED, 1, 1);
+        scene.preempt(ann, 0, Some(bob), rule);
+        scene.preempt(ann, 1, Some(fixed), VictimRule::Priority);
+        scene.promise(bob, 0);
+        scene.promise(fixed, 2);
+        scene.broken().contains(&Rule::LastTaken)
+    };
+    assert!(broken(VictimRule::FairShare));
+    assert!(!broken(VictimRule::Turn));
+}
+
 /// None of Ann's three jobs is owed a process, but she is.
 #[test]
 fn nor_does_the_last_of_a_user() {
