@@ -1,6 +1,7 @@
 //! Rules about the repository itself.
 
 mod circles;
+mod features;
 mod rows;
 mod tidy;
 mod words;
