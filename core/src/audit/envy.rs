@@ -28,7 +28,8 @@ struct EnvyPlan {
     loss: Millis,
 }
 
-/// No side is so much better off that a job could have the place of its processes.
+/// No side is so much better off that a job could have the place of its processes. Where the
+/// configured stop holds a job back, peers keep what they have; another check judges that reason.
 pub(super) fn check_envy(ledger: &Ledger<'_>, findings: &mut Vec<Finding>) {
     let settings = &ledger.snapshot.topology.settings;
     if !settings.defragmentation || !is_settled(ledger) {
@@ -37,7 +38,8 @@ pub(super) fn check_envy(ledger: &Ledger<'_>, findings: &mut Vec<Finding>) {
     let mut steps = STEPS;
     let greatest = Greatest::of(ledger);
     for (place, line) in ledger.jobs.with_ix() {
-        if !line.is_fair_share() || !is_behind(line) {
+        let is_stopped = matches!(line.report.held_back, Some(Declined::Quiet { .. }));
+        if !line.is_fair_share() || !is_behind(line) || is_stopped {
             continue;
         }
         let envious = Envious { ledger, place, limit: limit(ledger, place) };

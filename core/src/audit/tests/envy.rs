@@ -77,18 +77,21 @@ fn what_is_too_dear_is_no_envy() {
 
 #[test]
 fn who_says_what_it_would_cost_says_so_truly() {
-    let says = |held_back| {
+    let says_after = |quiet_cycles, held_back| {
         let mut scene = Scene::new(&[6, 2]);
         scene.running((ANN, FAIR), 1, 6, 0);
         let bob = scene.running((BOB, FAIR), 2, 1, 1);
         scene.edit(bob).facts.remaining = 2;
-        scene.snapshot.calm = at_rest();
+        scene.snapshot.calm = Quiescence { quiet_cycles, ..at_rest() };
         scene.report();
         scene.schedule.report.jobs[JobIx(1)].held_back = Some(held_back);
         scene.broken_as_reported()
     };
     let dear = Declined::TooDear { loss: 3_000_000, limit: CapRules::LOSS_LIMIT };
-    assert_eq!(says(dear), [Rule::Envy], "nothing at all would be lost");
+    assert_eq!(says_after(5, dear), [Rule::Envy], "nothing at all would be lost");
+    let stopped = Declined::Quiet { cycles: 12 };
+    assert_eq!(says_after(12, stopped), [], "the configured stop has come");
+    assert_eq!(says_after(11, stopped), [Rule::FalseHold], "it has not");
     let mut scene = Scene::new(&[6, 2]);
     let ann = scene.running((ANN, FAIR), 1, 6, 0);
     let bob = scene.running((BOB, FAIR), 2, 1, 1);
