@@ -14,17 +14,25 @@ use crate::engine::snapshot::Promise;
 use crate::engine::target::NodeListCapacity;
 use crate::model::{ClassPolicy, JobIx, NShares, NodeIx};
 
+/// Most times in a cycle that all is counted anew.
+const TRIES_MAX: u64 = 16;
+
 /// True if the ideal cluster has these amounts left, each on a node of its own. If what was counted
-/// is in their way and can be arranged otherwise, it is arranged so.
+/// is in their way and can be arranged otherwise, it is arranged so. `tries`: how often that was
+/// tried in the cycle.
 pub(super) fn make_cells(
     draft: &Draft<'_>,
     space: &mut EmptyCluster,
     listed: &NodeListCapacity,
-    amounts: &[(NodeIx, u64)],
+    (amounts, tries): (&[(NodeIx, u64)], &mut u64),
 ) -> bool {
     if has_cells_for(draft, space, listed, amounts) {
         return true;
     }
+    if TRIES_MAX <= *tries {
+        return false;
+    }
+    *tries += 1;
     let Some(mut anew) = counted_anew(draft, amounts) else { return false };
     let has_cells = has_cells_for(draft, &mut anew, listed, amounts);
     if has_cells {

@@ -114,7 +114,7 @@ impl GangPlanner {
     /// True if the ideal cluster has the space of all slots left. For slots that were promised, what
     /// was counted elsewhere makes room.
     pub(super) fn makes_cells(
-        &self,
+        &mut self,
         draft: &Draft<'_>,
         space: &mut EmptyCluster,
         listed: &NodeListCapacity,
@@ -123,7 +123,7 @@ impl GangPlanner {
         let amounts = amounts_by_node(slots);
         // Claims are counted, too, and stay where they are.
         if self.claimed_pieces.is_empty() && are_promised(&amounts, promised) {
-            make_cells(draft, space, listed, &amounts)
+            make_cells(draft, space, listed, (&amounts, &mut self.counted_anew))
         } else {
             has_cells_for(draft, space, listed, &amounts)
         }

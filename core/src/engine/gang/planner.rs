@@ -51,6 +51,8 @@ pub(in crate::engine) struct GangPlanner {
     pub(super) refused: BTreeSet<EqualSingle>,
     /// Looks at nodes of this cycle for the best places.
     pub(super) looks: u64,
+    /// How often all was counted anew in this cycle.
+    pub(super) counted_anew: u64,
 }
 
 impl GangPlanner {
@@ -117,6 +119,7 @@ impl GangPlanner {
             lengths: BTreeSet::new(),
             refused: BTreeSet::new(),
             looks: 0,
+            counted_anew: 0,
         }
     }
 

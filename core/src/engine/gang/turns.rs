@@ -198,12 +198,17 @@ impl GangPlanner {
                 draft.job(job).gang.turn.filter(|_| NShares(0) < draft.jobs[job].held)
                 && is_paid(draft.snapshot, &draft.job(job).gang)
             {
-                count_held(draft, space, listed, job);
+                count_held(draft, (&mut *space, &mut *listed), job, &mut self.counted_anew);
                 draft.change_expected_in(turn.until);
             }
         }
         let mut begun = TurnsBegun::of_promises(draft, gangs);
-        decide_unpaid(draft, (space, listed), gangs, &mut begun);
+        decide_unpaid(
+            draft,
+            (&mut *space, &mut *listed),
+            gangs,
+            (&mut begun, &mut self.counted_anew),
+        );
         self.find_supply(draft, Taker::of(draft, first));
         for &job in gangs {
             draft.effort.step();
@@ -323,19 +328,20 @@ impl GangPlanner {
     }
 }
 
-/// Counts the nodes of a gang, if work of higher priority left them to it. True if it did.
+/// Counts the nodes of a gang, if work of higher priority left them to it. True if it did. `tries`:
+/// how often all was counted anew.
 fn count_held(
     draft: &mut Draft<'_>,
-    space: &mut EmptyCluster,
-    listed: &mut NodeListCapacity,
+    (space, listed): (&mut EmptyCluster, &mut NodeListCapacity),
     job: JobIx,
+    tries: &mut u64,
 ) -> bool {
     let mut amounts: BTreeMap<NodeIx, u64> = BTreeMap::new();
     for (_, share) in draft.shares.held_by(job) {
         *amounts.entry(share.node()).or_default() += share.order.qshares().0;
     }
     let amounts: Vec<(NodeIx, u64)> = amounts.into_iter().collect();
-    if !make_cells(draft, space, listed, &amounts) {
+    if !make_cells(draft, space, listed, (&amounts, tries)) {
         return false;
     }
     draft.jobs[job].target = draft.jobs[job].held;
@@ -354,7 +360,7 @@ fn decide_unpaid(
     draft: &mut Draft<'_>,
     (space, listed): (&mut EmptyCluster, &mut NodeListCapacity),
     gangs: &[JobIx],
-    begun: &mut TurnsBegun,
+    (begun, tries): (&mut TurnsBegun, &mut u64),
 ) {
     let mut waiting: BTreeSet<(ClassIx, UserIx)> = BTreeSet::new();
     for &job in gangs {
@@ -371,7 +377,7 @@ fn decide_unpaid(
         let is_due = is_within_share || is_first && price.missing() == Some(0);
         if !is_due {
             begun.expect(draft, job, &price);
-        } else if count_held(draft, space, listed, job) {
+        } else if count_held(draft, (&mut *space, &mut *listed), job, tries) {
             draft.jobs[job].is_due = true;
             draft.change_expected_in(draft.snapshot.cycle + 1);
             if !is_within_share {
