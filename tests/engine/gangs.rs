@@ -21,7 +21,7 @@ use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
 
 /// Nodes with their size in GB, rack and colour.
-const NODES: [(&str, u64, &str, &str); 9] = [
+pub const NODES: [(&str, u64, &str, &str); 9] = [
     ("a1", 4, "a", "red"),
     ("a2", 4, "a", "red"),
     ("a3", 4, "a", "blue"),
@@ -39,7 +39,7 @@ const LENGTH: u64 = 60_000;
 const USERS: [&str; 3] = ["ann", "bob", "cid"];
 const CLASSES: [&str; 4] = ["tight", "normal", "low", "plain"];
 
-fn world(has_sets: bool) -> Topology {
+pub fn world(has_sets: bool) -> Topology {
     let tag = |key: &str, pick: fn(&(&str, u64, &'static str, &'static str)) -> &'static str| {
         let mut rules: BTreeMap<&str, Vec<Name>> = BTreeMap::new();
         for node in NODES.iter().filter(|node| !pick(node).is_empty()) {
@@ -581,7 +581,7 @@ fn a_claim_and_an_older_request_share_a_node() {
 }
 
 /// A chunk of this many processes, each of this many GB, on nodes of a colour.
-fn chunk(count: u64, gib: u64, color: &str) -> Chunk {
+pub fn chunk(count: u64, gib: u64, color: &str) -> Chunk {
     let tags = if color.is_empty() { Tags::default() } else { Tags::of([("color", color)]) };
     Chunk { count, memory: Mebibytes::from_gib(gib), tags }
 }
@@ -593,7 +593,7 @@ fn scattered(user: usize, chunks: Vec<Chunk>, is_exclusive: bool, is_grouped: bo
 }
 
 /// The shape of a gang, of nodes in the same rack if it is grouped.
-fn shape_of(place: Place, chunks: Vec<Chunk>, is_grouped: bool) -> Shape {
+pub fn shape_of(place: Place, chunks: Vec<Chunk>, is_grouped: bool) -> Shape {
     let group_by = is_grouped.then(|| "rack".into());
     Shape { chunks, place, group_by, min_processes: 1, ..Shape::default() }
 }
@@ -1078,7 +1078,7 @@ fn a_gang_that_could_be_smaller_waits_for_its_rack() {
 }
 
 /// The same 300 histories every time, or as many others as `PROPTEST_CASES` asks for.
-fn config() -> ProptestConfig {
+pub fn config() -> ProptestConfig {
     let default = ProptestConfig { failure_persistence: None, ..ProptestConfig::default() };
     if std::env::var_os("PROPTEST_CASES").is_some() {
         return default;

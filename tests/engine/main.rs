@@ -7,6 +7,7 @@ mod cases;
 mod excepted;
 mod explained;
 mod fairness;
+mod free_nodes;
 mod gangs;
 mod growth;
 mod histories;
