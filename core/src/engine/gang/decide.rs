@@ -113,7 +113,7 @@ impl GangPlanner {
 
     /// True if the ideal cluster has the space of all slots left. For slots that were promised, what
     /// was counted elsewhere makes room.
-    pub(super) fn makes_cells(
+    pub(super) fn finds_cells(
         &mut self,
         draft: &Draft<'_>,
         space: &mut EmptyCluster,
@@ -144,7 +144,7 @@ impl GangPlanner {
         let may_move = !self.chooses_nodes() && self.may_give_back_expected();
         let before = may_move.then(|| request.clone());
         let lack = match self.outcome(draft, request, promised) {
-            Ok((slots, _)) if !self.makes_cells(draft, space, listed, (&slots, promised)) => {
+            Ok((slots, _)) if !self.finds_cells(draft, space, listed, (&slots, promised)) => {
                 let (found, needed) = (0, crate::model::count(&slots));
                 WaitReason::GangLacks(GangLack {
                     of: GangNodes::Available,
