@@ -1059,6 +1059,53 @@ fn promises_to_a_gang_hold_wherever_requests_are_counted() {
     );
 }
 
+/// A gang claims a node that is promised to a gang of lower priority: that gang starts there, and goes when the
+/// older gang can start.
+#[test]
+fn a_gang_claims_what_a_lower_gang_was_promised() {
+    let plain = |class, order| Step::Plain { user: 0, class, order };
+    let whole = |user, color| scattered(user, vec![chunk(1, 1, color)], true, true);
+    let gang = |class, chunks| Step::Gang {
+        user: 0,
+        class,
+        shape: shape_of(Place::Scatter, chunks, false),
+    };
+    let alone =
+        Shape { is_exclusive: true, ..shape_of(Place::Scatter, vec![chunk(1, 1, "red")], false) };
+    History::play(
+        false,
+        &[
+            whole(1, ""),
+            plain(0, 1),
+            Step::Die(3),
+            Step::Cycle,
+            whole(1, "blue"),
+            gang(1, vec![chunk(2, 1, "red")]),
+            // Of four jobs, the second.
+            Step::Complete(1),
+            plain(1, 4),
+            gang(0, vec![chunk(1, 1, "red"), chunk(2, 1, "red")]),
+            Step::Cycle,
+            Step::Cycle,
+            Step::Cycle,
+            Step::Cycle,
+            plain(0, 3),
+            plain(1, 1),
+            gang(2, vec![chunk(1, 1, "")]),
+            Step::Cycle,
+            Step::VaryOff(2),
+            // Of eight jobs.
+            Step::Initialize(3),
+            Step::Cycle,
+            plain(0, 1),
+            Step::Cycle,
+            Step::Cycle,
+            Step::Gang { user: 0, class: 0, shape: alone },
+            plain(0, 1),
+        ],
+    );
+}
+
 /// A moldable gang of three in a rack: no rack has the nodes, and it starts with fewer where they are.
 #[test]
 fn a_gang_that_could_be_smaller_waits_for_its_rack() {

@@ -10,12 +10,12 @@ use std::iter;
 use std::num::NonZeroU64;
 use std::sync::Arc;
 
-use super::Claim;
 use super::decide::{amounts_by_node, pieces};
 use super::fit::{Fitting, Piece};
 use super::planner::GangPlanner;
 use super::request::GangRequest;
 use super::supply::{PlacementSet, SpacePart, Supply};
+use super::{Claim, Taker};
 use crate::engine::capacity::EmptyCluster;
 use crate::engine::draft::Draft;
 use crate::engine::target::NodeListCapacity;
@@ -51,7 +51,7 @@ impl GangPlanner {
         }
         let may_wait = may_wait || (is_blocked && self.may_wait_for_ends(request));
         let claims = if may_wait && holds_now(draft, request.job) {
-            self.possible_claims(request)
+            self.possible_claims(draft, request)
         } else {
             Vec::new()
         };
@@ -83,13 +83,22 @@ impl GangPlanner {
     }
 
     /// The claims of a gang in the set in which it can claim most.
-    fn possible_claims(&self, request: &GangRequest<'_>) -> Vec<Claim> {
+    fn possible_claims(&self, draft: &Draft<'_>, request: &GangRequest<'_>) -> Vec<Claim> {
         // What older gangs leave of their nodes is claimed, too: work that stays there would be in
         // the way later.
-        let supply = &self.unclaimed[&request.pool];
+        let promised = self.promised_to_givers(draft, request);
+        let with_promised = |supply: &Arc<Supply>| {
+            let mut supply = Arc::clone(supply);
+            for &(node, amount) in &promised {
+                Arc::make_mut(&mut supply).give_back(&self.kinds, node, amount, 0);
+            }
+            supply
+        };
+        let supply = with_promised(&self.unclaimed[&request.pool]);
+        let left = with_promised(&self.supply[&request.pool]);
         let mut best: Option<(u64, Vec<Claim>)> = None;
         for set in request.domains().filter(|set| self.may_start_in(request, *set)) {
-            let claims = self.partial_claims(supply, request, set);
+            let claims = self.partial_claims((&supply, &left), request, set);
             let amount = claims.iter().map(|claim| claim.amount).sum();
             if best.as_ref().is_none_or(|(most, _)| *most < amount) {
                 best = Some((amount, claims));
@@ -98,16 +107,32 @@ impl GangPlanner {
         best.map(|(_, claims)| claims).unwrap_or_default()
     }
 
-    /// Claims on the nodes of a set, chunk by chunk, in the order in which gangs use nodes.
-    pub(super) fn partial_claims(
+    /// Space that is promised to gangs from which the gang of `request` may take it once they started.
+    /// Their work is no more in the way of a claim than other work that can be preempted.
+    fn promised_to_givers(
         &self,
-        supply: &Supply,
+        draft: &Draft<'_>,
+        request: &GangRequest<'_>,
+    ) -> Vec<(NodeIx, u64)> {
+        let taker = Taker::of(draft, request.job);
+        let gives =
+            |id: &JobId| draft.place_of(*id).is_some_and(|job| taker.may_take_from(draft, job));
+        let of_givers = self.promises.iter().filter(|(id, _)| gives(id));
+        let promises = of_givers.flat_map(|(_, promises)| promises);
+        promises.map(|promise| (promise.node, promise.order.qshares().0)).collect()
+    }
+
+    /// Claims on the nodes of a set, chunk by chunk, in the order in which gangs use nodes. `left`:
+    /// space that no older gang claims.
+    fn partial_claims(
+        &self,
+        (supply, left): (&Supply, &Supply),
         request: &GangRequest<'_>,
         set: Option<&PlacementSet>,
     ) -> Vec<Claim> {
         let bounds = request.bounds(set);
         // Older gangs may have claimed all of it.
-        if !self.supply[&request.pool].has_any_space(&self.kinds, request.shape, set) {
+        if !left.has_any_space(&self.kinds, request.shape, set) {
             return Vec::new();
         }
         let stock = supply.stock(&self.kinds, request, bounds, SpacePart::Available);
@@ -118,7 +143,7 @@ impl GangPlanner {
         let loads = fitting.assign().unwrap_or_default();
         let slots = self.name(supply, request, bounds, &stock, &loads);
         let claims = amounts_by_node(&slots).into_iter().map(|(node, amount)| {
-            let amount = amount.min(self.supply[&request.pool].space(node).available);
+            let amount = amount.min(left.space(node).available);
             Claim { job: request.job, node, amount }
         });
         claims.filter(|claim| 0 < claim.amount).collect()
