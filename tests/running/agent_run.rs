@@ -77,6 +77,20 @@ fn slots(site: &Site) -> Vec<u32> {
     numbers.filter(is_ours).collect()
 }
 
+/// The process of the only slot. A task that is not yet another program looks like a second slot
+/// for a moment.
+fn only_slot(site: &Site) -> u32 {
+    let begun = Instant::now();
+    loop {
+        let found = slots(site);
+        if let [pid] = found[..] {
+            return pid;
+        }
+        assert!(begun.elapsed() < slot::PATIENCE, "{found:?}");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
 fn stop(by_ms: Option<u64>, why: StopReason) -> SlotStop {
     SlotStop { by_ms, why }
 }
@@ -281,7 +295,7 @@ async fn garbage_and_strangers_on_a_socket_harm_no_slot() {
     }
     let results = head.until_results(7, 40).await;
     assert!(results.iter().all(|end| end.why == Reason::Done), "{results:?}");
-    assert_eq!(slots(&site).len(), 1);
+    only_slot(&site);
 }
 
 #[tokio::test]
@@ -298,7 +312,7 @@ async fn a_killed_slot_leaves_no_process_and_loses_what_it_began() {
         assert!(start.elapsed() < head::PATIENCE);
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
-    let [pid] = slots(&site)[..] else { panic!("{:?}", slots(&site)) };
+    let pid = only_slot(&site);
     assert!(Command::new("kill").args(["-9", &pid.to_string()]).status().unwrap().success());
     let last = head.until_gone(7).await;
     assert_eq!(last.end, Some(SlotEnd::Died));
@@ -483,7 +497,7 @@ async fn swapped_files_reach_nothing_of_others() {
         head.give(share, [1, 2]);
         head.until_results(share, 1).await;
         head.until("begun", |book| book.slots[&share].seen_running.last().copied()).await;
-        let [pid] = slots(&site)[..] else { panic!("{:?}", slots(&site)) };
+        let pid = only_slot(&site);
         replace(&name, how);
         assert!(Command::new("kill").args(["-9", &pid.to_string()]).status().unwrap().success());
         let last = head.until_gone(share).await;
@@ -512,7 +526,8 @@ async fn swapped_files_reach_nothing_of_others() {
     head.until("answers", |book| (book.answers > answers + 5).then_some(())).await;
     let state = head.book().slots[&share].report.as_ref().map(|report| report.state);
     assert_eq!(state, Some(SlotStage::Starting), "no other process speaks for the slot");
-    assert_eq!(slots(&site).len(), 1, "it runs on, until its lease ends");
+    // It runs on, until its lease ends.
+    only_slot(&site);
 }
 
 #[tokio::test]
