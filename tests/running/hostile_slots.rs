@@ -21,7 +21,7 @@ use apportion::orchestrator::wire::{
 use apportion::slot::wire::{
     AgentReport, FromSlot, HEAD, LeasedOrder, ReadRequest, SOCKET, ToSlot, encode,
 };
-use apportion::slot::{is_alive, since_boot_ms, start_time};
+use apportion::slot::{since_boot_ms, start_time};
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
@@ -141,15 +141,15 @@ fn plays_a_hostile_slot_where_it_is_asked_to() {
     }
 }
 
-/// A process that plays the slot of share 8, with a book of it as the agent would have written it.
+/// A process that plays the slot of a share, with a book of it as the agent would have written it.
 struct Hostile {
     process: Child,
     folder: PathBuf,
 }
 
 impl Hostile {
-    fn start(head: &Head, spool: &Path, how: &str) -> Hostile {
-        let name = head.slot(8);
+    fn start(head: &Head, spool: &Path, share: u64, how: &str) -> Hostile {
+        let name = head.slot(share);
         let (books, folder) = (spool.join("books"), spool.join("slots").join(&name));
         fs::create_dir_all(&books).unwrap();
         fs::create_dir_all(&folder).unwrap();
@@ -166,7 +166,7 @@ impl Hostile {
         let own = (rustix::process::getuid().as_raw(), rustix::process::getgid().as_raw());
         let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap();
         let book = serde_json::json!({
-            "slot": name, "orchestrator": identity, "share": 8, "start": start(),
+            "slot": name, "orchestrator": identity, "share": share, "start": start(),
             "identity": format!("{}:{}:{}", own.0, own.1, own.1), "rung": "watched",
             "process": {"pid": pid, "start": start_time(pid).unwrap(), "boot": boot.trim()},
             "failure": null,
@@ -180,12 +180,13 @@ impl Hostile {
             std::thread::sleep(Duration::from_millis(10));
         }
         // The orchestrator of the test knows it, and has given it nothing.
-        head.book().slots.insert(8, Wanted { is_named: true, ..Wanted::default() });
+        head.book().slots.insert(share, Wanted { is_named: true, ..Wanted::default() });
         Hostile { process, folder }
     }
 
-    fn is_alive(&self) -> bool {
-        is_alive(i32::try_from(self.process.id()).unwrap())
+    /// True until the process is killed. It stays a zombie until its parent waits for it.
+    fn lives(&mut self) -> bool {
+        self.process.try_wait().unwrap().is_none()
     }
 }
 
@@ -207,7 +208,7 @@ fn peak_kib(pid: u32) -> u64 {
 async fn a_slot_that_forges_its_reports_harms_no_other() {
     let (folder, work, spool) = site();
     let head = Head::start(shell(&work, "sleep 0.02")).await;
-    let hostile = Hostile::start(&head, &spool, "forges");
+    let hostile = Hostile::start(&head, &spool, 8, "forges");
     let agent = Agent::start(&head, &spool, WATCHED);
     head.want(7, start());
     head.give(7, 1..=100);
@@ -231,50 +232,36 @@ async fn a_slot_that_forges_its_reports_harms_no_other() {
 }
 
 /// A slot that hangs up and a silent slot are treated alike: the slot is stuck, and killed after
-/// its time.
-async fn is_killed_and_no_other(how: &str) {
+/// its time. The time of a slot that does not stop is longer.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_slot_that_obeys_nothing_is_killed_and_no_other() {
     let (folder, work, spool) = site();
     let head = Head::start(shell(&work, "sleep 0.02")).await;
-    let mut hostile = Hostile::start(&head, &spool, how);
+    let ways = [(8, "hangs-up"), (9, "is-mute"), (10, "goes-on")];
+    let mut hostile = ways.map(|(share, how)| Hostile::start(&head, &spool, share, how));
     let _agent = Agent::start(&head, &spool, WATCHED);
     let begun = Instant::now();
-    if how == "goes-on" {
-        head.stop(8, SlotStop { by_ms: Some(0), why: StopReason::Preempted });
-    }
+    head.stop(10, SlotStop { by_ms: Some(0), why: StopReason::Preempted });
     head.want(7, start());
     head.give(7, 1..=20);
     head.until_results(7, 20).await;
-    assert!(hostile.is_alive(), "{how}");
-    // The process stays a zombie until its parent waits for it.
-    while hostile.process.try_wait().unwrap().is_none() {
-        assert!(begun.elapsed() < head::PATIENCE, "{how}: never killed");
-        tokio::time::sleep(Duration::from_millis(50)).await;
-    }
-    let last = head.until_gone(8).await;
-    assert_eq!(last.end, Some(SlotEnd::Died), "{how}: {last:?}");
-    head.give(7, [21]);
-    head.until_results(7, 21).await;
-    if let Ok(calls) = fs::read_to_string(hostile.folder.join("calls")) {
-        let seconds = begun.elapsed().as_secs() + 1;
-        let calls: u64 = calls.parse().unwrap();
-        assert!(calls < seconds * 60, "{calls} calls in {seconds} s");
+    assert!(hostile.iter_mut().all(Hostile::lives));
+    for (slot, (share, how)) in hostile.iter_mut().zip(ways) {
+        while slot.lives() {
+            assert!(begun.elapsed() < head::PATIENCE, "{how}: never killed");
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+        let last = head.until_gone(share).await;
+        assert_eq!(last.end, Some(SlotEnd::Died), "{how}: {last:?}");
+        if let Ok(calls) = fs::read_to_string(slot.folder.join("calls")) {
+            let seconds = begun.elapsed().as_secs() + 1;
+            let calls: u64 = calls.parse().unwrap();
+            assert!(calls < seconds * 60, "{calls} calls in {seconds} s");
+        }
+        head.give(7, [20 + share - 7]);
+        head.until_results(7, usize::try_from(20 + share - 7).unwrap()).await;
     }
     slot::sweep(folder.path());
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_slot_that_does_not_stop_is_killed_and_no_other() {
-    is_killed_and_no_other("goes-on").await;
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_slot_that_hangs_up_is_killed_and_no_other() {
-    is_killed_and_no_other("hangs-up").await;
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_slot_that_says_nothing_is_killed_and_no_other() {
-    is_killed_and_no_other("is-mute").await;
 }
 
 /// Draws a number, often at the edge of the range.
