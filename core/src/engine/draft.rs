@@ -24,7 +24,7 @@ use super::target::orders_that_suit;
 use super::wait_reason::WaitReason;
 use super::water_filling::{Participant, Service, Turn, WaterFill};
 use crate::model::{
-    ClassPolicy, IxVec, JobId, JobIx, Millis, NShares, NodeIx, Order, PoolIx, QShares,
+    ClassPolicy, IxVec, JobId, JobIx, Millis, NShares, NodeIx, Order, PoolIx, Precedence, QShares,
     ResourceClass,
 };
 
@@ -48,6 +48,8 @@ pub(super) struct Draft<'a> {
     pub expansions: Vec<Expansion>,
     pub preemptions: Vec<Preemption>,
     pub promises: Vec<Promise>,
+    /// The lowest priority of fair-share work that was promised space so far; `None` before.
+    pub lowest_promised: Option<Precedence>,
     /// The nodes that hold fixed-share processes, by the service of the job.
     pub services: BTreeMap<u64, BTreeSet<NodeIx>>,
     /// Preemptions by donor and beneficiary, both recent and of this cycle.
@@ -160,6 +162,7 @@ impl<'a> Draft<'a> {
             expansions: Vec::new(),
             preemptions: Vec::new(),
             promises: Vec::new(),
+            lowest_promised: None,
             services,
             confined,
             put_off: Vec::new(),
@@ -411,6 +414,9 @@ impl<'a> Draft<'a> {
         self.note_kept(job, node, i64::from(order.get()));
         self.jobs[job].promised += NShares(1);
         self.entities.add(&mut self.held, job, order.qshares().0);
+        if rank.is_none() && self.class_of(job).policy.is_preemptable() {
+            self.lowest_promised = self.lowest_promised.max(Some(self.precedence(job)));
+        }
         self.promises.push(Promise { job: self.jobs[job].id, node, order, rank });
     }
 
@@ -420,14 +426,8 @@ impl<'a> Draft<'a> {
         self.note_kept(job, promise.node, -i64::from(promise.order.get()));
         self.jobs[job].promised -= NShares(1);
         self.entities.remove(&mut self.held, job, promise.order.qshares().0);
-        self.promises.retain({
-            let mut is_found = false;
-            move |kept| {
-                let is_it = !is_found && *kept == promise;
-                is_found |= is_it;
-                !is_it
-            }
-        });
+        let place = self.promises.iter().position(|kept| *kept == promise);
+        place.map(|place| self.promises.remove(place));
     }
 
     /// Preempts a share under `rule`, for `beneficiary`, together with the alternatives that were

@@ -266,6 +266,9 @@ fn take_gang(draft: &mut Draft<'_>, reclaim: &mut Reclaim, job: JobIx) -> bool {
 /// `job`, and promises the space to `job`. True if it did.
 fn take_promises(draft: &mut Draft<'_>, reclaim: &mut Reclaim, job: JobIx) -> bool {
     let own = draft.precedence(job);
+    if draft.lowest_promised.is_none_or(|lowest| lowest <= own) {
+        return false;
+    }
     let mut by_node: BTreeMap<NodeIx, Vec<(JobIx, Promise)>> = BTreeMap::new();
     for promise in draft.promises.iter().filter(|promise| promise.rank.is_none()) {
         let other = draft.place_of(promise.job);
