@@ -41,7 +41,7 @@ use super::draft::{Draft, JobDraft};
 use super::gang::cheapest_gang_for;
 use super::place::place_one;
 use super::report::Declined;
-use super::schedule::{Alternatives, VictimRule};
+use super::schedule::{Alternatives, Preemption, VictimRule};
 use super::share_table::{PackedShare, ShareIx};
 use super::sizes::is_between_sizes;
 use super::snapshot::Promise;
@@ -269,8 +269,13 @@ fn take_promises(draft: &mut Draft<'_>, reclaim: &mut Reclaim, job: JobIx) -> bo
     if draft.lowest_promised.is_none_or(|lowest| lowest <= own) {
         return false;
     }
+    // A late job had its turn before higher priorities. What it took is not taken in vain.
+    let taken_for = |it: &Preemption| it.beneficiary.map(|job| (it.node, job));
+    let paid: BTreeSet<(NodeIx, JobId)> = draft.preemptions.iter().filter_map(taken_for).collect();
     let mut by_node: BTreeMap<NodeIx, Vec<(JobIx, Promise)>> = BTreeMap::new();
-    for promise in draft.promises.iter().filter(|promise| promise.rank.is_none()) {
+    let is_open =
+        |promise: &&Promise| promise.rank.is_none() && !paid.contains(&(promise.node, promise.job));
+    for promise in draft.promises.iter().filter(is_open) {
         let other = draft.place_of(promise.job);
         let is_lower = |other: &JobIx| {
             own < draft.precedence(*other) && draft.class_of(*other).policy.is_preemptable()
