@@ -9,7 +9,7 @@ use crate::engine::capacity::Tenant;
 use crate::engine::draft::Draft;
 use crate::engine::fairness_tree::GroupIx;
 use crate::engine::share_table::ShareIx;
-use crate::model::{IxVec, Millis, NShares, NodeIx, QShares};
+use crate::model::{ClassIx, IxVec, JobIx, Millis, NShares, NodeIx, QShares};
 
 /// Offer of a user of a class on a node; the cheapest offer is the least.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -29,6 +29,10 @@ pub(super) struct Offers {
     /// Two lists for each user: without the last processes of jobs to which they are owed, and with
     /// them.
     of_groups: [IxVec<GroupIx, OnceCell<Vec<Offer>>>; 2],
+    /// The users of each class that have offers, by their first offer. Two lists, as above.
+    of_classes: [IxVec<ClassIx, OnceCell<Vec<GroupIx>>>; 2],
+    /// For each class, a job in it that has no precedence by a reservation.
+    usual: IxVec<ClassIx, Option<JobIx>>,
     /// For each node, the cost of its cheapest processes.
     of_nodes: IxVec<NodeIx, OnceCell<Cheapest>>,
 }
@@ -46,9 +50,19 @@ struct Cheapest {
 
 impl Offers {
     pub(super) fn new(draft: &Draft<'_>) -> Offers {
+        let (groups, classes) = (draft.entities.groups(), &draft.snapshot.topology.classes);
+        let mut usual = IxVec::filled(None, classes.len());
+        for (group, &(class, _)) in groups.with_ix() {
+            let is_usual = |job: &JobIx| !draft.reserved.contains_key(job);
+            let usual: &mut Option<JobIx> = &mut usual[class];
+            if usual.is_none() {
+                *usual = draft.entities.members(group).iter().copied().find(is_usual);
+            }
+        }
         Offers {
-            of_groups: [(); 2]
-                .map(|()| IxVec::filled(OnceCell::new(), draft.entities.groups().len())),
+            of_groups: [(); 2].map(|()| IxVec::filled(OnceCell::new(), groups.len())),
+            of_classes: [(); 2].map(|()| IxVec::filled(OnceCell::new(), classes.len())),
+            usual,
             of_nodes: IxVec::filled(OnceCell::new(), draft.snapshot.nodes.len()),
         }
     }
@@ -79,6 +93,30 @@ impl Offers {
         }
         let cheapest = self.cheapest(draft, keeps, node);
         cheapest.bound(Cost { worst: cheapest.class, ..nothing }, missing)
+    }
+
+    /// A job of `class` that has the priority of the class.
+    pub(super) fn usual_job(&self, class: ClassIx) -> Option<JobIx> {
+        self.usual[class]
+    }
+
+    /// Returns the users of `class` that have offers, by their first offer.
+    pub(super) fn users(
+        &self,
+        draft: &Draft<'_>,
+        keeps: &Keeps,
+        (class, with_last): (ClassIx, bool),
+    ) -> &[GroupIx] {
+        self.of_classes[usize::from(with_last)][class].get_or_init(|| {
+            let groups = draft.entities.groups().with_ix().filter(|(_, (of, _))| *of == class);
+            let first_offer = |(group, _): (GroupIx, _)| {
+                draft.effort.search();
+                Some((*self.of(draft, keeps, (group, with_last)).first()?, group))
+            };
+            let mut users: Vec<(Offer, GroupIx)> = groups.filter_map(first_offer).collect();
+            users.sort_unstable();
+            users.into_iter().map(|(_, group)| group).collect()
+        })
     }
 
     fn cheapest(&self, draft: &Draft<'_>, keeps: &Keeps, node: NodeIx) -> &Cheapest {

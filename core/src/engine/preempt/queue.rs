@@ -67,8 +67,11 @@ pub(super) const BEYOND: QShares = QShares(1 << 32);
 struct Queue {
     /// Of the request that asked last.
     standing: RequestStanding,
-    /// Next offer of each user that might lose a process.
+    /// Next offer of each user that might lose a process, and of one more user in each class. Users
+    /// of a class follow by their first offer, so most of them are never looked at.
     offers: BinaryHeap<Reverse<NextOffer>>,
+    /// For each class with such users: true if last processes count, and how many users were entered.
+    entered: IxVec<ClassIx, Option<(bool, usize)>>,
     /// For each node, the quanta that its users offer there.
     offered: IxVec<NodeIx, QShares>,
     /// Nodes by a lower bound of the cost.
@@ -327,34 +330,48 @@ impl Queue {
         standing: RequestStanding,
         grown: usize,
     ) -> Queue {
-        let own_class = draft.entities.class_of(eligibility.requester);
-        let mut other_class = None;
-        let groups = draft.entities.groups().with_ix();
-        let first_offers = groups.filter_map(|(group, &(class, _))| {
-            draft.effort.search();
-            let &job = draft.entities.members(group).first()?;
-            if draft.held.groups[group] == 0 {
-                return None;
-            }
-            let is_reached = match other_class {
-                // The answer is the same for all users of another class.
-                Some((known, is_reached)) if known == class => is_reached,
-                _ => eligibility.reaches(job),
-            };
-            other_class = (class != own_class).then_some((class, is_reached));
-            if !is_reached {
-                return None;
-            }
-            let of_group = (group, eligibility.reaches_last_processes(job));
-            let first = offers.of(draft, eligibility.keeps, of_group).first()?;
-            Some(Reverse((*first, of_group, 0)))
-        });
-        Queue {
+        let classes = draft.snapshot.topology.classes.len();
+        let mut queue = Queue {
             standing,
-            offers: first_offers.collect(),
+            offers: BinaryHeap::new(),
+            entered: IxVec::filled(None, classes),
             offered: IxVec::filled(QShares(0), draft.snapshot.nodes.len()),
             heap: BinaryHeap::new(),
             seen: grown,
+        };
+        for class in (0..classes).map(ClassIx) {
+            let with_last =
+                offers.usual_job(class).map(|job| eligibility.reaches_last_processes(job));
+            queue.entered[class] = with_last.map(|with_last| (with_last, 0));
+            queue.enter_next(draft, (offers, eligibility), class);
+        }
+        queue
+    }
+
+    /// Enters the next user of `class` that might lose a process.
+    fn enter_next(
+        &mut self,
+        draft: &Draft<'_>,
+        (offers, eligibility): (&Offers, &Eligibility<'_, '_>),
+        class: ClassIx,
+    ) {
+        // The answer is the same for all users of another class.
+        let own_class = draft.entities.class_of(eligibility.requester);
+        let is_reached = |job| class == own_class || eligibility.reaches(job);
+        let is_reached = offers.usual_job(class).is_some_and(is_reached);
+        let Some((with_last, count)) = self.entered[class].as_mut().filter(|_| is_reached) else {
+            return;
+        };
+        let users = offers.users(draft, eligibility.keeps, (class, *with_last));
+        for &user in &users[*count..] {
+            draft.effort.search();
+            *count += 1;
+            let of_user = (user, *with_last);
+            let first = offers.of(draft, eligibility.keeps, of_user).first();
+            if let Some(first) = first.filter(|_| eligibility.reaches_user(user)) {
+                self.offers.push(Reverse((*first, of_user, 0)));
+                return;
+            }
         }
     }
 
@@ -409,19 +426,28 @@ impl Queue {
         offers: &Offers,
         (feasible, eligibility): (&Feasible<'_, '_>, &Eligibility<'_, '_>),
     ) {
-        while let Some(mut next) = self.offers.peek_mut() {
-            let Reverse((offer, of_group, place)) = *next;
+        loop {
+            let Some(mut next) = self.offers.peek_mut() else { return };
+            let Reverse((offer, of_user, place)) = *next;
             if self.heap.peek().is_some_and(|Reverse(first)| *first < offer.cost) {
                 return;
             }
             draft.effort.search();
-            if !eligibility.reaches_user(of_group.0) {
-                PeekMut::pop(next);
-                continue;
-            }
-            match offers.of(draft, eligibility.keeps, of_group).get(place + 1) {
-                Some(following) => *next = Reverse((*following, of_group, place + 1)),
+            let is_reached = eligibility.reaches_user(of_user.0);
+            let following = offers.of(draft, eligibility.keeps, of_user).get(place + 1);
+            match following.filter(|_| is_reached) {
+                Some(following) => {
+                    *next = Reverse((*following, of_user, place + 1));
+                    drop(next);
+                }
                 None => drop(PeekMut::pop(next)),
+            }
+            if place == 0 {
+                let (class, _) = draft.entities.groups()[of_user.0];
+                self.enter_next(draft, (offers, eligibility), class);
+            }
+            if !is_reached {
+                continue;
             }
             let node = offer.cost.node;
             let Some(order) = feasible.order_on(node) else { continue };
