@@ -1106,6 +1106,39 @@ fn a_gang_claims_what_a_lower_gang_was_promised() {
     );
 }
 
+/// An exclusive gang uses less of its node than before. The rest is no space that another gang waits for.
+#[test]
+fn the_rest_of_an_exclusive_node_is_not_waited_for() {
+    let evolving = Shape {
+        is_exclusive: true,
+        elasticity: Some(Elasticity::Evolving),
+        ..shape_of(Place::Free, vec![chunk(1, 2, "blue")], true)
+    };
+    let plain = || Step::Plain { user: 0, class: 0, order: 1 };
+    let one = || scattered(0, vec![chunk(1, 1, "")], false, false);
+    History::play(
+        false,
+        &[
+            Step::Gang { user: 0, class: 0, shape: evolving },
+            plain(),
+            plain(),
+            Step::Wish { job: 0, wish: 3 },
+            Step::Cycle,
+            one(),
+            one(),
+            Step::Return(0),
+            Step::Cycle,
+            scattered(1, vec![chunk(2, 1, "blue"), chunk(2, 3, "blue")], false, false),
+            Step::Confirm(false),
+            Step::Wish { job: 0, wish: 2 },
+            one(),
+            Step::Die(8),
+            Step::Cycle,
+            scattered(0, vec![chunk(2, 2, "")], false, false),
+        ],
+    );
+}
+
 /// A moldable gang of three in a rack: no rack has the nodes, and it starts with fewer where they are.
 #[test]
 fn a_gang_that_could_be_smaller_waits_for_its_rack() {

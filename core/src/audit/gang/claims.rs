@@ -11,7 +11,7 @@ use super::rooms::{Room, without};
 use super::sets::{fit_in_one, keys, may_span, sets};
 use crate::audit::finding::{Finding, Rule};
 use crate::audit::ledger::Ledger;
-use crate::audit::shapes::{is_chosen, wish};
+use crate::audit::shapes::{gang_shape, is_chosen, wish};
 use crate::model::{ClassPolicy, JobId, JobIx, JobKind, NodeIx, SharePhase};
 
 /// Most steps of the check. Beyond that the check stops without findings.
@@ -225,7 +225,13 @@ impl NodeClaim<'_, '_> {
         let mut taken = vec![0_u64; ledger.nodes.len()];
         for line in ledger.jobs.iter().filter(|line| self.stays(line.job.id, &counts)) {
             let held = line.job.shares.iter().filter(|share| share.state == SharePhase::Held);
-            held.for_each(|share| taken[share.node.0] += share.order.qshares().0);
+            let is_alone = gang_shape(line.job).is_some_and(|shape| shape.is_exclusive);
+            for share in held {
+                let (node, amount) = (share.node, share.order.qshares().0);
+                // An exclusive gang has all of its nodes, even of those that it uses in part by now.
+                let whole = if is_alone { ledger.snapshot.node(node).order.0 } else { 0 };
+                taken[node.0] = (taken[node.0] + amount).max(whole);
+            }
         }
         taken
     }
