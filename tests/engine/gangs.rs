@@ -1106,6 +1106,39 @@ fn a_gang_claims_what_a_lower_gang_was_promised() {
     );
 }
 
+/// Older requests are expected on a node that a gang would claim, and free space is nowhere else. The gang claims
+/// the node beside it.
+#[test]
+fn a_gang_claims_nodes_beside_expected_requests() {
+    let plain = |class, order| Step::Plain { user: 0, class, order };
+    let pair = Shape {
+        is_exclusive: true,
+        elasticity: Some(Elasticity::Evolving),
+        ..shape_of(Place::Scatter, vec![chunk(2, 1, "red")], true)
+    };
+    History::play(
+        false,
+        &[
+            resizable((0, 1, 3), LegalSizes::Odd, 1..=3),
+            scattered(0, vec![chunk(1, 1, "")], false, false),
+            plain(2, 2),
+            Step::Cycle,
+            plain(1, 2),
+            Step::Cycle,
+            plain(1, 2),
+            Step::Cycle,
+            Step::Cycle,
+            plain(0, 2),
+            plain(0, 3),
+            Step::Confirm(false),
+            // Of seven jobs, the first.
+            Step::Complete(0),
+            Step::Gang { user: 0, class: 0, shape: pair },
+            scattered(0, vec![chunk(1, 3, "")], false, false),
+        ],
+    );
+}
+
 /// An exclusive gang uses less of its node than before. The rest is no space that another gang waits for.
 #[test]
 fn the_rest_of_an_exclusive_node_is_not_waited_for() {

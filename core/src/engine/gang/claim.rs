@@ -50,7 +50,7 @@ impl GangPlanner {
             self.give_back_expected(draft);
         }
         let may_wait = may_wait || (is_blocked && self.may_wait_for_ends(request));
-        let claims = if may_wait && holds_now(draft, request.job) {
+        let mut claims = if may_wait && holds_now(draft, request.job) {
             self.possible_claims(draft, request)
         } else {
             Vec::new()
@@ -61,7 +61,10 @@ impl GangPlanner {
         if is_blocked {
             self.take_all_ending(draft);
             if !self.move_expected(draft, request.pool, &amounts_of(&claims)) {
-                return;
+                // They stay where they are expected, and the gang claims nodes beside them.
+                self.give_back_all_ending(draft);
+                claims = self.possible_claims(draft, request);
+                self.take_all_ending(draft);
             }
         }
         for claim in &claims {
