@@ -144,7 +144,6 @@ impl<'a> Draft<'a> {
             }
         }
         let entities = Arc::new(FairnessTree::new(snapshot, belongs));
-        let held = held_amounts(&entities, &shares, &jobs);
         let mut by_number: Vec<JobIx> = jobs.places().collect();
         // The numbers are nearly sorted already, as most jobs got them in this order.
         by_number.sort_by_key(|&ix| jobs[ix].id);
@@ -153,11 +152,11 @@ impl<'a> Draft<'a> {
             takings: Takings::new(&entities, &snapshot.calm.takings, place_of),
             snapshot,
             pools: Pools::new(&snapshot.topology),
+            held: held_amounts(&entities, &shares, &jobs),
             spaces: SpaceIndex::new(snapshot, &entities, &mut shares),
             shares,
             jobs,
             targets: entities.no_amounts(),
-            held,
             entities,
             expansions: Vec::new(),
             preemptions: Vec::new(),

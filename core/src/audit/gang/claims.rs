@@ -228,7 +228,7 @@ impl NodeClaim<'_, '_> {
             let is_alone = gang_shape(line.job).is_some_and(|shape| shape.is_exclusive);
             for share in held {
                 let (node, amount) = (share.node, share.order.qshares().0);
-                // An exclusive gang has all of its nodes, even of those that it uses in part by now.
+                // An exclusive gang has all of its nodes, even where it uses a part by now.
                 let whole = if is_alone { ledger.snapshot.node(node).order.0 } else { 0 };
                 taken[node.0] = (taken[node.0] + amount).max(whole);
             }

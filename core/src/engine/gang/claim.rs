@@ -61,7 +61,7 @@ impl GangPlanner {
         if is_blocked {
             self.take_all_ending(draft);
             if !self.move_expected(draft, request.pool, &amounts_of(&claims)) {
-                // They stay where they are expected, and the gang claims nodes beside them.
+                // The requests stay where they are expected, and the gang claims nodes beside them.
                 self.give_back_all_ending(draft);
                 claims = self.possible_claims(draft, request);
                 self.take_all_ending(draft);
@@ -110,8 +110,8 @@ impl GangPlanner {
         best.map(|(_, claims)| claims).unwrap_or_default()
     }
 
-    /// Space that is promised to gangs from which the gang of `request` may take it once they started.
-    /// Their work is no more in the way of a claim than other work that can be preempted.
+    /// Space that is promised to gangs which the gang of `request` may preempt once they started. Such
+    /// a gang is no more in the way of a claim than other work that can be preempted.
     fn promised_to_givers(
         &self,
         draft: &Draft<'_>,

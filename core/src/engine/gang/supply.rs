@@ -55,7 +55,7 @@ pub(super) struct Supply {
     unheard: BTreeMap<NodeKind, u64>,
 }
 
-/// Moves between shelves with which another one is compared, to carry out both at once.
+/// Moves between shelves with which another move is compared, to carry out both at once.
 const MOVES_COMPARED: usize = 8;
 
 /// Part of the space of a node that counts.

@@ -32,7 +32,7 @@ fn color(scene: &mut Scene, nodes: std::ops::Range<usize>, key: &'static str, va
     }
 }
 
-/// Space that is taken of many nodes at once is what is taken of one after the other.
+/// Space taken of many nodes at once is the same as space taken of node after node.
 #[test]
 fn nodes_taken_together_are_nodes_taken_one_by_one() {
     let scene = Scene::new(&[8; 12]);

@@ -269,7 +269,7 @@ fn take_promises(draft: &mut Draft<'_>, reclaim: &mut Reclaim, job: JobIx) -> bo
     if draft.lowest_promised.is_none_or(|lowest| lowest <= own) {
         return false;
     }
-    // A late job had its turn before higher priorities. What it took is not taken in vain.
+    // A late job had its turn before higher priorities. No process goes for it in vain.
     let taken_for = |it: &Preemption| it.beneficiary.map(|job| (it.node, job));
     let paid: BTreeSet<(NodeIx, JobId)> = draft.preemptions.iter().filter_map(taken_for).collect();
     let mut by_node: BTreeMap<NodeIx, Vec<(JobIx, Promise)>> = BTreeMap::new();

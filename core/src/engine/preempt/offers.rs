@@ -31,7 +31,7 @@ pub(super) struct Offers {
     of_groups: [IxVec<GroupIx, OnceCell<Vec<Offer>>>; 2],
     /// The users of each class that have offers, by their first offer. Two lists, as above.
     of_classes: [IxVec<ClassIx, OnceCell<Vec<GroupIx>>>; 2],
-    /// For each class, a job in it that has no precedence by a reservation.
+    /// For each class, a job in it: if possible, without the precedence of a reservation.
     usual: IxVec<ClassIx, Option<JobIx>>,
     /// For each node, the cost of its cheapest processes.
     of_nodes: IxVec<NodeIx, OnceCell<Cheapest>>,
@@ -54,9 +54,10 @@ impl Offers {
         let mut usual = IxVec::filled(None, classes.len());
         for (group, &(class, _)) in groups.with_ix() {
             let is_usual = |job: &JobIx| !draft.reserved.contains_key(job);
-            let usual: &mut Option<JobIx> = &mut usual[class];
-            if usual.is_none() {
-                *usual = draft.entities.members(group).iter().copied().find(is_usual);
+            let known: &mut Option<JobIx> = &mut usual[class];
+            if !known.is_some_and(|job| is_usual(&job)) {
+                let members = draft.entities.members(group).iter().copied();
+                *known = members.clone().find(is_usual).or(*known).or(members.clone().next());
             }
         }
         Offers {
@@ -95,7 +96,7 @@ impl Offers {
         cheapest.bound(Cost { worst: cheapest.class, ..nothing }, missing)
     }
 
-    /// A job of `class` that has the priority of the class.
+    /// A job of `class`. It has the priority of the class, if there is such a job.
     pub(super) fn usual_job(&self, class: ClassIx) -> Option<JobIx> {
         self.usual[class]
     }

@@ -67,8 +67,8 @@ pub(super) const BEYOND: QShares = QShares(1 << 32);
 struct Queue {
     /// Of the request that asked last.
     standing: RequestStanding,
-    /// Next offer of each user that might lose a process, and of one more user in each class. Users
-    /// of a class follow by their first offer, so most of them are never looked at.
+    /// Next offer of each user that might lose a process, and of a further user in each class. The
+    /// search enters the users of a class by their first offer, and most of them never.
     offers: BinaryHeap<Reverse<NextOffer>>,
     /// For each class with such users: true if last processes count, and how many users were entered.
     entered: IxVec<ClassIx, Option<(bool, usize)>>,
