@@ -87,7 +87,9 @@ async fn urgent_work_is_accepted_and_starts() {
 
     // Repeating changes nothing and answers the same.
     assert_eq!(post(&daemon, &gang(11, 1)).await, (200, answer.clone()));
-    // The reason stays on record: `why` has the takings of the last cycle only.
+    // `why` has the takings of the last cycle, and another cycle may have come. The record stays.
+    let why = daemon.get("/v1/jobs/1/why").await;
+    assert!(why["cycle"] != answer["cycle"] || why.to_string().contains("urgent"), "{why}");
     let told = daemon.get("/v1/events?since=0").await;
     assert!(told.to_string().contains(r#""rule":"urgent""#), "{told}");
     let why = daemon.get("/v1/jobs/11/why").await;
