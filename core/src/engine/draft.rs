@@ -425,8 +425,9 @@ impl<'a> Draft<'a> {
         self.note_kept(job, promise.node, -i64::from(promise.order.get()));
         self.jobs[job].promised -= NShares(1);
         self.entities.remove(&mut self.held, job, promise.order.qshares().0);
-        let place = self.promises.iter().position(|kept| *kept == promise);
-        place.map(|place| self.promises.remove(place));
+        if let Some(place) = self.promises.iter().position(|kept| *kept == promise) {
+            self.promises.remove(place);
+        }
     }
 
     /// Preempts a share under `rule`, for `beneficiary`, together with the alternatives that were

@@ -122,6 +122,8 @@ impl GangPlanner {
             |id: &JobId| draft.place_of(*id).is_some_and(|job| taker.may_take_from(draft, job));
         let of_givers = self.promises.iter().filter(|(id, _)| gives(id));
         let promises = of_givers.flat_map(|(_, promises)| promises);
+        // Nodes out of service are no part of the supply.
+        let promises = promises.filter(|promise| draft.spaces.is_schedulable(promise.node));
         promises.map(|promise| (promise.node, promise.order.qshares().0)).collect()
     }
 
