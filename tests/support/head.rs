@@ -306,9 +306,11 @@ impl Wanted {
         for task in &report.held {
             self.committed.remove(task);
         }
-        // A report that was overtaken says less.
-        self.is_gone |= report.state == SlotStage::Gone;
-        self.report = Some(report.clone());
+        // A report that was overtaken says less than the last report of a slot.
+        if !self.is_gone {
+            self.is_gone = report.state == SlotStage::Gone;
+            self.report = Some(report.clone());
+        }
     }
 
     fn order(&mut self, share: u64, report: Option<&SlotReport>) -> SlotOrder {
