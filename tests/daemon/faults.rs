@@ -1,9 +1,9 @@
 //! The real binary, killed and failed at its system calls: its answers and views stay true, and it
 //! reaches the state that it would have reached without the fault.
 //!
-//! `cargo test` takes a selection. `FAULTS=all cargo test --test daemon faults:: -- --nocapture` takes all of
-//! it and prints figures, `FAULTS=10` every tenth point; a failure says its point. Without `strace`, and the right to use it, what
-//! needs it is left out, and said.
+//! `cargo test` takes a selection. `FAULTS=all cargo test --test system faults:: -- --nocapture` takes
+//! all of it and prints figures, `FAULTS=10` every tenth point; a failure says its point. Without
+//! `strace`, and the right to use it, what needs it is left out, and said.
 
 #![expect(clippy::unwrap_used, reason = "a test's panic is its failure")]
 #![expect(clippy::print_stdout, reason = "figures, and what was left out")]

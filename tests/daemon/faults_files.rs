@@ -2,8 +2,8 @@
 //! refuses with the path and what to do, or says what it lost and goes on from what runs, or nothing
 //! has changed. Nothing is ever wrong in silence, and no number is used again.
 //!
-//! `cargo test` flips some bits; `FAULTS=all cargo test --test daemon faults_files:: -- --nocapture` flips
-//! 1,000 in each kind of file and prints figures. Disks of a size of their own need the right to
+//! `cargo test` flips some bits; `FAULTS=all cargo test --test system faults_files:: -- --nocapture`
+//! flips 1,000 in each kind of file and prints figures. Disks of a size of their own need the right to
 //! mount; without, they are left out, and that is said.
 
 #![expect(clippy::unwrap_used, reason = "a test's panic is its failure")]

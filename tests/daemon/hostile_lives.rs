@@ -5,7 +5,7 @@
 //! ever has more processes than memory. Work on a node that left is given up, or the first page
 //! names the node that keeps it.
 //!
-//! `cargo test` plays 6 lives. `LIVES=200 cargo test --test daemon hostile_lives::` plays 200, and
+//! `cargo test` plays 6 lives. `LIVES=200 cargo test --test system hostile_lives::` plays 200, and
 //! `LIFE_SEED=7` draws other lives; a failure prints its seed.
 
 #![expect(clippy::unwrap_used, reason = "a test's panic is its failure")]

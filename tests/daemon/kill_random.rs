@@ -5,8 +5,8 @@
 //! Failures are named as in the list of invariants: I21, used and free space is all space; I22, a
 //! fact that a client has seen is stored; and so on to I27.
 //!
-//! `cargo test` kills it 12 times. `KILLS=200 cargo test --test daemon kill_random::` kills it 200 times, and
-//! `KILL_SEED=7` draws another history; a failure says its seed.
+//! `cargo test` kills it 12 times. `KILLS=200 cargo test --test system kill_random::` kills it 200 times,
+//! and `KILL_SEED=7` draws another history; a failure says its seed.
 
 #![expect(clippy::unwrap_used, reason = "a test's panic is its failure")]
 

@@ -377,7 +377,7 @@ async fn a_large_map_follows_without_being_sent_again() {
 }
 
 /// Writes a picture of every page to `target/screenshots`, to be looked at:
-/// `cargo test --test pages browser:: -- --ignored pictures`.
+/// `cargo test --test system browser:: -- --ignored pictures`.
 #[tokio::test]
 #[ignore = "makes pictures, for people"]
 async fn pictures() {
@@ -401,7 +401,7 @@ const LARGE_PAGES: [&str; 7] =
     ["/", "/topology", "/topology?user=user07", "/jobs", "/nodes", "/users", "/classes"];
 
 /// 5,000 nodes in two pools and 10,000 jobs of 24 users: pictures of the pages with much to show,
-/// beside pictures of the demo, and their sizes: `cargo test --test pages browser:: -- --ignored
+/// beside pictures of the demo, and their sizes: `cargo test --test system browser:: -- --ignored
 /// five_thousand --nocapture`.
 #[tokio::test]
 #[ignore = "makes pictures, for people"]

@@ -1,8 +1,8 @@
 //! Slots and agents killed and failed at each of their system calls by `strace`: no attempt begins
 //! twice, none is lost, and no process is left.
 //!
-//! `cargo test` takes a selection. `FAULTS=all cargo test --test running faults_calls:: -- --nocapture` takes every
-//! point and prints figures, `FAULTS=10` a tenth of them; a failure says its point.
+//! `cargo test` takes a selection. `FAULTS=all cargo test --test system faults_calls:: -- --nocapture`
+//! takes every point and prints figures, `FAULTS=10` a tenth of them; a failure says its point.
 
 #![expect(clippy::unwrap_used, reason = "a test's panic is its failure")]
 

@@ -2,8 +2,8 @@
 //! Then the test counts again, from the output of the tasks, the journals of the slots and the
 //! database.
 //!
-//! `cargo test` does it 40 times. `KILLS=300 cargo test --test running kill_matrix::` does it 300 times over 5,100
-//! tasks, and `KILLS=3000` is for a night. `SEED` repeats the choices, though not their moments.
+//! `cargo test` does it 40 times. `KILLS=300 cargo test --test system kill_matrix::` does it 300 times
+//! over 5,100 tasks, and `KILLS=3000` is for a night. `SEED` repeats the choices, though not their moments.
 
 #![expect(clippy::unwrap_used, reason = "a test's panic is its failure")]
 #![expect(clippy::print_stdout, reason = "seed and figures")]

@@ -1,7 +1,7 @@
 //! A bag of tasks over three clusters and a router, all of them real processes, some of which are
 //! killed.
 //!
-//! `cargo test` kills 6 processes under 240 tasks. `KILLS=100 TASKS=100001 cargo test --test running
+//! `cargo test` kills 6 processes under 240 tasks. `KILLS=100 TASKS=100001 cargo test --test system
 //! several_clusters::` is the large one. `SEED` repeats the choices, though not their moments.
 
 #![expect(clippy::unwrap_used, reason = "a test's panic is its failure")]
