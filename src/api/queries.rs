@@ -294,7 +294,7 @@ fn absent_of(published: &Published) -> Option<wire::AbsentWork> {
 }
 
 fn calm(view: &View) -> wire::Calm {
-    let calm = view.planned.as_ref().map(|planned| &planned.snapshot.calm);
+    let calm = view.planned.as_ref().map(|planned| &planned.snapshot.quiescence);
     calm.map_or_else(wire::Calm::default, |calm| wire::Calm {
         quiet_cycles: calm.quiet_cycles,
         rest_cycles: calm.rest_cycles,

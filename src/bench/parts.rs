@@ -65,7 +65,7 @@ impl PlanPart {
             PlanPart::NShares | PlanPart::Carve | PlanPart::Apportion => &[],
             PlanPart::Place => &[Planning::count],
             PlanPart::MakeRoom => &[Planning::count, Planning::place],
-            PlanPart::Report => &[Planning::count, Planning::place, Planning::make_room],
+            PlanPart::Report => &[Planning::count, Planning::place, Planning::make_space],
         };
         let mut planning = Planning::begin(snapshot);
         for phase in phases {
@@ -87,7 +87,7 @@ impl PlanPart {
             }
             PlanPart::Apportion => planning.count(),
             PlanPart::Place => planning.place(),
-            PlanPart::MakeRoom => planning.make_room(),
+            PlanPart::MakeRoom => planning.make_space(),
             PlanPart::Report => {
                 return PartResult { planning: None, schedule: Some(planning.end()) };
             }

@@ -259,7 +259,7 @@ fn grant() -> UrgentGrant {
     UrgentGrant { cycle: 30, promised: vec![(node(), 0)], preempted: vec![victim] }
 }
 
-fn calm() -> SavedQuiescence {
+fn quiescence() -> SavedQuiescence {
     SavedQuiescence {
         have_claims_changed: false,
         has_news: true,
@@ -363,7 +363,7 @@ fn checkpoint() -> SchedulerState {
                 order: Order::new(2).unwrap(),
             })
             .to_vec(),
-        calm: calm(),
+        quiescence: quiescence(),
     }
 }
 

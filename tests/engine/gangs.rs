@@ -391,8 +391,8 @@ impl History {
             let saved = self.earned.get(&account).copied().unwrap_or(0);
             // The fair share of a job is rounded down, that of all its user's gangs is not.
             *earned.entry(account).or_default() += (deserves + 1) * period;
-            let rooms = schedule.promises.iter().filter(|promise| promise.job == job.id);
-            let asks: u64 = rooms.map(|promise| promise.order.qshares().0).sum();
+            let spaces = schedule.promises.iter().filter(|promise| promise.job == job.id);
+            let asks: u64 = spaces.map(|promise| promise.order.qshares().0).sum();
             let was_promised = snapshot.promises.iter().any(|promise| promise.job == job.id);
             if takes(job.id) && !was_promised && deserves < asks {
                 // A gang that grows pays until the end of its turn.

@@ -85,7 +85,7 @@ cases! {
         held: "1=1 2=1 3=1 4=0",
         why: "4=over_allotment",
     }
-    uima_4275_who_is_over_the_allotment_waits_and_starts_when_there_is_room {
+    uima_4275_who_is_over_the_allotment_waits_and_starts_when_there_is_space {
         allotment: 4,
         steps: &["m1=16; 1 ann@fixed 4; 2 ann@fixed 4", "1 gone"],
         held: "2=1",
@@ -110,11 +110,11 @@ cases! {
         held: "1=7 2=2 3=7",
         lost: "1=7",
     }
-    uima_3138_a_request_without_room_waits_where_all_the_others_stay_too {
+    uima_3138_a_request_without_space_waits_where_all_the_others_stay_too {
         steps: &["m1=4; m2=4; 1 ann@fixed 3 on m1; 2 ann@fixed 3 on m2", "3 bob@fixed 2; 4 cid@reserve 4"],
         held: "1=1 2=1 3=0 4=0",
     }
-    uima_3138_room_is_made_for_a_request_that_may_not_be_preempted {
+    uima_3138_space_is_made_for_a_request_that_may_not_be_preempted {
         steps: &["m1=4; m2=4; 1 ann 1", "2 bob@fixed 4"],
         held: "1=4 2=1",
         lost: "1=4",
@@ -180,11 +180,11 @@ cases! {
         steps: &["m1=8; m2=4; m1 off; 1 ann@reserve 8", "m1 on"],
         held: "1=1",
     }
-    uima_5605_a_node_that_grows_has_room_for_exactly_what_it_grew_by {
+    uima_5605_a_node_that_grows_has_space_for_exactly_what_it_grew_by {
         steps: &["m1=8; 1 ann 3", "m1=9"],
         held: "1=3",
     }
-    uima_5605_a_node_that_grows_too_little_has_no_more_room {
+    uima_5605_a_node_that_grows_too_little_has_no_more_space {
         steps: &["m1=7; 1 ann 3", "m1=8"],
         held: "1=2",
     }
@@ -192,7 +192,7 @@ cases! {
         steps: &["m1=8; 1 ann 3x2", "m1=4; 2 bob@low 1"],
         held: "1=2 2=0",
     }
-    uima_4913_what_ends_on_a_node_that_shrank_leaves_no_room_before_it_fits {
+    uima_4913_what_ends_on_a_node_that_shrank_leaves_no_space_before_it_fits {
         steps: &["m1=8; 1 ann@fixed 3; 2 ann@fixed 3; 3 bob@fixed 1; 4 cid 1", "m1=4", "4 gone; 1 gone; 5 dan 1"],
         held: "2=1 3=1 5=0",
     }

@@ -51,7 +51,7 @@ cases! {
         held: "1=2 2=1 3=1",
         lost: "any",
     }
-    what_goes_to_a_listed_node_is_not_counted_where_another_needs_the_room {
+    what_goes_to_a_listed_node_is_not_counted_where_another_needs_the_space {
         steps: &["m1=8; m2=4; 1 ann 1x4 on m2", "2 bob@fixed 4 on m1; 3 cid@fixed 8"],
         held: "1=4 2=1 3=0",
         why: "3=nothing_left",

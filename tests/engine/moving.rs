@@ -32,13 +32,13 @@ cases! {
         held: "1=3 2=3 3=1",
         lost: "1=6 2=3",
     }
-    one_that_is_in_the_way_moves_to_free_room {
+    one_that_is_in_the_way_moves_to_free_space {
         steps: &[SPREAD[0], SPREAD[1], "m1=2; m2=2; 3 cid 2x1"],
         held: "1=1 2=1 3=1",
         lost: "1=1",
     }
     /// Ann's newer process would go first, but has no other node.
-    the_one_moves_that_may_take_room_elsewhere {
+    the_one_moves_that_may_take_space_elsewhere {
         steps: &[
             "m1=3; 1 bob 1x1 on m1,m2; 2 ann 1x1 on m1",
             "m2=1; 4 dan@low 1x1 on m2",
@@ -52,7 +52,7 @@ cases! {
         held: "1=1 2=1 3=1",
         lost: "2=1",
     }
-    nothing_moves_where_there_is_no_room_elsewhere {
+    nothing_moves_where_there_is_no_space_elsewhere {
         steps: &[
             "m1=1; 1 ann 1x1 on m1,m2",
             "m2=2; 2 bob 1x1 on m2; 9 dan@fixed 1 on m2",
@@ -71,7 +71,7 @@ cases! {
         why: "3=fair_share_used",
     }
     /// The third node would do for the second of them, but neither may use it.
-    nothing_moves_where_there_is_room_for_a_part_of_it_only {
+    nothing_moves_where_there_is_space_for_a_part_of_it_only {
         steps: &[
             "m1=2; 1 ann 1x1 on m1,m2; 2 bob 1x1 on m1,m2",
             "m2=1; m3=1; 3 cid 2x1 on m1",

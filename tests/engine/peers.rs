@@ -96,7 +96,7 @@ cases! {
         held: "1=1 2=1 3=1",
         lost: "1=1",
     }
-    kai_12_nothing_moves_where_it_would_find_no_room {
+    kai_12_nothing_moves_where_it_would_find_no_space {
         steps: &["m1=1; 1 ann 1x1", "m2=2; 2 bob 1x1; 9 dan@fixed 1 on m2", "m1=2; 3 cid 2x1"],
         held: "1=1 2=1 3=0 9=1",
         why: "3=fair_share_used",
@@ -191,7 +191,7 @@ cases! {
         held: "1=6 2=0",
         why: "2=over_allotment",
     }
-    volcano_30_only_the_victim_that_makes_enough_room_goes {
+    volcano_30_only_the_victim_that_makes_enough_space_goes {
         steps: &[
             "m1=3; m2=3; 9 cid@fixed 2 on m1; 1 ann@low 1x1 on m1; 2 ann@low 3x1 on m2",
             "3 bob 3x1",
@@ -269,7 +269,7 @@ cases! {
         held: "1=1 2=0 3=1",
         lost: "2=1",
     }
-    openpbs_48_what_could_not_be_made_room_for_is_tried_again {
+    openpbs_48_what_could_not_be_made_space_for_is_tried_again {
         steps: &["m1=4; 9 cid@fixed 2; 1 ann@low 1x2", "2 bob@urgent 4x1", "9 gone"],
         held: "1=0 2=1",
         lost: "1=2",

@@ -45,8 +45,8 @@ fn a_cycle_in_which_nothing_happened_is_not_planned_again() {
     assert!(Arc::ptr_eq(&before.jobs, &cluster.view.jobs));
     let planned = cluster.view.planned.as_deref().unwrap();
     assert_eq!(planned.snapshot.cycle, before.cycle + 10, "it is a cycle of its own all the same");
-    let calm = &before.planned.as_deref().unwrap().snapshot.calm;
-    assert_eq!(planned.snapshot.calm.quiet_cycles, calm.quiet_cycles + 10);
+    let quiescence = &before.planned.as_deref().unwrap().snapshot.quiescence;
+    assert_eq!(planned.snapshot.quiescence.quiet_cycles, quiescence.quiet_cycles + 10);
 }
 
 /// Every rule that waits for so many cycles has to see them.
@@ -100,20 +100,21 @@ fn progress_that_frees_no_process_leaves_the_cluster_quiet() {
     let mut work = job(1, "ann", "normal", 1);
     work.threads = 4;
     cluster.nodes("m1=4").arrive(work).cycles(STEADY);
-    let calm = |cluster: &Cluster| cluster.view.planned.as_deref().unwrap().snapshot.calm.clone();
-    let before = calm(&cluster);
+    let quiescence =
+        |cluster: &Cluster| cluster.view.planned.as_deref().unwrap().snapshot.quiescence.clone();
+    let before = quiescence(&cluster);
     for cycle in 1..=3 {
         cluster.change(1, |facts| {
             facts.remaining -= 1;
             facts.time_per_item = Some(60_000 + cycle);
         });
         cluster.cycle();
-        let now = calm(&cluster);
+        let now = quiescence(&cluster);
         assert_eq!((now.quiet_cycles, now.rest_cycles), (before.quiet_cycles + cycle, 0));
     }
     // The fourth item frees a process.
     cluster.change(1, |facts| facts.remaining -= 1).cycle();
-    assert_eq!(calm(&cluster).quiet_cycles, 0);
+    assert_eq!(quiescence(&cluster).quiet_cycles, 0);
 }
 
 #[test]

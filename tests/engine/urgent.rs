@@ -355,16 +355,16 @@ impl<'s> Recount<'s> {
             space[prey.node.0] = space[prey.node.0].map(|left| left.saturating_sub(prey.gib));
         }
         let Request { count, gib, place, is_exclusive, .. } = self.asked;
-        let room = |(node, left): (usize, &Option<u64>)| {
+        let processes_on = |(node, left): (usize, &Option<u64>)| {
             let left = left.unwrap_or(0);
             let is_whole = left == self.snapshot.nodes[NodeIx(node)].order.0;
             if is_exclusive && !is_whole { 0 } else { left.checked_div(gib).unwrap() }
         };
-        let rooms = space.iter().enumerate().map(room);
+        let counts = space.iter().enumerate().map(processes_on);
         match place {
-            Place::Scatter => count <= rooms.map(|room| room.min(1)).sum(),
-            Place::Free => count <= rooms.sum(),
-            Place::Pack => rooms.max().unwrap_or(0) >= count,
+            Place::Scatter => count <= counts.map(|count| count.min(1)).sum(),
+            Place::Free => count <= counts.sum(),
+            Place::Pack => counts.max().unwrap_or(0) >= count,
         }
     }
 

@@ -181,6 +181,17 @@ const BANNED: &[(&str, &str)] = &[
     ("room for one more", "space for one more"),
 ];
 
+/// Parts of names for which the core has other words.
+const BANNED_IN_NAMES: [(&str, &str); 4] = [
+    ("room", "space, free space"),
+    ("calm", "quiescence, quiet"),
+    ("tenant", "share"),
+    ("machine", "node"),
+];
+
+/// Names of findings, which are on the wire.
+const FINDINGS: [&str; 2] = ["IdleRoom", "check_idle_room"];
+
 /// Names that a system or the wire gave, and that stay, and an example of the guide.
 const NAMES: &[(&str, &str)] = &[
     ("CONTRIBUTING.md", "not heard"),
@@ -188,6 +199,29 @@ const NAMES: &[(&str, &str)] = &[
     ("src/auth/identity.rs", "anybody"),
     ("src/api/wire/clients.rs", "anybody"),
 ];
+
+#[test]
+fn names_in_the_core_use_the_words_of_the_glossary() {
+    let mut offences = Vec::new();
+    for (file, text) in
+        all_sources().iter().filter(|(file, _)| file.starts_with("core/src") && !is_test_file(file))
+    {
+        for (number, line) in code(text).enumerate() {
+            // Texts may speak as they like.
+            let words = line.split('"').step_by(2).flat_map(|part| {
+                part.split(|letter: char| !letter.is_alphanumeric() && letter != '_')
+            });
+            for word in words.filter(|word| !FINDINGS.contains(word)) {
+                let name = word.to_lowercase();
+                let found = BANNED_IN_NAMES.iter().filter(|(part, _)| name.contains(part));
+                for (part, remedy) in found {
+                    offences.push(format!("{file}:{}: `{part}`: {remedy}", number + 1));
+                }
+            }
+        }
+    }
+    assert!(offences.is_empty(), "{}", offences.join("\n"));
+}
 
 #[test]
 fn sources_and_documents_use_the_words_of_the_glossary() {

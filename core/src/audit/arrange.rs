@@ -61,28 +61,28 @@ impl NodeSpaces {
             let (fixed, _, promised) = &mut taken[node.0];
             *(if barred(job) { fixed } else { promised }) += order.qshares().0;
         }
-        let mut rooms = NodeSpaces::default();
+        let mut spaces = NodeSpaces::default();
         for (ix, node) in ledger.snapshot.nodes_with_ix() {
             if node.state.is_schedulable() && topology.top_of(node.pool) == tree {
                 let (fixed, leaving, promised) = taken[ix.0];
                 let gone = fixed.saturating_add(node.limbo.0);
                 let awaited = leaving.max(promised);
-                let room = node.order.0.saturating_sub(gone.saturating_add(awaited));
-                rooms.set(node.pool, ix, room);
+                let space = node.order.0.saturating_sub(gone.saturating_add(awaited));
+                spaces.set(node.pool, ix, space);
             }
         }
-        rooms
+        spaces
     }
 
-    fn set(&mut self, pool: PoolIx, ix: NodeIx, room: u64) {
-        let rooms = self.by_pool.entry(pool).or_default();
-        if let Some(before) = self.by_node.insert(ix, room) {
-            rooms.remove(&(before, ix));
+    fn set(&mut self, pool: PoolIx, ix: NodeIx, space: u64) {
+        let spaces = self.by_pool.entry(pool).or_default();
+        if let Some(before) = self.by_node.insert(ix, space) {
+            spaces.remove(&(before, ix));
         }
-        rooms.insert((room, ix));
+        spaces.insert((space, ix));
     }
 
-    fn room(&self, ix: NodeIx) -> u64 {
+    fn space(&self, ix: NodeIx) -> u64 {
         self.by_node.get(&ix).copied().unwrap_or(0)
     }
 }
@@ -105,7 +105,7 @@ struct LevelChoice {
 
 struct ArrangementSearch<'l, 'a> {
     ledger: &'l Ledger<'a>,
-    rooms: NodeSpaces,
+    spaces: NodeSpaces,
     pools: BTreeMap<ClassIx, Vec<PoolIx>>,
     items: Vec<Item>,
 }
@@ -134,7 +134,7 @@ pub(super) fn is_arrangeable(
     tries: usize,
     moves: MayMove,
 ) -> bool {
-    let rooms = NodeSpaces::of(ledger, group);
+    let spaces = NodeSpaces::of(ledger, group);
     let homes = homes(ledger);
     let may_move = is_at_rest(ledger) && ledger.snapshot.topology.settings.defragmentation;
     let is_movable = |place: JobIx| {
@@ -155,7 +155,7 @@ pub(super) fn is_arrangeable(
         let is_pinned = 0 < held && !is_movable(place);
         let at = homes.get(&place).filter(|_| is_pinned);
         // A process on a node out of scheduling takes no space from the rest.
-        let is_apart = at.is_some_and(|at| at.iter().any(|ix| !rooms.by_node.contains_key(ix)));
+        let is_apart = at.is_some_and(|at| at.iter().any(|ix| !spaces.by_node.contains_key(ix)));
         let placed = line.promised + if held == 0 { line.expanded } else { 0 };
         if is_apart {
             continue;
@@ -167,7 +167,7 @@ pub(super) fn is_arrangeable(
         }
     }
     for line in waiting_for_good(ledger, group) {
-        // A whole machine may be more than any arrangement leaves.
+        // A whole node may be more than any arrangement leaves.
         if line.class.policy == ClassPolicy::Reserve {
             return false;
         }
@@ -176,11 +176,11 @@ pub(super) fn is_arrangeable(
             items.push(Item { order: line.order(), class: line.job.class, list });
         }
     }
-    let mut search = ArrangementSearch { ledger, rooms, pools: BTreeMap::new(), items };
+    let mut search = ArrangementSearch { ledger, spaces, pools: BTreeMap::new(), items };
     for item in &search.items {
         let topology = &ledger.snapshot.topology;
         let own = topology.classes[item.class].pool;
-        let all = search.rooms.by_pool.keys().copied();
+        let all = search.spaces.by_pool.keys().copied();
         let reach = || all.filter(|&pool| topology.is_within(pool, own)).collect();
         search.pools.entry(item.class).or_insert_with(reach);
     }
@@ -227,8 +227,8 @@ impl ArrangementSearch<'_, '_> {
         let mut larger = 0_u64;
         orders.chunk_by(|one, next| one == next).all(|alike| {
             larger += count(alike);
-            let places = |room: &u64| room.checked_div(alike[0]).unwrap_or(0);
-            larger <= self.rooms.by_node.values().map(places).sum::<u64>()
+            let places = |space: &u64| space.checked_div(alike[0]).unwrap_or(0);
+            larger <= self.spaces.by_node.values().map(places).sum::<u64>()
         })
     }
 
@@ -251,8 +251,8 @@ impl ArrangementSearch<'_, '_> {
         while let Some(at) = levels.len().checked_sub(1) {
             let order = self.items[at].order;
             if let Some(ix) = levels[at].at.take() {
-                let room = self.rooms.room(ix);
-                self.rooms.set(self.ledger.snapshot.node(ix).pool, ix, room + order);
+                let space = self.spaces.space(ix);
+                self.spaces.set(self.ledger.snapshot.node(ix).pool, ix, space + order);
             }
             let Some(ix) = levels[at].others.pop() else {
                 levels.pop();
@@ -260,8 +260,8 @@ impl ArrangementSearch<'_, '_> {
             };
             let Some(left) = tries.checked_sub(1) else { return false };
             *tries = left;
-            let room = self.rooms.room(ix);
-            self.rooms.set(self.ledger.snapshot.node(ix).pool, ix, room - order);
+            let space = self.spaces.space(ix);
+            self.spaces.set(self.ledger.snapshot.node(ix).pool, ix, space - order);
             levels[at].at = Some(ix);
             return true;
         }
@@ -271,10 +271,10 @@ impl ArrangementSearch<'_, '_> {
     /// Number of nodes with space for `item`.
     fn choices(&self, item: &Item) -> usize {
         if let Some(list) = &item.list {
-            return list.iter().filter(|ix| item.order <= self.rooms.room(**ix)).count();
+            return list.iter().filter(|ix| item.order <= self.spaces.space(**ix)).count();
         }
-        let pools = self.pools[&item.class].iter().filter_map(|pool| self.rooms.by_pool.get(pool));
-        pools.map(|rooms| rooms.range((item.order, NodeIx(0))..).count()).sum()
+        let pools = self.pools[&item.class].iter().filter_map(|pool| self.spaces.by_pool.get(pool));
+        pools.map(|spaces| spaces.range((item.order, NodeIx(0))..).count()).sum()
     }
 
     /// The nodes with space for `item`, least free space last. Of nodes with equal free space in a
@@ -285,18 +285,18 @@ impl ArrangementSearch<'_, '_> {
         if let Some(list) = &item.list {
             let is_open = |ix: &NodeIx| pools.contains(&self.ledger.snapshot.node(*ix).pool);
             let listed = list.iter().copied().filter(is_open);
-            found.extend(listed.map(|ix| (self.rooms.room(ix), ix)));
-            found.retain(|(room, _)| item.order <= *room);
+            found.extend(listed.map(|ix| (self.spaces.space(ix), ix)));
+            found.retain(|(space, _)| item.order <= *space);
         } else {
-            for rooms in pools.iter().filter_map(|pool| self.rooms.by_pool.get(pool)) {
+            for spaces in pools.iter().filter_map(|pool| self.spaces.by_pool.get(pool)) {
                 let mut least = item.order;
-                while let Some(&(room, ix)) = rooms.range((least, NodeIx(0))..).next() {
-                    found.push((room, ix));
-                    least = room + 1;
+                while let Some(&(space, ix)) = spaces.range((least, NodeIx(0))..).next() {
+                    found.push((space, ix));
+                    least = space + 1;
                 }
             }
         }
-        found.sort_unstable_by_key(|&(room, ix)| Reverse((room, ix)));
+        found.sort_unstable_by_key(|&(space, ix)| Reverse((space, ix)));
         found.into_iter().map(|(_, ix)| ix).collect()
     }
 }

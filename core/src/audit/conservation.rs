@@ -88,14 +88,14 @@ pub(super) fn check_requests(ledger: &Ledger<'_>, findings: &mut Vec<Finding>) {
 fn holes(ledger: &Ledger<'_>) -> Vec<(NodeIx, i128)> {
     let closed: BTreeSet<NodeIx> = ledger.gangs.iter().flat_map(GangLine::own_nodes).collect();
     let nodes = ledger.nodes_with_ix().map(|(ix, node)| (ix, node.usable()));
-    nodes.filter(|(ix, room)| *room > 0 && !closed.contains(ix)).collect()
+    nodes.filter(|(ix, space)| *space > 0 && !closed.contains(ix)).collect()
 }
 
 /// The node in `holes` with space for another nshare of `line`'s job.
 fn hole_for(ledger: &Ledger<'_>, holes: &[(NodeIx, i128)], line: &JobLine<'_>) -> Option<NodeIx> {
     let smallest = i128::from(line.job.order.get());
-    let fits = holes.iter().filter(|(_, room)| *room >= smallest).find(|(ix, room)| {
-        ledger.would_take(line, *ix).is_some_and(|size| *room >= i128::from(size))
+    let fits = holes.iter().filter(|(_, space)| *space >= smallest).find(|(ix, space)| {
+        ledger.would_take(line, *ix).is_some_and(|size| *space >= i128::from(size))
     });
     fits.map(|(ix, _)| *ix)
 }

@@ -101,7 +101,7 @@ pub(super) fn check_priorities(ledger: &Ledger<'_>, findings: &mut Vec<Finding>)
 /// history is not empty, as a side may then not take back.
 fn is_settled(ledger: &Ledger<'_>) -> bool {
     is_at_rest(ledger)
-        && ledger.snapshot.calm.takings.is_empty()
+        && ledger.snapshot.quiescence.takings.is_empty()
         && ledger.schedule.put_off.is_empty()
         && ledger.victims.iter().all(|victim| victim.beneficiary.is_none())
 }

@@ -98,8 +98,8 @@ fn is_starving(ledger: &Ledger<'_>, place: JobIx) -> bool {
     // A job that adapts gets nothing until that is over, and some jobs cannot use a single process.
     let may_start =
         sized_shape(line.job).is_none_or(|shape| is_legal(shape, 1) && !is_adapting(line.job));
-    let calm = &ledger.snapshot.calm;
-    let waited = ledger.snapshot.behind_cycles(line.job).max(calm.quiet_cycles);
+    let quiescence = &ledger.snapshot.quiescence;
+    let waited = ledger.snapshot.behind_cycles(line.job).max(quiescence.quiet_cycles);
     let has_nothing = ledger.owed.is_startable[place] && line.has() == 0;
     has_nothing && may_start && !is_put_off && PATIENCE <= waited
 }

@@ -160,7 +160,7 @@ impl<'a> Ledger<'a> {
                 *promises -= 1;
             }
         }
-        let mut room_for_old = self.room_for_old_promises();
+        let mut space_for_old = self.space_for_old_promises();
         for promise in &self.schedule.promises {
             let line = &mut self.jobs[self.places[&promise.job]];
             let order = promise.order.qshares().0;
@@ -169,12 +169,12 @@ impl<'a> Ledger<'a> {
             line.standing.ceiling += order;
             let key = (promise.job, promise.node, promise.order);
             let may_be_old = may_be_old.entry((promise.job, promise.node)).or_default();
-            let room = &mut room_for_old[promise.node.0];
-            let is_old = *may_be_old > 0 && order <= *room;
+            let space = &mut space_for_old[promise.node.0];
+            let is_old = *may_be_old > 0 && order <= *space;
             *may_be_old = may_be_old.saturating_sub(1);
             if let Some(left) = before.get_mut(&key).filter(|left| is_old && **left > 0) {
                 *left -= 1;
-                *room -= order;
+                *space -= order;
                 line.kept += 1;
                 line.standing.floor += order;
             }
@@ -184,7 +184,7 @@ impl<'a> Ledger<'a> {
     /// Space on each node when promises were redeemed. By then only shares evicted without a
     /// beneficiary had gone. A node may have shrunk since a promise was made; then the promise was
     /// dropped.
-    fn room_for_old_promises(&self) -> Vec<u64> {
+    fn space_for_old_promises(&self) -> Vec<u64> {
         let nodes = &self.snapshot.nodes;
         let mut taken: Vec<u64> = nodes.iter().map(|node| node.limbo.0).collect();
         for share in self.jobs.iter().flat_map(|line| line.job.held()) {
@@ -193,8 +193,8 @@ impl<'a> Ledger<'a> {
         for victim in self.victims.iter().filter(|victim| victim.beneficiary.is_none()) {
             taken[victim.share.node.0] -= victim.share.order.qshares().0;
         }
-        let rooms = nodes.iter().zip(taken);
-        rooms.map(|(node, taken)| node.order.0.saturating_sub(taken)).collect()
+        let spaces = nodes.iter().zip(taken);
+        spaces.map(|(node, taken)| node.order.0.saturating_sub(taken)).collect()
     }
 
     fn enter_nodes(&mut self) {

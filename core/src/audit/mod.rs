@@ -55,7 +55,7 @@ type RuleCheck = fn(&Ledger<'_>, &mut Vec<Finding>);
 /// All rules: forbidden actions first, missing actions last.
 const CHECKS: &[RuleCheck] = &[
     placement::check_commitment,
-    placement::check_promised_room,
+    placement::check_promised_space,
     placement::check_nodes,
     placement::check_pools,
     placement::check_squatters,

@@ -100,10 +100,10 @@ pub(super) fn check_promises(ledger: &Ledger<'_>, findings: &mut Vec<Finding>) {
             && !closed.contains(&line.job.class)
             && promise.order == line.job.order
             && ledger.would_take(line, ix).is_some();
-        let has_room = used[ix.0] <= ledger.nodes[ix].order;
+        let has_space = used[ix.0] <= ledger.nodes[ix].order;
         let is_lost = winners.get(&ix).is_some_and(|winner| *winner < Some(line.priority))
             || gangs.get(&ix).is_some_and(|priority| *priority <= line.priority);
-        if is_legal && has_room {
+        if is_legal && has_space {
             let (sure, lost) = before.entry(place).or_default();
             *(if is_lost { lost } else { sure }) += 1;
         }

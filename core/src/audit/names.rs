@@ -23,7 +23,7 @@ pub(super) fn unknown_names(
             findings.push(Rule::UnknownName.finding(format!("there is no job {job}")));
         }
         if node.0 >= snapshot.nodes.len() {
-            findings.push(Rule::UnknownName.finding(format!("there is no machine {}", node.0)));
+            findings.push(Rule::UnknownName.finding(format!("there is no node {}", node.0)));
         }
     };
     for Expansion { job, node, .. } in &schedule.expansions {

@@ -111,7 +111,7 @@ impl Owed {
             node.state.is_schedulable() && topology.top_of(node.pool) == tree
         };
         let open = ledger.nodes_with_ix().filter(|(ix, _)| is_open(*ix));
-        let rooms = open.map(|(_, node)| node.order.saturating_sub(node.fixed));
+        let spaces = open.map(|(_, node)| node.order.saturating_sub(node.fixed));
         let in_tree = |line: &JobLine<'_>| topology.top_of(line.class.pool) == tree;
         let better = ledger
             .jobs
@@ -130,7 +130,7 @@ impl Owed {
             if is_by_target { target } else { self.demand(ledger, place) }
         });
         let taken = taken.chain(awaited).fold(0, u64::saturating_add);
-        rooms.fold(0, u64::saturating_add).saturating_sub(taken)
+        spaces.fold(0, u64::saturating_add).saturating_sub(taken)
     }
 
     /// The most that the job at `place` could use, in quanta.

@@ -37,7 +37,7 @@ pub(super) fn check_commitment(ledger: &Ledger<'_>, findings: &mut Vec<Finding>)
 }
 
 /// The promises on a node fit beside the shares that stay there.
-pub(super) fn check_promised_room(ledger: &Ledger<'_>, findings: &mut Vec<Finding>) {
+pub(super) fn check_promised_space(ledger: &Ledger<'_>, findings: &mut Vec<Finding>) {
     for (ix, node) in ledger.nodes_with_ix() {
         if node.promised > 0 && node.slack() < 0 {
             let detail = format!(

@@ -44,7 +44,7 @@ pub(super) fn check_receipts(ledger: &Ledger<'_>, findings: &mut Vec<Finding>) {
         let agrees = receipt.rule == VictimRule::Window
             || is_without_beneficiary(receipt.rule) == receipt.beneficiary.is_none();
         let lies = [
-            (receipt.node != share.node, "the machine is another"),
+            (receipt.node != share.node, "the node is another"),
             (receipt.loss != loss, "the loss is another"),
             (!agrees, "rule and beneficiary do not agree"),
         ];
@@ -322,8 +322,8 @@ fn gained_before_last(ledger: &Ledger<'_>, toll: &LossSum) -> u64 {
     for (&(ix, beneficiary), &taken) in own {
         let order = ledger.jobs[beneficiary].job.order.qshares().0;
         let most_of_one = NonZeroU64::new(order + toll.largest - 1).unwrap_or(NonZeroU64::MIN);
-        let for_room = taken.saturating_sub(excess_over_target(ledger, ix));
-        let nshares = ceil_div(for_room, most_of_one).min(promises_of(ledger, beneficiary, ix));
+        let for_space = taken.saturating_sub(excess_over_target(ledger, ix));
+        let nshares = ceil_div(for_space, most_of_one).min(promises_of(ledger, beneficiary, ix));
         gained += nshares.max(1) * order;
         last = order.max(last);
     }

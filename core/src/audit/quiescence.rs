@@ -55,10 +55,10 @@ pub(super) fn is_true_price(
 
 /// True if there has been no news for so long that holdings decide.
 pub(super) fn is_at_rest(ledger: &Ledger<'_>) -> bool {
-    ledger.snapshot.calm.rest_cycles >= REST
+    ledger.snapshot.quiescence.rest_cycles >= REST
 }
 
 fn is_stopped(ledger: &Ledger<'_>) -> bool {
-    let calm = &ledger.snapshot.calm;
-    ledger.snapshot.topology.settings.quiet_stop.is_some_and(|stop| calm.quiet_cycles >= stop)
+    let quiescence = &ledger.snapshot.quiescence;
+    ledger.snapshot.topology.settings.quiet_stop.is_some_and(|stop| quiescence.quiet_cycles >= stop)
 }

@@ -114,7 +114,7 @@ impl<'a> Draft<'a> {
     /// Builds the state at the start of a cycle.
     pub(super) fn with(snapshot: &'a Snapshot, effort: &Effort) -> Draft<'a> {
         let promised = demand::promised(snapshot);
-        let mut shares = ShareTable::with_room_for(&snapshot.jobs);
+        let mut shares = ShareTable::with_space_for(&snapshot.jobs);
         let mut jobs: IxVec<JobIx, JobDraft> = IxVec::with_capacity(snapshot.jobs.len());
         let mut services: BTreeMap<u64, BTreeSet<NodeIx>> = BTreeMap::new();
         let mut belongs = IxVec::with_capacity(snapshot.jobs.len());
@@ -149,7 +149,7 @@ impl<'a> Draft<'a> {
         by_number.sort_by_key(|&ix| jobs[ix].id);
         let place_of = |job| place_in(&jobs, &by_number, job);
         Draft {
-            takings: Takings::new(&entities, &snapshot.calm.takings, place_of),
+            takings: Takings::new(&entities, &snapshot.quiescence.takings, place_of),
             snapshot,
             pools: Pools::new(&snapshot.topology),
             held: held_amounts(&entities, &shares, &jobs),
@@ -178,7 +178,7 @@ impl<'a> Draft<'a> {
             newly_kept: BTreeMap::new(),
             next_change: None,
             valid_until: None,
-            effort: effort.at_rest(snapshot.calm.rest_cycles),
+            effort: effort.at_rest(snapshot.quiescence.rest_cycles),
             by_number,
         }
     }
@@ -470,7 +470,7 @@ impl<'a> Draft<'a> {
         let seats = jobs.iter().map(|&job| Participant {
             job,
             order: self.jobs[job].order,
-            room_to_grow: growth(self, job).0,
+            space_to_grow: growth(self, job).0,
         });
         let mut walk = WaterFill::new(&self.entities, turn, seats, &self.held, &self.held);
         walk.serve_least_first(|seat, demand| {

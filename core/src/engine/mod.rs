@@ -56,6 +56,6 @@ pub fn plan_with(snapshot: &Snapshot, effort: &Effort) -> CycleSchedule {
     let mut planning = Planning::with(snapshot, effort);
     planning.count();
     planning.place();
-    planning.make_room();
+    planning.make_space();
     planning.end()
 }

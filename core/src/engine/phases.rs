@@ -6,7 +6,7 @@ use super::draft::Draft;
 use super::effort::Effort;
 use super::gang::{GangPlanner, accounts};
 use super::place::{fill, fill_rest, place_shares};
-use super::preempt::{clear_in_time, make_room, shed_beyond_maximum};
+use super::preempt::{clear_in_time, make_space, shed_beyond_maximum};
 use super::reasons;
 use super::schedule::CycleSchedule;
 use super::sizes::{begin_steps, fill_steps, settle};
@@ -54,10 +54,10 @@ impl<'a> Planning<'a> {
 
     /// Makes space for jobs that still lack some, if there is any to free, and uses the free space
     /// that is left.
-    pub fn make_room(&mut self) {
+    pub fn make_space(&mut self) {
         let draft = &mut self.0;
         if draft.has_unmet_demand() && draft.has_space_to_free() {
-            make_room(draft);
+            make_space(draft);
             fill(draft);
         }
         settle(draft);
@@ -178,7 +178,7 @@ mod tests {
         let mut planning = Planning::begin(&scene.snapshot);
         planning.count();
         planning.place();
-        planning.make_room();
+        planning.make_space();
         assert_eq!(planning.end(), plan(&scene.snapshot));
     }
 }

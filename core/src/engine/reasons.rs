@@ -228,7 +228,7 @@ fn gang_reason(draft: &Draft<'_>, ix: JobIx) -> WaitReason {
 /// Usable space on the nodes that the job at `ix` may use: in all, and the most on a single node.
 fn usable_for(draft: &Draft<'_>, ix: JobIx) -> (QShares, QShares) {
     if draft.jobs[ix].is_restricted {
-        let spaces = || nodes_for(draft, ix).filter(|(_, room)| room.state.is_schedulable());
+        let spaces = || nodes_for(draft, ix).filter(|(_, space)| space.state.is_schedulable());
         let usable = || spaces().map(|(ix, _)| draft.spaces.usable(ix));
         return (usable().sum(), usable().max().unwrap_or_default());
     }

@@ -75,7 +75,7 @@ pub(super) struct ShareTable(Csr<PackedShare>);
 
 impl ShareTable {
     /// An empty table with capacity for the shares of `jobs`.
-    pub(super) fn with_room_for(jobs: &IxVec<JobIx, Arc<Job>>) -> ShareTable {
+    pub(super) fn with_space_for(jobs: &IxVec<JobIx, Arc<Job>>) -> ShareTable {
         let shares = jobs.iter().map(|job| job.shares.len()).sum();
         ShareTable(Csr::with_capacity(jobs.len(), shares))
     }

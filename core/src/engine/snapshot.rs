@@ -33,7 +33,7 @@ pub struct Snapshot {
     /// Jobs for which earlier cycles did not get to search for space.
     pub put_off: Vec<JobId>,
     /// Duration of the quiet, in cycles.
-    pub calm: Quiescence,
+    pub quiescence: Quiescence,
     /// Time, in milliseconds since the epoch; `None` if nothing depends on it.
     pub now: Option<Millis>,
     /// Windows that are open or will open, by name.

@@ -73,9 +73,9 @@ fn split_names(list: &str) -> Result<Vec<&str>, HostListError> {
     Ok(names)
 }
 
-/// Expands a single name to at most `room` hosts. The caller has checked that its brackets are
+/// Expands a single name to at most `limit` hosts. The caller has checked that its brackets are
 /// paired.
-fn expand_name(name: &str, room: usize) -> Result<Vec<String>, HostListError> {
+fn expand_name(name: &str, limit: usize) -> Result<Vec<String>, HostListError> {
     if name.is_empty() {
         return Err(HostListError::EmptyName);
     }
@@ -86,8 +86,8 @@ fn expand_name(name: &str, room: usize) -> Result<Vec<String>, HostListError> {
     let mut rest = name;
     while let Some((literal, bracket)) = rest.split_once('[') {
         let (ranges, after) = bracket.split_once(']').unwrap_or((bracket, ""));
-        let numbers = expand_ranges(ranges, room)?;
-        if hosts.len().saturating_mul(numbers.len()) > room {
+        let numbers = expand_ranges(ranges, limit)?;
+        if hosts.len().saturating_mul(numbers.len()) > limit {
             return Err(HostListError::TooMany);
         }
         let longer = |host: &String| {
@@ -97,7 +97,7 @@ fn expand_name(name: &str, room: usize) -> Result<Vec<String>, HostListError> {
         hosts = hosts.iter().flat_map(longer).collect();
         rest = after;
     }
-    if hosts.len() > room {
+    if hosts.len() > limit {
         return Err(HostListError::TooMany);
     }
     for host in &mut hosts {
@@ -107,7 +107,7 @@ fn expand_name(name: &str, room: usize) -> Result<Vec<String>, HostListError> {
 }
 
 /// The numbers between two brackets, as text.
-fn expand_ranges(ranges: &str, room: usize) -> Result<Vec<String>, HostListError> {
+fn expand_ranges(ranges: &str, limit: usize) -> Result<Vec<String>, HostListError> {
     let mut numbers = Vec::new();
     for range in ranges.split(',') {
         let not_a_range = || HostListError::NotARange { range: range.to_owned() };
@@ -117,7 +117,7 @@ fn expand_ranges(ranges: &str, room: usize) -> Result<Vec<String>, HostListError
         if high < low {
             return Err(HostListError::Descending { range: range.to_owned() });
         }
-        let left = u64::try_from(room - numbers.len()).unwrap_or(u64::MAX);
+        let left = u64::try_from(limit - numbers.len()).unwrap_or(u64::MAX);
         if high - low >= left {
             return Err(HostListError::TooMany);
         }

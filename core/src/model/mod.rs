@@ -4,7 +4,7 @@
 //!
 //! | word | means |
 //! |---|---|
-//! | node | a computer whose memory is shared out; `node` in older names of the engine |
+//! | node | a computer whose memory is shared out; its free memory is its space |
 //! | nodepool, top-level, subpool | a disjoint set of nodes, in a tree |
 //! | class | the rules for a kind of work: policy, weight, priority (a lower number goes first) |
 //! | job | what a user submits: batch, service, process or reservation; `work` on the wire |

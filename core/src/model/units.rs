@@ -228,7 +228,7 @@ mod tests {
         for (gib, work, node) in cases {
             let memory = Mebibytes::from_gib(gib);
             assert_eq!(quantum.order_of_work(memory).map(Order::get), work, "{gib} GB of work");
-            assert_eq!(quantum.order_of_node(memory), QShares(node), "a machine of {gib} GB");
+            assert_eq!(quantum.order_of_node(memory), QShares(node), "a node of {gib} GB");
         }
     }
 

@@ -48,7 +48,7 @@ impl Scheduler {
         }
         self.settle_turns(schedule);
         let has_changed = self.start_shares(schedule);
-        self.calm.remember(schedule, &self.put_off);
+        self.quiescence.remember(schedule, &self.put_off);
         let places = self.nodes.places();
         let promises = schedule.promises.iter().map(|promise| PromiseRecord {
             rank: promise.rank,
@@ -87,7 +87,7 @@ impl Scheduler {
                 if job.gang.started.is_none() && stays(job) {
                     job.gang.started = now;
                 }
-                job.shares.make_room(new.len());
+                job.shares.make_space(new.len());
                 for &(_, (id, place)) in new {
                     let Expansion { node, order, rank, .. } = schedule.expansions[place];
                     job.shares.insert(ShareRecord {
@@ -105,9 +105,9 @@ impl Scheduler {
             if job.gang().is_some() {
                 refunds.extend(job.note_gang(self.cycle, report));
             }
-            let has_got_room = !beneficiaries.of(report.job).is_empty();
+            let has_got_space = !beneficiaries.of(report.job).is_empty();
             let last = last_reports.of_age(age);
-            has_changed |= job.note_report(self.cycle, report, last, has_got_room);
+            has_changed |= job.note_report(self.cycle, report, last, has_got_space);
         }
         assert!(reports.next().is_none(), "the engine reports on all work, oldest first");
         for refund in &refunds {

@@ -56,7 +56,7 @@ pub struct SchedulerState {
     /// The jobs for which the last cycle did not come to search for space.
     pub put_off: Vec<JobId>,
     /// For how long nothing has changed.
-    pub calm: SavedQuiescence,
+    pub quiescence: SavedQuiescence,
     /// Time as it was told last.
     pub now: Option<Millis>,
     /// Windows that are not over, by name.
@@ -224,7 +224,7 @@ impl Scheduler {
                 .map(|((class, user), savings)| (class.clone(), user.clone(), *savings))
                 .collect(),
             put_off: self.put_off.clone(),
-            calm: self.calm.to_saved(),
+            quiescence: self.quiescence.to_saved(),
             now: self.clock.now,
             hours: self.clock.hours.iter().map(|(name, of)| (name.clone(), of.clone())).collect(),
             windows: self.clock.windows.values().map(|it| Window::clone(it)).collect(),
@@ -270,7 +270,7 @@ impl Scheduler {
         let turns = state.turns.into_iter();
         scheduler.turns = turns.map(|(class, user, savings)| ((class, user), savings)).collect();
         scheduler.put_off = state.put_off;
-        scheduler.calm = QuiescenceTracker::from_saved(state.calm);
+        scheduler.quiescence = QuiescenceTracker::from_saved(state.quiescence);
         scheduler.clock.now = state.now;
         scheduler.clock.hours = Arc::new(state.hours.into_iter().collect());
         let windows = state.windows.into_iter();
@@ -397,15 +397,15 @@ impl QuiescenceTracker {
         }
     }
 
-    fn from_saved(calm: SavedQuiescence) -> QuiescenceTracker {
-        let takings = calm.takings.into_iter().map(|(from, by)| Taking { from, by });
+    fn from_saved(quiescence: SavedQuiescence) -> QuiescenceTracker {
+        let takings = quiescence.takings.into_iter().map(|(from, by)| Taking { from, by });
         QuiescenceTracker {
-            have_claims_changed: calm.have_claims_changed,
-            has_news: calm.has_news,
-            quiet_cycles: calm.quiet_cycles,
-            rest_cycles: calm.rest_cycles,
+            have_claims_changed: quiescence.have_claims_changed,
+            has_news: quiescence.has_news,
+            quiet_cycles: quiescence.quiet_cycles,
+            rest_cycles: quiescence.rest_cycles,
             takings: takings.collect(),
-            is_unfinished: calm.is_unfinished,
+            is_unfinished: quiescence.is_unfinished,
         }
     }
 }

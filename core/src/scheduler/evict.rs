@@ -38,7 +38,7 @@ impl Scheduler {
         if dead.is_empty() {
             return;
         }
-        self.calm.stir();
+        self.quiescence.stir();
         let is_lost = |share: &ShareRecord| dead.contains(&share.node);
         let mut refunds = Vec::new();
         for job in self.jobs.values_mut().filter(|job| job.spec.kind != JobKind::Reservation) {

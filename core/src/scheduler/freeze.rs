@@ -84,7 +84,7 @@ impl Scheduler {
             promises: promises.collect(),
             turns: self.turn_accounts(),
             put_off: self.put_off.clone(),
-            calm: self.calm.freeze(),
+            quiescence: self.quiescence.freeze(),
             users: Arc::clone(&self.users.places().names),
             jobs: Arc::new(jobs),
             now: self.time(),

@@ -92,7 +92,7 @@ pub struct Scheduler {
     turns: TurnRecord,
     /// The jobs for which the last cycle did not come to search for space.
     put_off: Vec<JobId>,
-    calm: QuiescenceTracker,
+    quiescence: QuiescenceTracker,
     clock: SchedulerClock,
     planned: Option<Arc<Planned>>,
     /// True if an input since the last cycle, or that cycle itself, may change the next cycle's
@@ -130,7 +130,7 @@ impl Scheduler {
             promises: Vec::new(),
             turns: TurnRecord::new(),
             put_off: Vec::new(),
-            calm: QuiescenceTracker::default(),
+            quiescence: QuiescenceTracker::default(),
             clock: SchedulerClock::default(),
             planned: None,
             is_changed: true,
@@ -301,7 +301,7 @@ impl Scheduler {
                 CommandOutcome::default()
             }
         };
-        self.calm.stir();
+        self.quiescence.stir();
         self.is_changed = true;
         Ok(outcome)
     }
@@ -344,7 +344,7 @@ impl Scheduler {
         }
         self.lose_dead_nodes();
         self.forget_passing_names();
-        self.calm.begin_cycle();
+        self.quiescence.begin_cycle();
         self.measure_reservations();
         self.measure_gangs();
         let blacklisted = self.blacklisted_nodes();
@@ -373,8 +373,12 @@ impl Scheduler {
         }
         let (view, planned) = (self.last_view.as_ref()?, self.planned.as_deref()?);
         let Planned { snapshot, schedule } = planned;
-        self.calm.begin_cycle();
-        let snapshot = Snapshot { cycle: self.cycle, calm: self.calm.freeze(), ..snapshot.clone() };
+        self.quiescence.begin_cycle();
+        let snapshot = Snapshot {
+            cycle: self.cycle,
+            quiescence: self.quiescence.freeze(),
+            ..snapshot.clone()
+        };
         let planned = Arc::new(Planned { snapshot, schedule: Arc::clone(schedule) });
         let view = View {
             cycle: self.cycle,
@@ -394,7 +398,7 @@ impl Scheduler {
             && schedule.preemptions.is_empty()
             && schedule.promises == snapshot.promises
             && schedule.put_off.is_empty();
-        let is_steady = engine::is_steady(&snapshot.calm, &self.topology.settings);
+        let is_steady = engine::is_steady(&snapshot.quiescence, &self.topology.settings);
         let has_come = |next: u64| next <= cycle;
         let is_due = schedule.next_change.is_some_and(has_come);
         let is_blocked = self.is_changed || !was_idle || !is_steady || is_due;

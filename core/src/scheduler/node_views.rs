@@ -141,7 +141,7 @@ impl Moves<'_> {
     }
 
     fn leave(&mut self, job: JobId, share: &ShareView) {
-        let node = self.nodes.find(&share.node).expect("machines are never forgotten");
+        let node = self.nodes.find(&share.node).expect("nodes are never forgotten");
         let node = self.nodes.places().of(node);
         self.all.push(Moved { node, job, share: share.id, there: None });
     }

@@ -87,11 +87,11 @@ impl Scheduler {
     /// Notes whether `event`, about to be recorded, is a change.
     pub(super) fn notice(&mut self, event: &SchedulerEvent) {
         if self.changes_claims(event) {
-            self.calm.stir();
+            self.quiescence.stir();
         }
         if let SchedulerEvent::JobChanged { job, facts } = event {
             let is_news = self.jobs.get(*job).is_some_and(|known| known.spec.facts != *facts);
-            self.calm.has_news |= is_news;
+            self.quiescence.has_news |= is_news;
         }
     }
 
@@ -171,14 +171,14 @@ mod tests {
         };
         let preemptions = vec![receipt(1, VictimRule::Relocation), receipt(2, VictimRule::Envy)];
         let schedule = CycleSchedule { preemptions, ..CycleSchedule::default() };
-        let mut calm = QuiescenceTracker::default();
-        while calm.quiet_cycles < MEMORY_AFTER {
-            calm.remember(&schedule, &[]);
-            assert_eq!(calm.freeze().takings, []);
-            calm.begin_cycle();
+        let mut quiescence = QuiescenceTracker::default();
+        while quiescence.quiet_cycles < MEMORY_AFTER {
+            quiescence.remember(&schedule, &[]);
+            assert_eq!(quiescence.freeze().takings, []);
+            quiescence.begin_cycle();
         }
-        calm.remember(&schedule, &[]);
-        assert_eq!(calm.freeze().takings, [Taking { from: JobId(2), by: JobId(9) }]);
+        quiescence.remember(&schedule, &[]);
+        assert_eq!(quiescence.freeze().takings, [Taking { from: JobId(2), by: JobId(9) }]);
     }
 
     /// 500 items left, four at a time.

@@ -52,7 +52,7 @@ impl ShareList {
             Err(place) => {
                 if self.0.len() == self.0.capacity() {
                     // Rather little: there are many such lists, and most do not grow any more.
-                    self.make_room(1 + self.0.len().isqrt());
+                    self.make_space(1 + self.0.len().isqrt());
                 }
                 self.0.insert(place, share);
             }
@@ -60,7 +60,7 @@ impl ShareList {
     }
 
     /// Reserves memory for this many more shares.
-    pub(super) fn make_room(&mut self, shares: usize) {
+    pub(super) fn make_space(&mut self, shares: usize) {
         self.0.reserve_exact(shares);
     }
 

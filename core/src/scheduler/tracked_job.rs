@@ -268,10 +268,10 @@ impl TrackedJob {
         cycle: u64,
         report: &JobReport,
         before: Option<&JobReport>,
-        has_got_room: bool,
+        has_got_space: bool,
     ) -> bool {
         let is_behind = report.held.0 + report.promised.0 < report.target.0;
-        let waits = is_behind && !has_got_room && !self.record.last.has_grown;
+        let waits = is_behind && !has_got_space && !self.record.last.has_grown;
         let has_changed = waits != self.behind_since.is_some();
         if has_changed {
             self.behind_since = waits.then_some(cycle);

@@ -100,7 +100,7 @@ impl UrgentDenial {
                 amount(*allotment),
             ),
             UrgentDenial::NoSpace(UrgentRefusal::Waits(reason)) => reason.sentence(quantum),
-            UrgentDenial::NoSpace(UrgentRefusal::NoRoom(lack)) => {
+            UrgentDenial::NoSpace(UrgentRefusal::NoSpace(lack)) => {
                 let GangLack { chunk, found, needed, .. } = lack;
                 let of = match (chunk, needed) {
                     (_, 1) => "its process needs a node".to_owned(),

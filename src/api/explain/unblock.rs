@@ -339,7 +339,8 @@ fn exits(view: &View, job: &JobView, eyes: &NodeFit<'_>) -> Unblock {
 
 /// True if the quiet stop holds: then a job with shares takes nothing from its peers.
 fn is_stopped(view: &View) -> bool {
-    let quiet_cycles = view.planned.as_ref().map_or(0, |last| last.snapshot.calm.quiet_cycles);
+    let quiet_cycles =
+        view.planned.as_ref().map_or(0, |last| last.snapshot.quiescence.quiet_cycles);
     view.topology.settings.quiet_stop.is_some_and(|stop| stop <= quiet_cycles)
 }
 

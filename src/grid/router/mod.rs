@@ -92,7 +92,7 @@ pub struct RouteSettings<'a> {
 
 /// Space of a cluster within a pass.
 #[derive(Clone, Copy, Debug)]
-struct ClusterRoom {
+struct ClusterSpace {
     free: u64,
     waiting: u64,
 }
@@ -145,7 +145,7 @@ pub fn route(
 struct RoutePass<'a> {
     sight: &'a GridSight,
     settings: RouteSettings<'a>,
-    rooms: Vec<ClusterRoom>,
+    spaces: Vec<ClusterSpace>,
     places: Vec<u64>,
     /// Tasks left of each campaign.
     left: Vec<u64>,
@@ -161,8 +161,8 @@ impl<'a> RoutePass<'a> {
         states: &BTreeMap<(u64, usize), PredictorState>,
         settings: RouteSettings<'a>,
     ) -> RoutePass<'a> {
-        let rooms = sight.clusters.iter();
-        let rooms = rooms.map(|it| ClusterRoom { free: it.free, waiting: it.waiting }).collect();
+        let spaces = sight.clusters.iter();
+        let spaces = spaces.map(|it| ClusterSpace { free: it.free, waiting: it.waiting }).collect();
         let mut users: BTreeMap<&str, u64> = BTreeMap::new();
         for campaign in &sight.campaigns {
             let held = campaign.targets.iter().map(|it| it.running.saturating_mul(it.resources));
@@ -172,7 +172,7 @@ impl<'a> RoutePass<'a> {
         let mut pass = RoutePass {
             sight,
             settings,
-            rooms,
+            spaces,
             places: places(&sight.clusters),
             left: sight.campaigns.iter().map(|campaign| campaign.left).collect(),
             users,
@@ -225,17 +225,17 @@ impl<'a> RoutePass<'a> {
     fn wanted(&self, pair: &Pair<'_>) -> u64 {
         let campaign = &self.sight.campaigns[pair.campaign];
         let cluster = &self.sight.clusters[pair.target.cluster];
-        let room = self.rooms[pair.target.cluster];
+        let space = self.spaces[pair.target.cluster];
         let mut reading = self.sight.reading(campaign, pair.target);
-        (reading.free, reading.waiting) = (room.free, room.waiting);
+        (reading.free, reading.waiting) = (space.free, space.waiting);
         reading.left = self.left[pair.campaign];
         reading.own = reading.own.saturating_add(pair.given);
         let count = sent(pair.predictor, &pair.state, &reading, self.settings.strictness);
         if cluster.is_local {
             // Tasks stay in the bag, from where the local slots take them. The router only keeps
             // enough of them.
-            let room = fit(room.free, pair.target.resources, 0, 0);
-            return count.min(room);
+            let space = fit(space.free, pair.target.resources, 0, 0);
+            return count.min(space);
         }
         count
     }
@@ -286,10 +286,10 @@ impl<'a> RoutePass<'a> {
         if pair.round == 0 {
             self.launch(campaign.id, cluster);
         }
-        let room = &mut self.rooms[cluster];
-        let starts = count.min(fit(room.free, resources, 0, 0));
-        room.free = room.free.saturating_sub(starts.saturating_mul(resources));
-        room.waiting = room.waiting.saturating_add(count.saturating_sub(starts));
+        let space = &mut self.spaces[cluster];
+        let starts = count.min(fit(space.free, resources, 0, 0));
+        space.free = space.free.saturating_sub(starts.saturating_mul(resources));
+        space.waiting = space.waiting.saturating_add(count.saturating_sub(starts));
         let pair = &mut self.pairs[at];
         self.left[pair.campaign] = self.left[pair.campaign].saturating_sub(count);
         if let Some(held) = self.users.get_mut(campaign.user.as_str()) {

@@ -35,7 +35,8 @@ pub struct CheckpointText {
     turns: Vec<TurnText>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     put_off: Vec<u64>,
-    calm: QuiescenceText,
+    #[serde(rename = "calm")]
+    quiescence: QuiescenceText,
     #[serde(default, skip_serializing_if = "is_default")]
     now: Option<Millis>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -193,7 +194,7 @@ impl From<&checkpoint::SchedulerState> for CheckpointText {
             let TurnSavings { base, since, rate, most } = *savings;
             TurnText { class: class.clone(), user: user.clone(), base, since, rate, most }
         };
-        let checkpoint::SavedQuiescence { takings, .. } = &state.calm;
+        let checkpoint::SavedQuiescence { takings, .. } = &state.quiescence;
         CheckpointText {
             topology: (&*state.topology).into(),
             cycle: state.cycle,
@@ -207,13 +208,13 @@ impl From<&checkpoint::SchedulerState> for CheckpointText {
             promises: state.promises.iter().map(promise).collect(),
             turns: state.turns.iter().map(turn).collect(),
             put_off: state.put_off.iter().map(|job| job.0).collect(),
-            calm: QuiescenceText {
-                claims_changed: state.calm.have_claims_changed,
-                news: state.calm.has_news,
-                quiet_cycles: state.calm.quiet_cycles,
-                rest_cycles: state.calm.rest_cycles,
+            quiescence: QuiescenceText {
+                claims_changed: state.quiescence.have_claims_changed,
+                news: state.quiescence.has_news,
+                quiet_cycles: state.quiescence.quiet_cycles,
+                rest_cycles: state.quiescence.rest_cycles,
                 takings: takings.iter().map(|(from, by)| (from.0, by.0)).collect(),
-                unfinished: state.calm.is_unfinished,
+                unfinished: state.quiescence.is_unfinished,
             },
             now: state.now,
             hours: state.hours.clone(),
@@ -239,7 +240,7 @@ impl From<CheckpointText> for checkpoint::SchedulerState {
             let TurnText { class, user, base, since, rate, most } = turn;
             (class, user, TurnSavings { base, since, rate, most })
         };
-        let takings = text.calm.takings.iter();
+        let takings = text.quiescence.takings.iter();
         checkpoint::SchedulerState {
             topology: Arc::new(text.topology.into()),
             cycle: text.cycle,
@@ -253,13 +254,13 @@ impl From<CheckpointText> for checkpoint::SchedulerState {
             promises: text.promises.into_iter().map(promise).collect(),
             turns: text.turns.into_iter().map(turn).collect(),
             put_off: text.put_off.into_iter().map(JobId).collect(),
-            calm: checkpoint::SavedQuiescence {
-                have_claims_changed: text.calm.claims_changed,
-                has_news: text.calm.news,
-                quiet_cycles: text.calm.quiet_cycles,
-                rest_cycles: text.calm.rest_cycles,
+            quiescence: checkpoint::SavedQuiescence {
+                have_claims_changed: text.quiescence.claims_changed,
+                has_news: text.quiescence.news,
+                quiet_cycles: text.quiescence.quiet_cycles,
+                rest_cycles: text.quiescence.rest_cycles,
                 takings: takings.map(|&(from, by)| (JobId(from), JobId(by))).collect(),
-                is_unfinished: text.calm.unfinished,
+                is_unfinished: text.quiescence.unfinished,
             },
             now: text.now,
             hours: text.hours,

@@ -64,10 +64,10 @@ impl Filling<'_> {
         let rates = self.rates();
         let of_large = |claim: &JobClaim| if claim.order == Slots::LARGE { 1.0 } else { 0.0 };
         let per_process = |claim: &JobClaim| 1.0 / real(claim.order);
-        let large_room = real(slots.large * Slots::LARGE) - self.sum(&self.amounts, of_large);
-        let process_room = real(slots.small) - self.sum(&self.amounts, per_process);
-        let until_large = time_to_fill(large_room, self.sum(&rates, of_large));
-        let until_full = time_to_fill(process_room, self.sum(&rates, per_process));
+        let large_space = real(slots.large * Slots::LARGE) - self.sum(&self.amounts, of_large);
+        let process_space = real(slots.small) - self.sum(&self.amounts, per_process);
+        let until_large = time_to_fill(large_space, self.sum(&rates, of_large));
+        let until_full = time_to_fill(process_space, self.sum(&rates, per_process));
         let until_met =
             self.active().map(|ix| (real(self.claims[ix].want) - self.amounts[ix]) / rates[ix]);
         let step = until_met.fold(until_large.min(until_full), f64::min);
@@ -119,8 +119,8 @@ impl Filling<'_> {
 }
 
 /// Time that a rate takes to fill a space; infinite if the rate is zero.
-fn time_to_fill(room: f64, rate: f64) -> f64 {
-    if rate > 0.0 { room.max(0.0) / rate } else { f64::INFINITY }
+fn time_to_fill(space: f64, rate: f64) -> f64 {
+    if rate > 0.0 { space.max(0.0) / rate } else { f64::INFINITY }
 }
 
 #[cfg(test)]

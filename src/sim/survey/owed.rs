@@ -86,15 +86,15 @@ fn split<'e>(
 
 /// True if first fit, the largest and most constrained first, gives each of `jobs` a process.
 pub(super) fn can_pack(ending: &FinalState, mut jobs: Vec<&FinalJob>) -> bool {
-    let mut room: Vec<u64> = ending.nodes.iter().map(|node| node.order).collect();
+    let mut space: Vec<u64> = ending.nodes.iter().map(|node| node.order).collect();
     let nodes = || 0..ending.nodes.len();
     let choices = |job: &FinalJob| nodes().filter(|&ix| ending.may_use(job, ix)).count();
     jobs.sort_by_key(|job| (Reverse(job.order), choices(job), job.id));
     jobs.into_iter().all(|job| {
-        let fits = nodes().filter(|&ix| ending.may_use(job, ix) && job.order <= room[ix]);
-        let best = fits.min_by_key(|&ix| (room[ix], &ending.nodes[ix].name));
+        let fits = nodes().filter(|&ix| ending.may_use(job, ix) && job.order <= space[ix]);
+        let best = fits.min_by_key(|&ix| (space[ix], &ending.nodes[ix].name));
         if let Some(ix) = best {
-            room[ix] -= job.order;
+            space[ix] -= job.order;
         }
         best.is_some()
     })

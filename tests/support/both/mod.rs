@@ -256,8 +256,8 @@ impl World {
 
     /// Begins a task in each slot of a node that has room.
     pub fn begin(&mut self, at: usize) {
-        let with_room = self.nodes[at].slots.iter().filter(|(_, slot)| slot.has_room());
-        let shares: Vec<u64> = with_room.map(|(share, _)| *share).collect();
+        let with_space = self.nodes[at].slots.iter().filter(|(_, slot)| slot.has_space());
+        let shares: Vec<u64> = with_space.map(|(share, _)| *share).collect();
         for share in shares {
             let next = self.nodes[at].slots[&share].held[0];
             assert!(self.begun.insert(next), "T1: {next} began twice");

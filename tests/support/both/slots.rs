@@ -80,7 +80,7 @@ impl SimSlot {
     }
 
     /// True if the slot can begin a task.
-    pub fn has_room(&self) -> bool {
+    pub fn has_space(&self) -> bool {
         let running = u64::try_from(self.running.len()).unwrap();
         self.stage == SlotStage::Working && !self.held.is_empty() && running < self.lanes
     }

@@ -7,8 +7,8 @@ use std::collections::BTreeSet;
 
 use super::crew::GangLine;
 use super::fit::{Fit, GangParts};
-use super::rooms::{Room, without};
 use super::sets::{fit_in_one, keys, may_span, sets};
+use super::spaces::{FreeNode, without};
 use crate::audit::finding::{Finding, Rule};
 use crate::audit::ledger::Ledger;
 use crate::audit::shapes::{gang_shape, is_chosen, wish};
@@ -158,29 +158,29 @@ impl NodeClaim<'_, '_> {
         let endless = self.staying(|kind| kind != JobKind::Job);
         // Older requests without an end, too, may choose their nodes after the gang.
         let endless_before = self.held(|kind| kind != JobKind::Job);
-        let rooms = |taken: &[u64]| without(self.ledger, self.gang, |ix: NodeIx| taken[ix.0]);
+        let spaces = |taken: &[u64]| without(self.ledger, self.gang, |ix: NodeIx| taken[ix.0]);
         let keys = keys(self.ledger, &self.gang.shape);
-        // Rooms of an exclusive gang are fewer if more is taken, so sets are made by question.
+        // Spaces of an exclusive gang are fewer if more is taken, so sets are made by question.
         let is_single = !keys.is_empty()
-            && Fit::Unknown < fit_in_one(&self.request, &keys, &rooms(&endless), steps);
+            && Fit::Unknown < fit_in_one(&self.request, &keys, &spaces(&endless), steps);
         let may_be_anywhere = keys.is_empty() || may_span(self.ledger, &self.gang.shape);
         if is_single {
-            let hopeful = self.hopeful(&keys, &rooms(&endless_before), steps);
-            let in_set = |rooms: Vec<Room>, value: &(String, String)| -> Vec<Room> {
+            let hopeful = self.hopeful(&keys, &spaces(&endless_before), steps);
+            let in_set = |spaces: Vec<FreeNode>, value: &(String, String)| -> Vec<FreeNode> {
                 let (key, value) = value;
-                rooms.into_iter().filter(|room| room.tags.value(key) == value).collect()
+                spaces.into_iter().filter(|space| space.tags.value(key) == value).collect()
             };
             return hopeful.is_some_and(|values| {
                 values.iter().all(|value| {
-                    self.falls(&in_set(rooms(&old), value), &in_set(rooms(&all), value), steps)
+                    self.falls(&in_set(spaces(&old), value), &in_set(spaces(&all), value), steps)
                 })
             });
         }
         // No set holds it up to now; a set that is down could.
         let is_sure = keys.is_empty() && may_be_anywhere;
         is_sure
-            && self.request.fit(&rooms(&endless), steps) == Fit::Yes
-            && self.falls(&rooms(&old), &rooms(&all), steps)
+            && self.request.fit(&spaces(&endless), steps) == Fit::Yes
+            && self.falls(&spaces(&old), &spaces(&all), steps)
     }
 
     /// Keys and values of the sets that could hold the gang if all work with an end were gone.
@@ -188,13 +188,13 @@ impl NodeClaim<'_, '_> {
     fn hopeful(
         &self,
         keys: &[&crate::model::Name],
-        rooms: &[Room],
+        spaces: &[FreeNode],
         steps: &mut u64,
     ) -> Option<Vec<(String, String)>> {
         let mut hopeful = Vec::new();
         for key in keys {
-            for (is_judged, set) in sets(&[*key], rooms) {
-                let value = set.first().map(|room| room.tags.value(key).to_owned())?;
+            for (is_judged, set) in sets(&[*key], spaces) {
+                let value = set.first().map(|space| space.tags.value(key).to_owned())?;
                 match self.request.fit(&set, steps) {
                     Fit::No => {}
                     Fit::Yes if is_judged => hopeful.push((key.to_string(), value)),
@@ -206,7 +206,7 @@ impl NodeClaim<'_, '_> {
     }
 
     /// True if fewer processes fit into `after` than into `before`.
-    fn falls(&self, before: &[Room], after: &[Room], steps: &mut u64) -> bool {
+    fn falls(&self, before: &[FreeNode], after: &[FreeNode], steps: &mut u64) -> bool {
         let before = self.request.most_processes(before, steps);
         let after = self.request.most_processes(after, steps);
         before.is_ok_and(|before| after.is_ok_and(|after| after < before))

@@ -1,4 +1,4 @@
-//! Processes of each gang: old processes, new processes, and promised rooms.
+//! Processes of each gang: old processes, new processes, and promised space.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -32,7 +32,7 @@ pub(in crate::audit) struct GangLine {
     pub(super) lost: Vec<u64>,
     /// Processes that begin in this cycle, in the order of the schedule.
     pub(super) begun: Vec<GangProcess>,
-    /// Rooms that are promised after the cycle, in the order of the schedule.
+    /// Space that is promised after the cycle, in the order of the schedule.
     pub(super) promised: Vec<GangProcess>,
 }
 
@@ -48,17 +48,17 @@ impl GangLine {
         self.orders.as_ref()?.get(self.chunk_of(rank)?).copied()
     }
 
-    /// Processes that begin, and rooms that are promised.
+    /// Processes that begin, and space that is promised.
     pub(super) fn gains(&self) -> impl Iterator<Item = &GangProcess> {
         self.begun.iter().chain(&self.promised)
     }
 
-    /// All processes and promised rooms.
+    /// All processes and promised space.
     pub(super) fn all(&self) -> impl Iterator<Item = &GangProcess> {
         self.stayed.iter().chain(self.gains())
     }
 
-    /// Converts a target of `nshares` to qshares. Processes and promised rooms count by their
+    /// Converts a target of `nshares` to qshares. Processes and promised space count by their
     /// sizes, the smallest first; then processes that go; the rest counts by the smallest chunk.
     pub(in crate::audit) fn counted(&self, nshares: u64) -> u64 {
         let mut sizes: Vec<u64> = self.all().map(|member| member.order).collect();

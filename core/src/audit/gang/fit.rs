@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::crew::GangLine;
 use super::matching::{StepLimit, most_places, spend};
-use super::rooms::{Room, RoomSize};
+use super::spaces::{FreeNode, FreeSize};
 use crate::model::{Place, Tags, count};
 
 /// Answer to the question if a request fits.
@@ -63,39 +63,43 @@ impl<'g> GangParts<'g> {
 
     /// Most of the processes that fit at the same time. Exact for scattered requests, and for free
     /// requests of equal processes.
-    pub(super) fn most_processes(&self, rooms: &[Room], steps: &mut u64) -> Result<u64, StepLimit> {
-        let suits = self.suits(rooms, steps)?;
+    pub(super) fn most_processes(
+        &self,
+        spaces: &[FreeNode],
+        steps: &mut u64,
+    ) -> Result<u64, StepLimit> {
+        let suits = self.suits(spaces, steps)?;
         match self.place {
-            Place::Scatter => most_places(&self.counts(), &suits, rooms.len(), steps),
+            Place::Scatter => most_places(&self.counts(), &suits, spaces.len(), steps),
             Place::Free | Place::Pack => {
                 let parts = self.parts.iter().zip(&suits);
-                Ok(parts.map(|(part, suits)| part.count.min(part.alone(rooms, suits))).sum())
+                Ok(parts.map(|(part, suits)| part.count.min(part.alone(spaces, suits))).sum())
             }
         }
     }
 
-    /// Decides if all processes fit into `rooms` at the same time.
-    pub(super) fn fit(&self, rooms: &[Room], steps: &mut u64) -> Fit {
-        self.try_fit(rooms, steps).unwrap_or(Fit::Unknown)
+    /// Decides if all processes fit into `spaces` at the same time.
+    pub(super) fn fit(&self, spaces: &[FreeNode], steps: &mut u64) -> Fit {
+        self.try_fit(spaces, steps).unwrap_or(Fit::Unknown)
     }
 
-    fn try_fit(&self, rooms: &[Room], steps: &mut u64) -> Result<Fit, StepLimit> {
-        let suits = self.suits(rooms, steps)?;
+    fn try_fit(&self, spaces: &[FreeNode], steps: &mut u64) -> Result<Fit, StepLimit> {
+        let suits = self.suits(spaces, steps)?;
         let exact = |fits: bool| Ok(if fits { Fit::Yes } else { Fit::No });
         match self.place {
             Place::Scatter => {
                 let counts = self.counts();
                 let wanted = counts.iter().fold(0, |sum: u64, count| sum.saturating_add(*count));
                 // Fewer nodes than processes need no search.
-                let places = if wanted <= count(rooms) {
-                    most_places(&counts, &suits, rooms.len(), steps)?
+                let places = if wanted <= count(spaces) {
+                    most_places(&counts, &suits, spaces.len(), steps)?
                 } else {
                     0
                 };
                 exact(places == wanted)
             }
-            Place::Pack => exact(self.fits_on_one(rooms)),
-            Place::Free => self.fit_together(rooms, &suits, steps),
+            Place::Pack => exact(self.fits_on_one(spaces)),
+            Place::Free => self.fit_together(spaces, &suits, steps),
         }
     }
 
@@ -103,47 +107,47 @@ impl<'g> GangParts<'g> {
         self.parts.iter().map(|part| part.count).collect()
     }
 
-    /// For each part, the rooms that a process of it fits into.
-    fn suits(&self, rooms: &[Room], steps: &mut u64) -> Result<Vec<Vec<usize>>, StepLimit> {
-        spend(steps, count(rooms).saturating_mul(count(&self.parts)))?;
+    /// For each part, the nodes that a process of it fits into.
+    fn suits(&self, spaces: &[FreeNode], steps: &mut u64) -> Result<Vec<Vec<usize>>, StepLimit> {
+        spend(steps, count(spaces).saturating_mul(count(&self.parts)))?;
         let suits = self.parts.iter().map(|part| {
-            let rooms = rooms.iter().enumerate();
+            let spaces = spaces.iter().enumerate();
             let suiting =
-                rooms.filter(|(_, room)| room.has(part.order) && room.tags.satisfy(part.tags));
+                spaces.filter(|(_, space)| space.has(part.order) && space.tags.satisfy(part.tags));
             suiting.map(|(ix, _)| ix).collect()
         });
         Ok(suits.collect())
     }
 
-    fn fits_on_one(&self, rooms: &[Room]) -> bool {
+    fn fits_on_one(&self, spaces: &[FreeNode]) -> bool {
         let amounts = self.parts.iter().map(|part| part.order.saturating_mul(part.count));
         let amount = amounts.fold(0, u64::saturating_add);
-        rooms.iter().any(|room| {
-            room.has(amount) && self.parts.iter().all(|part| room.tags.satisfy(part.tags))
+        spaces.iter().any(|space| {
+            space.has(amount) && self.parts.iter().all(|part| space.tags.satisfy(part.tags))
         })
     }
 
     /// Decides if parts fit that may share nodes. Exact if no node suits two parts.
     fn fit_together(
         &self,
-        rooms: &[Room],
+        spaces: &[FreeNode],
         suits: &[Vec<usize>],
         steps: &mut u64,
     ) -> Result<Fit, StepLimit> {
         let mut parts = self.parts.iter().zip(suits);
-        if parts.any(|(part, suits)| part.alone(rooms, suits) < part.count) {
+        if parts.any(|(part, suits)| part.alone(spaces, suits) < part.count) {
             return Ok(Fit::No);
         }
-        let mut users = vec![0_u64; rooms.len()];
+        let mut users = vec![0_u64; spaces.len()];
         suits.iter().flatten().for_each(|&ix| users[ix] += 1);
         if users.iter().all(|users| *users <= 1) {
             return Ok(Fit::Yes);
         }
-        let known = |ix: usize| match rooms[ix].amount {
-            RoomSize::Known(amount) => Some(amount),
-            RoomSize::Unheard => None,
+        let known = |ix: usize| match spaces[ix].amount {
+            FreeSize::Known(amount) => Some(amount),
+            FreeSize::Unheard => None,
         };
-        let used = (0..rooms.len()).filter(|&ix| 0 < users[ix]);
+        let used = (0..spaces.len()).filter(|&ix| 0 < users[ix]);
         let total =
             used.map(known).try_fold(0_u64, |sum, amount| Some(sum.saturating_add(amount?)));
         let needed = self.parts.iter().map(|part| part.order.saturating_mul(part.count));
@@ -151,10 +155,10 @@ impl<'g> GangParts<'g> {
         if total.is_some_and(|total| total < needed) {
             return Ok(Fit::No);
         }
-        if self.fits_apart(rooms, suits, steps)? {
+        if self.fits_apart(spaces, suits, steps)? {
             return Ok(Fit::Yes);
         }
-        let is_packed = self.fits_largest_first(rooms, suits, steps)?;
+        let is_packed = self.fits_largest_first(spaces, suits, steps)?;
         Ok(if is_packed { Fit::Packed } else { Fit::Unknown })
     }
 
@@ -162,13 +166,13 @@ impl<'g> GangParts<'g> {
     /// places on all nodes that suit it.
     fn fits_apart(
         &self,
-        rooms: &[Room],
+        spaces: &[FreeNode],
         suits: &[Vec<usize>],
         steps: &mut u64,
     ) -> Result<bool, StepLimit> {
         let mut needs = Vec::new();
         for (part, suits) in self.parts.iter().zip(suits) {
-            let mut places = suits.iter().map(|&ix| rooms[ix].processes(part.order));
+            let mut places = suits.iter().map(|&ix| spaces[ix].processes(part.order));
             let Some(first) = places.next() else { return Ok(false) };
             if places.any(|other| other != first) {
                 return Ok(false);
@@ -176,18 +180,18 @@ impl<'g> GangParts<'g> {
             needs.push(part.count.div_ceil(first.max(1)));
         }
         let wanted = needs.iter().fold(0, |sum: u64, need| sum.saturating_add(*need));
-        Ok(wanted <= count(rooms) && most_places(&needs, suits, rooms.len(), steps)? == wanted)
+        Ok(wanted <= count(spaces) && most_places(&needs, suits, spaces.len(), steps)? == wanted)
     }
 
     /// True if the parts fit when the largest processes are placed first, each part on its nodes in
     /// order.
     fn fits_largest_first(
         &self,
-        rooms: &[Room],
+        spaces: &[FreeNode],
         suits: &[Vec<usize>],
         steps: &mut u64,
     ) -> Result<bool, StepLimit> {
-        let mut left: Vec<Room> = rooms.to_vec();
+        let mut left: Vec<FreeNode> = spaces.to_vec();
         // Parts are sorted by the size of their processes.
         for (part, suits) in self.parts.iter().zip(suits).rev() {
             let mut missing = part.count;
@@ -196,9 +200,9 @@ impl<'g> GangParts<'g> {
                 let here = left[ix].processes(part.order).min(missing);
                 missing -= here;
                 left[ix].amount = match left[ix].amount {
-                    RoomSize::Known(amount) => RoomSize::Known(amount - here * part.order),
-                    RoomSize::Unheard if here == 0 => RoomSize::Unheard,
-                    RoomSize::Unheard => RoomSize::Known(0),
+                    FreeSize::Known(amount) => FreeSize::Known(amount - here * part.order),
+                    FreeSize::Unheard if here == 0 => FreeSize::Unheard,
+                    FreeSize::Unheard => FreeSize::Known(0),
                 };
             }
             if 0 < missing {
@@ -210,9 +214,9 @@ impl<'g> GangParts<'g> {
 }
 
 impl EqualProcesses<'_> {
-    /// Number of processes that the rooms at `suits` could hold if they held nothing else.
-    fn alone(&self, rooms: &[Room], suits: &[usize]) -> u64 {
-        let places = suits.iter().map(|&ix| rooms[ix].processes(self.order));
+    /// Number of processes that the nodes at `suits` could hold if they held nothing else.
+    fn alone(&self, spaces: &[FreeNode], suits: &[usize]) -> u64 {
+        let places = suits.iter().map(|&ix| spaces[ix].processes(self.order));
         places.fold(0, u64::saturating_add)
     }
 }

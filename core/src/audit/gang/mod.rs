@@ -1,7 +1,7 @@
 //! Checks of gangs: jobs whose processes start together, in a single cycle or not at all.
 //!
 //! The question "does it fit?" is answered by augmenting paths on single nodes ([`matching`]), for
-//! the nodes of a set ([`sets`]) with the space that counts for the question ([`rooms`]). The
+//! the nodes of a set ([`sets`]) with the space that counts for the question ([`spaces`]). The
 //! answer is exact for scattered and packed gangs, and for gangs of a single chunk. For chunks that
 //! share nodes it may be "unknown" ([`fit`]); then nothing is found.
 //!
@@ -23,9 +23,9 @@ mod fit;
 mod matching;
 pub(super) mod places;
 pub(super) mod reserved;
-mod rooms;
 mod sets;
 pub(super) mod sizes;
+mod spaces;
 pub(super) mod urgent;
 pub(super) mod waiting;
 pub(super) mod whole;

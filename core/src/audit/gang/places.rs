@@ -6,8 +6,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::crew::{GangLine, GangProcess};
 use super::fit::{Fit, GangParts};
-use super::rooms::configured;
 use super::sets::{fit_in_one, is_in_one, keys, may_span};
+use super::spaces::configured;
 use crate::audit::finding::{Finding, Rule};
 use crate::audit::ledger::Ledger;
 use crate::audit::shapes::is_evolving;
@@ -187,8 +187,8 @@ pub(in crate::audit) fn check_spans(ledger: &Ledger<'_>, findings: &mut Vec<Find
             let Some(request) = request.filter(|_| gang.stayed.is_empty()) else {
                 return Fit::Unknown;
             };
-            let rooms = configured(ledger, gang);
-            fit_in_one(&request, &keys(ledger, &gang.shape), &rooms, &mut steps)
+            let spaces = configured(ledger, gang);
+            fit_in_one(&request, &keys(ledger, &gang.shape), &spaces, &mut steps)
         };
         let is_allowed = may_span(ledger, &gang.shape);
         if !is_allowed || Fit::Unknown < could_be_in_one() {

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::crew::{GangLine, GangProcess};
 use super::fit::{Fit, GangParts};
-use super::rooms::{Room, configured};
+use super::spaces::{FreeNode, configured};
 use crate::audit::ledger::Ledger;
 use crate::audit::shapes::fewest_at_start;
 use crate::model::{Name, NodeIx, Shape, Tags};
@@ -42,15 +42,15 @@ pub(super) fn is_in_one<'m>(
     keys.is_empty() || keys.iter().any(is_one)
 }
 
-/// The best answer of any single set in `rooms`.
+/// The best answer of any single set in `spaces`.
 pub(super) fn fit_in_one(
     request: &GangParts<'_>,
     keys: &[&Name],
-    rooms: &[Room],
+    spaces: &[FreeNode],
     steps: &mut u64,
 ) -> Fit {
     let mut best = Fit::No;
-    for (is_judged, set) in sets(keys, rooms) {
+    for (is_judged, set) in sets(keys, spaces) {
         let fit = request.fit(&set, steps);
         best = best.max(if is_judged { fit } else { fit.min(Fit::Unknown) });
         if best == Fit::Yes {
@@ -60,39 +60,39 @@ pub(super) fn fit_in_one(
     best
 }
 
-/// Rooms of each set, and if the set is judged.
-pub(super) fn sets(keys: &[&Name], rooms: &[Room]) -> Vec<(bool, Vec<Room>)> {
-    let mut sets: BTreeMap<(usize, &str), Vec<Room>> = BTreeMap::new();
+/// Spaces of each set, and if the set is judged.
+pub(super) fn sets(keys: &[&Name], spaces: &[FreeNode]) -> Vec<(bool, Vec<FreeNode>)> {
+    let mut sets: BTreeMap<(usize, &str), Vec<FreeNode>> = BTreeMap::new();
     for (number, key) in keys.iter().enumerate() {
-        for room in rooms {
-            sets.entry((number, room.tags.value(key))).or_default().push(room.clone());
+        for space in spaces {
+            sets.entry((number, space.tags.value(key))).or_default().push(space.clone());
         }
     }
-    sets.into_iter().map(|((_, value), rooms)| (value != ABSENT, rooms)).collect()
+    sets.into_iter().map(|((_, value), spaces)| (value != ABSENT, spaces)).collect()
 }
 
-/// Decides if `request` of `gang` fits into `rooms`: into a single set; into several only if they
+/// Decides if `request` of `gang` fits into `spaces`: into a single set; into several only if they
 /// are allowed and no set could ever hold it. A gang whose size the planner chooses waits for a set
 /// that could hold the fewest processes with which it starts.
 pub(super) fn fit_in_sets(
     ledger: &Ledger<'_>,
     gang: &GangLine,
     request: &GangParts<'_>,
-    rooms: &[Room],
+    spaces: &[FreeNode],
     steps: &mut u64,
 ) -> Fit {
     let keys = keys(ledger, &gang.shape);
     if keys.is_empty() {
-        return request.fit(rooms, steps);
+        return request.fit(spaces, steps);
     }
-    let in_one = fit_in_one(request, &keys, rooms, steps);
+    let in_one = fit_in_one(request, &keys, spaces, steps);
     if Fit::Unknown < in_one || !may_span(ledger, &gang.shape) {
         return in_one;
     }
     let fewest = fewest_at_start(&gang.shape).and_then(|size| GangParts::of(gang, size));
     let request_of_sets = fewest.as_ref().unwrap_or(request);
     match fit_in_one(request_of_sets, &keys, &configured(ledger, gang), steps) {
-        Fit::No => in_one.max(request.fit(rooms, steps)),
+        Fit::No => in_one.max(request.fit(spaces, steps)),
         Fit::Unknown => Fit::Unknown,
         Fit::Packed | Fit::Yes => in_one,
     }

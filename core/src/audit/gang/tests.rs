@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use super::crew::GangLine;
 use super::fit::{Fit, GangParts};
 use super::matching::{StepLimit, most_places};
-use super::rooms::{Room, RoomSize};
+use super::spaces::{FreeNode, FreeSize};
 use crate::model::{Chunk, JobIx, Mebibytes, Place, Shape, Tags};
 
 /// A process to place: its size, and the nodes with its tags as bits.
@@ -84,19 +84,19 @@ proptest! {
 
     #[test]
     fn the_answer_is_that_of_exhaustive_search((nodes, chunks, place) in cases()) {
-        let rooms: Vec<Room> = nodes
+        let spaces: Vec<FreeNode> = nodes
             .iter()
-            .map(|&(amount, color)| Room {
-                amount: RoomSize::Known(amount),
+            .map(|&(amount, color)| FreeNode {
+                amount: FreeSize::Known(amount),
                 tags: Arc::new(tags_of(color)),
             })
             .collect();
         let mut processes: Vec<Process> = Vec::new();
         for &(count, order, color) in &chunks {
-            let suits = |(ix, room): (usize, &Room)| {
-                if room.tags.satisfy(&tags_of(color)) { 1 << ix } else { 0 }
+            let suits = |(ix, space): (usize, &FreeNode)| {
+                if space.tags.satisfy(&tags_of(color)) { 1 << ix } else { 0 }
             };
-            let suits: u8 = rooms.iter().enumerate().map(suits).sum();
+            let suits: u8 = spaces.iter().enumerate().map(suits).sum();
             processes.extend((0..count).map(|_| (order, suits)));
         }
         let mut left: Vec<u64> = nodes.iter().map(|(amount, _)| *amount).collect();
@@ -105,18 +105,18 @@ proptest! {
         let gang = gang(&chunks, place);
         let size = gang.shape.processes();
         let request = GangParts::of(&gang, size).unwrap();
-        let fit = request.fit(&rooms, &mut u64::from(u32::MAX));
+        let fit = request.fit(&spaces, &mut u64::from(u32::MAX));
         match fit {
             Fit::Yes | Fit::Packed => prop_assert!(fits, "{fit:?}"),
             Fit::No => prop_assert!(!fits, "{fit:?}"),
             Fit::Unknown => prop_assert!(place == Place::Free && 1 < chunks.len()),
         }
         if request.is_countable() {
-            let found = request.most_processes(&rooms, &mut u64::from(u32::MAX));
+            let found = request.most_processes(&spaces, &mut u64::from(u32::MAX));
             prop_assert_eq!(found, Ok(u64::try_from(most).unwrap()));
         }
         // With too few steps there is no answer, rather than a wrong answer.
-        let hasty = request.fit(&rooms, &mut 4);
+        let hasty = request.fit(&spaces, &mut 4);
         prop_assert!(hasty == Fit::Unknown || hasty == fit);
     }
 }
@@ -160,15 +160,15 @@ fn a_chunk_gives_its_node_up_for_another() {
 #[test]
 fn chunks_that_share_nodes_are_judged_with_care() {
     let fit = |chunks: &[(u64, u64, usize)], nodes: &[(u64, usize)]| {
-        let rooms: Vec<Room> = nodes
+        let spaces: Vec<FreeNode> = nodes
             .iter()
-            .map(|&(amount, color)| Room {
-                amount: RoomSize::Known(amount),
+            .map(|&(amount, color)| FreeNode {
+                amount: FreeSize::Known(amount),
                 tags: Arc::new(tags_of(color)),
             })
             .collect();
         let gang = gang(chunks, Place::Free);
-        GangParts::of(&gang, gang.shape.processes()).unwrap().fit(&rooms, &mut 1000)
+        GangParts::of(&gang, gang.shape.processes()).unwrap().fit(&spaces, &mut 1000)
     };
     assert_eq!(fit(&[(2, 2, 1), (2, 2, 2)], &[(4, 1), (4, 2)]), Fit::Yes, "no node in common");
     assert_eq!(fit(&[(2, 2, 1), (1, 4, 0)], &[(4, 1), (4, 1)]), Fit::Yes, "nodes of their own");
@@ -183,10 +183,10 @@ fn chunks_that_share_nodes_are_judged_with_care() {
 /// A node that never reported is large enough for a single process of any chunk, and for no two.
 #[test]
 fn a_node_that_never_reported_holds_a_process() {
-    let unheard = |color| Room { amount: RoomSize::Unheard, tags: Arc::new(tags_of(color)) };
-    let fit = |chunks: &[(u64, u64, usize)], place, rooms: &[Room]| {
+    let unheard = |color| FreeNode { amount: FreeSize::Unheard, tags: Arc::new(tags_of(color)) };
+    let fit = |chunks: &[(u64, u64, usize)], place, spaces: &[FreeNode]| {
         let gang = gang(chunks, place);
-        GangParts::of(&gang, gang.shape.processes()).unwrap().fit(rooms, &mut 1000)
+        GangParts::of(&gang, gang.shape.processes()).unwrap().fit(spaces, &mut 1000)
     };
     let two = [unheard(0), unheard(1)];
     for place in [Place::Free, Place::Scatter] {

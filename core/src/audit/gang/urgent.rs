@@ -11,8 +11,8 @@ use std::sync::Arc;
 
 use super::crew::GangLine;
 use super::fit::{Fit, GangParts};
-use super::rooms::without;
 use super::sets::fit_in_sets;
+use super::spaces::without;
 use crate::audit::finding::{Finding, Rule};
 use crate::audit::ledger::Ledger;
 use crate::audit::shapes::{gang_shape, is_legal, sized_shape};
@@ -341,7 +341,7 @@ impl<'l, 'a> UrgentCase<'l, 'a> {
             }
         }
         let closed = ledger.nodes_kept_from(self.place);
-        let rooms =
+        let spaces =
             without(
                 ledger,
                 &self.gang,
@@ -351,7 +351,7 @@ impl<'l, 'a> UrgentCase<'l, 'a> {
             );
         let gained = count(self.gang.gains());
         let Some(parts) = GangParts::of(&self.gang, gained) else { return false };
-        fit_in_sets(ledger, &self.gang, &parts, &rooms, steps) == Fit::Yes
+        fit_in_sets(ledger, &self.gang, &parts, &spaces, steps) == Fit::Yes
     }
 }
 

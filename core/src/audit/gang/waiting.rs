@@ -6,8 +6,8 @@ use super::calendar::is_waiting_single;
 use super::claims::{may_claim, may_pause, precedes};
 use super::crew::GangLine;
 use super::fit::{Fit, GangParts};
-use super::rooms::{Room, configured, up, without};
 use super::sets::{fit_in_one, fit_in_sets, keys, may_span};
+use super::spaces::{FreeNode, configured, up, without};
 use crate::audit::finding::{Finding, Rule};
 use crate::audit::ledger::Ledger;
 use crate::audit::shapes::wish;
@@ -79,10 +79,10 @@ pub(in crate::audit) fn check_idle(ledger: &Ledger<'_>, findings: &mut Vec<Findi
             continue;
         }
         let kept = ledger.nodes_kept_from(gang.place);
-        let rooms = |gang: &GangLine| {
+        let spaces = |gang: &GangLine| {
             without(ledger, gang, |ix| if kept.contains(&ix) { u64::MAX } else { taken(ix) })
         };
-        let fit = answer(ledger, gang, &mut answers, rooms, &mut steps);
+        let fit = answer(ledger, gang, &mut answers, spaces, &mut steps);
         if fit == Fit::Yes && !may_wait(ledger, gang) {
             let id = ledger.jobs[gang.place].job.id;
             findings.push(Rule::IdleGang.finding(format!("gang {id} would fit into free space")));
@@ -90,12 +90,12 @@ pub(in crate::audit) fn check_idle(ledger: &Ledger<'_>, findings: &mut Vec<Findi
     }
 }
 
-/// The answer for `gang` and the `rooms` of the question, computed once for equal gangs.
+/// The answer for `gang` and the `spaces` of the question, computed once for equal gangs.
 fn answer<'g>(
     ledger: &'g Ledger<'_>,
     gang: &'g GangLine,
     answers: &mut FitAnswers<'g>,
-    rooms: impl Fn(&GangLine) -> Vec<Room>,
+    spaces: impl Fn(&GangLine) -> Vec<FreeNode>,
     steps: &mut u64,
 ) -> Fit {
     let job = ledger.jobs[gang.place].job;
@@ -106,7 +106,7 @@ fn answer<'g>(
     if job.nodes.as_ref().is_some_and(|list| list.is_empty()) {
         return Fit::No;
     }
-    *answers.entry(key).or_insert_with(|| fit_in_sets(ledger, gang, &request, &rooms(gang), steps))
+    *answers.entry(key).or_insert_with(|| fit_in_sets(ledger, gang, &request, &spaces(gang), steps))
 }
 
 /// True if there may be a reason for `gang` to wait beside free space.
@@ -173,15 +173,15 @@ pub(in crate::audit) fn check_never(ledger: &Ledger<'_>, findings: &mut Vec<Find
                 Fit::Unknown < *all.entry(key).or_insert_with(fit)
             }
             GangNodes::OfOneSet => {
-                let rooms = || configured(ledger, gang);
-                let fit = || fit_in_one(&request, &keys, &rooms(), &mut steps);
+                let spaces = || configured(ledger, gang);
+                let fit = || fit_in_one(&request, &keys, &spaces(), &mut steps);
                 keys.is_empty()
                     || may_span(ledger, &gang.shape)
                     || Fit::Unknown < *single.entry(key).or_insert_with(fit)
             }
             GangNodes::Up => {
-                let rooms = |gang: &GangLine| up(ledger, gang);
-                Fit::Unknown < answer(ledger, gang, &mut open, rooms, &mut steps)
+                let spaces = |gang: &GangLine| up(ledger, gang);
+                Fit::Unknown < answer(ledger, gang, &mut open, spaces, &mut steps)
             }
             GangNodes::Available => false,
         };

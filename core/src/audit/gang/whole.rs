@@ -22,7 +22,7 @@ impl GangLine {
     }
 }
 
-/// A gang gets all its processes in the same cycle, or none. It is promised all its rooms, or none.
+/// A gang gets all its processes in the same cycle, or none. It is promised all its space, or none.
 /// An evolving gang grows to the number that its owner asks for, or not at all.
 ///
 /// Another rule covers more processes than it asks for.
@@ -92,7 +92,7 @@ pub(in crate::audit) fn check_vain(ledger: &Ledger<'_>, findings: &mut Vec<Findi
     }
 }
 
-/// A gang that was promised its rooms has its processes or as many rooms, on these nodes or
+/// A gang that was promised its space has its processes or as much space, on these nodes or
 /// elsewhere.
 ///
 /// All its promises end if any of its nodes is lost: the node is out of scheduling, shrank, or
@@ -131,7 +131,9 @@ pub(in crate::audit) fn check_promises(ledger: &Ledger<'_>, findings: &mut Vec<F
             });
         if !has_reason {
             let has = count(gang.gains());
-            let detail = format!("gang {id} was promised {promised} rooms; of these it has {has}");
+            let detail = format!(
+                "gang {id} was promised space for {promised} processes; of these it has {has}"
+            );
             findings.push(Rule::DroppedPromise.finding(detail));
         }
     }

@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn no_room_stays_idle() {
+fn no_space_stays_idle() {
     let mut scene = Scene::new(&[2]);
     let ann = scene.running((ANN, FAIR), 1, 1, 0);
     scene.count(ann, 1);

@@ -15,7 +15,7 @@ fn weighed(weight: u32, rest_cycles: u64) -> Vec<Rule> {
     scene.edit(bob).facts.remaining = 2;
     let topology = Arc::make_mut(&mut scene.snapshot.topology);
     topology.classes[HEAVY].policy = ClassPolicy::FairShare { weight };
-    scene.snapshot.calm = Quiescence { rest_cycles, ..at_rest() };
+    scene.snapshot.quiescence = Quiescence { rest_cycles, ..at_rest() };
     scene.broken()
 }
 
@@ -33,7 +33,7 @@ fn beside(anns: u64, free: u64, doctor: impl FnOnce(&mut Scene, JobId, JobId)) -
     let ann = scene.running((ANN, FAIR), 1, anns, 0);
     let bob = scene.running((BOB, FAIR), 2, 1, 1);
     scene.edit(bob).facts.remaining = 2;
-    scene.snapshot.calm = at_rest();
+    scene.snapshot.quiescence = at_rest();
     doctor(&mut scene, ann, bob);
     scene.broken()
 }
@@ -82,7 +82,7 @@ fn who_says_what_it_would_cost_says_so_truly() {
         scene.running((ANN, FAIR), 1, 6, 0);
         let bob = scene.running((BOB, FAIR), 2, 1, 1);
         scene.edit(bob).facts.remaining = 2;
-        scene.snapshot.calm = Quiescence { quiet_cycles, ..at_rest() };
+        scene.snapshot.quiescence = Quiescence { quiet_cycles, ..at_rest() };
         scene.report();
         scene.schedule.report.jobs[JobIx(1)].held_back = Some(held_back);
         scene.broken_as_reported()
@@ -97,7 +97,7 @@ fn who_says_what_it_would_cost_says_so_truly() {
     let bob = scene.running((BOB, FAIR), 2, 1, 1);
     scene.edit(bob).facts.remaining = 2;
     scene.edit(ann).facts.remaining = 6;
-    scene.snapshot.calm = at_rest();
+    scene.snapshot.quiescence = at_rest();
     scene.schedule.put_off = vec![bob];
     scene.report();
     scene.schedule.report.jobs[JobIx(1)].held_back = Some(Declined::NextCycle);
@@ -121,7 +121,7 @@ fn what_one_side_cannot_spare_alone_is_no_envy() {
         }
         scene.edit(bob).nodes = Some([NodeIx(0), NodeIx(1)].into());
         scene.edit(bob).facts.remaining = 2;
-        scene.snapshot.calm = at_rest();
+        scene.snapshot.quiescence = at_rest();
         scene.broken()
     };
     assert_eq!(broken(UserIx(2)), []);
@@ -145,7 +145,7 @@ fn the_last_process_of_a_job_that_is_owed_one_is_not_to_be_had() {
         if cids_elsewhere == 0 {
             scene.node(3).order = QShares(0);
         }
-        scene.snapshot.calm = at_rest();
+        scene.snapshot.quiescence = at_rest();
         scene.broken()
     };
     assert_eq!(broken(0), []);
@@ -158,7 +158,7 @@ fn nothing_is_said_of_a_cycle_that_took_something() {
     let ann = scene.running((ANN, FAIR), 1, 9, 0);
     let bob = scene.running((BOB, FAIR), 2, 1, 1);
     scene.edit(bob).facts.remaining = 9;
-    scene.snapshot.calm = at_rest();
+    scene.snapshot.quiescence = at_rest();
     assert_eq!(scene.broken(), [Rule::Envy]);
     for place in 0..2 {
         scene.preempt(ann, place, Some(bob), VictimRule::Envy);
@@ -177,7 +177,7 @@ fn what_is_new_is_not_to_be_had() {
     for _ in 0..6 {
         scene.expand(ann, 0);
     }
-    scene.snapshot.calm = at_rest();
+    scene.snapshot.quiescence = at_rest();
     assert_eq!(scene.broken(), []);
 }
 
@@ -196,7 +196,7 @@ fn where_there_is_too_much_to_look_at_nothing_is_said() {
         let bob = scene.running((BOB, FAIR), 1, 1, 1);
         scene.edit(bob).facts.remaining = 2;
         scene.count(ann, 2);
-        scene.snapshot.calm = at_rest();
+        scene.snapshot.quiescence = at_rest();
         assert_eq!(scene.broken(), broken, "{shares}");
     }
 }
@@ -209,7 +209,7 @@ fn worse_priority_is_always_to_be_had() {
     scene.edit(bob).facts.remaining = 2;
     scene.count(low, 0);
     scene.count(bob, 2);
-    scene.breaks(Rule::PriorityWaits, |scene| scene.snapshot.calm = at_rest());
+    scene.breaks(Rule::PriorityWaits, |scene| scene.snapshot.quiescence = at_rest());
 }
 
 #[test]
@@ -220,7 +220,7 @@ fn worse_priority_is_to_be_had_for_counted_work_that_stays() {
         let bob = scene.job(BOB, FIXED, 1, 1);
         scene.count(low, 1 - target);
         scene.count(bob, target);
-        scene.snapshot.calm = at_rest();
+        scene.snapshot.quiescence = at_rest();
         scene.broken()
     };
     assert_eq!(broken(0), []);

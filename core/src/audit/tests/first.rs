@@ -11,7 +11,7 @@ const CID: UserIx = UserIx(2);
 /// planner had time to give all jobs a process.
 fn scene(orders: &[u64]) -> Scene {
     let mut scene = Scene::new(orders);
-    scene.snapshot.calm.quiet_cycles = 3;
+    scene.snapshot.quiescence.quiet_cycles = 3;
     Arc::make_mut(&mut scene.snapshot.users).push("cid".into());
     scene
 }
@@ -73,7 +73,7 @@ fn the_planner_has_some_cycles_to_give_it() {
         let bob = scene.job(BOB, FAIR, 1, 100);
         scene.count(ann, 4);
         scene.count(bob, 2);
-        scene.snapshot.calm.quiet_cycles = quiet_cycles;
+        scene.snapshot.quiescence.quiet_cycles = quiet_cycles;
         scene.edit(bob).behind_since = behind_since;
         assert_eq!(scene.broken(), findings, "{quiet_cycles} {behind_since:?}");
     }
@@ -193,7 +193,7 @@ fn in_the_way(rest_cycles: u64, doctor: impl FnOnce(&mut Scene)) -> Vec<Rule> {
     scene.running((ANN, FAIR), 1, 1, 0);
     scene.running((BOB, FAIR), 1, 1, 1);
     scene.job(CID, HEAVY, 2, 1);
-    scene.snapshot.calm.rest_cycles = rest_cycles;
+    scene.snapshot.quiescence.rest_cycles = rest_cycles;
     doctor(&mut scene);
     scene.broken()
 }
@@ -265,7 +265,7 @@ fn what_is_moved_has_no_node_cleared_for_it() {
         scene.running((BOB, FAIR), bobs, 1, 0);
         let cid = scene.job(CID, HEAVY, 3, 1);
         scene.count(cid, 1);
-        scene.snapshot.calm.rest_cycles = 2;
+        scene.snapshot.quiescence.rest_cycles = 2;
         scene.broken()
     };
     assert_eq!(broken(2), [Rule::Starving]);
@@ -325,7 +325,7 @@ fn a_counted_job_has_one_at_rest_and_in_motion() {
         let bob = scene.job(BOB, FAIR, 1, 1);
         scene.count(ann, 2 - target);
         scene.count(bob, target);
-        scene.snapshot.calm.rest_cycles = rest_cycles;
+        scene.snapshot.quiescence.rest_cycles = rest_cycles;
         scene.broken()
     };
     assert_eq!(broken(2, 1), [Rule::Starving]);

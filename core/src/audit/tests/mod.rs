@@ -87,7 +87,7 @@ impl Scene {
             jobs: Arc::default(),
             promises: Vec::new(),
             put_off: Vec::new(),
-            calm: Quiescence::default(),
+            quiescence: Quiescence::default(),
             now: None,
             windows: Arc::default(),
             hours: Arc::default(),

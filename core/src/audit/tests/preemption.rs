@@ -220,7 +220,7 @@ fn moving() -> (Scene, JobId, JobId) {
     scene.expand(ann, 1);
     scene.promise(bob, 0);
     scene.count(bob, 1);
-    scene.snapshot.calm.rest_cycles = 2;
+    scene.snapshot.quiescence.rest_cycles = 2;
     (scene, ann, bob)
 }
 
@@ -265,7 +265,7 @@ fn what_is_moved_from_two_nodes_goes_to_others() {
         scene.expand(ann, on);
         scene.promise(bob, place);
     }
-    scene.snapshot.calm.rest_cycles = 2;
+    scene.snapshot.quiescence.rest_cycles = 2;
     scene.breaks(Rule::FalseMove, |scene| {
         for new in &mut scene.schedule.expansions {
             new.node = NodeIx(0);
@@ -311,7 +311,7 @@ fn moving_in() -> Scene {
     for job in [ann, bob] {
         scene.edit(job).facts.limit = ProcessLimit::AtMost(2);
     }
-    scene.snapshot.calm.rest_cycles = 2;
+    scene.snapshot.quiescence.rest_cycles = 2;
     scene
 }
 
@@ -346,7 +346,7 @@ fn what_others_are_promised_is_not_the_beneficiary_s() {
     scene.promise(ann, 1);
     scene.promise(cid, 0);
     scene.edit(bob).facts.remaining = 4;
-    scene.snapshot.calm.rest_cycles = 2;
+    scene.snapshot.quiescence.rest_cycles = 2;
     assert_eq!(scene.broken(), []);
 }
 

@@ -26,7 +26,7 @@ fn a_class_allows_so_much_at_rest_too() {
     for rest_cycles in [0, 2] {
         for (loss, broken) in [(LIMIT, vec![]), (LIMIT + 1, vec![Rule::TooDear])] {
             let (mut scene, ..) = taken(1, &[loss]);
-            scene.snapshot.calm.rest_cycles = rest_cycles;
+            scene.snapshot.quiescence.rest_cycles = rest_cycles;
             assert_eq!(scene.broken(), broken, "{rest_cycles} {loss}");
         }
     }

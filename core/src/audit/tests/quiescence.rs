@@ -4,7 +4,7 @@ use super::*;
 
 /// Bob has a process and a target of two. Taking another from Ann would destroy an hour's work, but
 /// the report gives `held_back` as the reason.
-fn held_back(held_back: Declined, bound: CapBound, calm: Quiescence) -> Vec<Rule> {
+fn held_back(held_back: Declined, bound: CapBound, quiescence: Quiescence) -> Vec<Rule> {
     let mut scene = Scene::new(&[4, 1]);
     let ann = scene.running((ANN, FAIR), 1, 4, 0);
     let bob = scene.running((BOB, FAIR), 1, 1, 1);
@@ -14,7 +14,7 @@ fn held_back(held_back: Declined, bound: CapBound, calm: Quiescence) -> Vec<Rule
     for share in &mut scene.edit(ann).shares {
         share.facts.investment = 3_600_000;
     }
-    scene.snapshot.calm = calm;
+    scene.snapshot.quiescence = quiescence;
     scene.report();
     scene.schedule.report.jobs[JobIx(1)].held_back = Some(held_back);
     scene.schedule.report.jobs[JobIx(1)].cap.bound = bound;
@@ -27,7 +27,7 @@ fn a_job_held_back_names_the_true_reason() {
     let quiet = || Quiescence { quiet_cycles: 12, ..Quiescence::default() };
     let rest = || Quiescence { rest_cycles: 2, ..Quiescence::default() };
     let dear = |loss, limit| Declined::TooDear { loss, limit };
-    for (what, calm, is_true) in [
+    for (what, quiescence, is_true) in [
         (dear(3_600_000, 2_000_000), moving(), true),
         (dear(3_600_000, 300_000), moving(), true),
         (dear(300_000, 300_000), moving(), false),
@@ -39,7 +39,7 @@ fn a_job_held_back_names_the_true_reason() {
         (Declined::TooLate, moving(), false),
     ] {
         let wanted: &[Rule] = if is_true { &[] } else { &[Rule::FalseHold] };
-        assert_eq!(held_back(what, CapBound::WorkLeft, calm), wanted, "{what}");
+        assert_eq!(held_back(what, CapBound::WorkLeft, quiescence), wanted, "{what}");
     }
 }
 
@@ -50,9 +50,9 @@ fn it_is_too_late_where_a_prediction_says_so_and_the_cluster_moves() {
         (CapBound::Prediction, 2, false),
         (CapBound::WorkLeft, 1, false),
     ] {
-        let calm = Quiescence { rest_cycles, ..Quiescence::default() };
+        let quiescence = Quiescence { rest_cycles, ..Quiescence::default() };
         let wanted: &[Rule] = if is_true { &[] } else { &[Rule::FalseHold] };
-        assert_eq!(held_back(Declined::TooLate, bound, calm), wanted, "{bound:?}");
+        assert_eq!(held_back(Declined::TooLate, bound, quiescence), wanted, "{bound:?}");
     }
 }
 

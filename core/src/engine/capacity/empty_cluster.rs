@@ -58,7 +58,7 @@ impl EmptyCluster {
 
     /// True if every order would find space for its nshares in `requested`, for each pool, if it were
     /// the only order. If false, [`EmptyCluster::take_all`] is certain to fail.
-    pub(in crate::engine) fn has_room_for_each(
+    pub(in crate::engine) fn has_space_for_each(
         &self,
         pools: &Pools,
         requested: &[DemandByOrder],

@@ -168,7 +168,7 @@ impl Matrix<u64> {
     /// If there are fewer nodes: the caller lost track of the cells.
     pub(super) fn take_of(&mut self, cell: Cell, amount: u64, nodes: u64) {
         let there = self.content(cell);
-        *there = there.checked_sub(nodes).expect("machines that are used are there");
+        *there = there.checked_sub(nodes).expect("nodes that are used are there");
         self.put(Cell { free: cell.free - amount, ..cell }, nodes);
     }
 

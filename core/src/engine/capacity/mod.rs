@@ -14,7 +14,7 @@ mod node_space;
 pub(super) use empty_cluster::{EmptyCluster, NodePiece, Shortage};
 pub(super) use matrix::Cell;
 pub(super) use node_set::NodeSet;
-pub(super) use node_space::{SpaceIndex, Tenant};
+pub(super) use node_space::{ScannedShare, SpaceIndex};
 
 use crate::model::{IxVec, PoolIx, Topology};
 

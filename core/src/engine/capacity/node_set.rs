@@ -70,7 +70,7 @@ impl NodeSet {
                 &mut self.chunks[at].1
             }
         };
-        debug_assert!(chunk.words[word] & bit == 0, "a machine is put in once");
+        debug_assert!(chunk.words[word] & bit == 0, "a node is put in once");
         chunk.words[word] |= bit;
         chunk.summary |= 1 << word;
         self.len += 1;
@@ -80,9 +80,9 @@ impl NodeSet {
     pub(in crate::engine) fn remove(&mut self, node: NodeIx) {
         let BitPlace { chunk: place, word, bit } = place_of(node);
         let at = self.chunks.binary_search_by_key(&place, |(place, _)| *place);
-        let at = at.expect("a machine that is taken out is in");
+        let at = at.expect("a node that is taken out is in");
         let chunk = &mut self.chunks[at].1;
-        debug_assert!(chunk.words[word] & bit != 0, "a machine is taken out once");
+        debug_assert!(chunk.words[word] & bit != 0, "a node is taken out once");
         chunk.words[word] &= !bit;
         if chunk.words[word] == 0 {
             chunk.summary &= !(1 << word);

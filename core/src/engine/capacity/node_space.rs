@@ -12,7 +12,7 @@ use crate::model::{IxVec, JobIx, Millis, NodeIx, Order, PoolIx, QShares};
 
 /// Facts of a share that a scan of its node needs.
 #[derive(Clone, Copy, Debug)]
-pub(in crate::engine) struct Tenant {
+pub(in crate::engine) struct ScannedShare {
     /// Group of its job's class and user, as in [`FairnessTree`].
     user: u32,
     /// Size of the share; 0 once it is terminating.
@@ -21,7 +21,7 @@ pub(in crate::engine) struct Tenant {
     loss: Millis,
 }
 
-impl Tenant {
+impl ScannedShare {
     /// Group of its job's class and user.
     pub(in crate::engine) fn user(self) -> GroupIx {
         GroupIx(large(self.user))
@@ -40,12 +40,12 @@ impl Tenant {
 
 /// A [`ShareIx`] in half the memory, as there are many.
 #[derive(Clone, Copy, Debug)]
-struct PackedHolding {
+struct PackedShareIx {
     job: u32,
     share: u32,
 }
 
-impl PackedHolding {
+impl PackedShareIx {
     fn holding(self) -> ShareIx {
         ShareIx { job: JobIx(large(self.job)), share: large(self.share) }
     }
@@ -56,17 +56,17 @@ impl PackedHolding {
 pub(in crate::engine) struct SpaceIndex {
     by_node: IxVec<NodeIx, NodeSpace>,
     /// Shares held when the cycle began, node by node.
-    held_shares: Vec<PackedHolding>,
+    held_shares: Vec<PackedShareIx>,
     /// Facts of each share in `held_shares`: a scan of a node need not fetch them from the jobs.
-    tenants: Vec<Tenant>,
-    by_pool: IxVec<PoolIx, PoolRooms>,
+    facts_of_shares: Vec<ScannedShare>,
+    by_pool: IxVec<PoolIx, PoolSpaces>,
     /// Number of changes after which a node had more space than before.
     gains: u64,
 }
 
 /// The schedulable nodes of a pool by free space, at three points in time.
 #[derive(Clone, Debug, Default)]
-struct PoolRooms {
+struct PoolSpaces {
     /// Free space that is usable now.
     now: Matrix<NodeSet>,
     /// Future free space of the nodes with terminating shares, if it is not 0.
@@ -135,11 +135,11 @@ impl NodeSpace {
     }
 }
 
-impl PoolRooms {
-    fn enter(&mut self, node: NodeIx, room: &NodeSpace) {
-        self.now.insert(node, room.cell_now());
-        self.to_come.move_node(node, None, room.future_cell());
-        self.ideal.put(room.ideal_cell(), 1);
+impl PoolSpaces {
+    fn enter(&mut self, node: NodeIx, space: &NodeSpace) {
+        self.now.insert(node, space.cell_now());
+        self.to_come.move_node(node, None, space.future_cell());
+        self.ideal.put(space.ideal_cell(), 1);
     }
 }
 
@@ -167,26 +167,27 @@ impl SpaceIndex {
                 holdings: 0..0,
             })
             .collect();
-        let (held_shares, tenants) = take_in_shares(snapshot, entities, shares, &mut spaces);
-        let mut by_pool: IxVec<PoolIx, PoolRooms> = IxVec::default();
-        by_pool.resize_with(snapshot.topology.pools.len(), PoolRooms::default);
-        for (ix, room) in spaces.iter().enumerate().filter(|(_, room)| room.is_schedulable) {
-            by_pool[room.pool].enter(NodeIx(ix), room);
+        let (held_shares, facts_of_shares) =
+            take_in_shares(snapshot, entities, shares, &mut spaces);
+        let mut by_pool: IxVec<PoolIx, PoolSpaces> = IxVec::default();
+        by_pool.resize_with(snapshot.topology.pools.len(), PoolSpaces::default);
+        for (ix, space) in spaces.iter().enumerate().filter(|(_, space)| space.is_schedulable) {
+            by_pool[space.pool].enter(NodeIx(ix), space);
         }
-        SpaceIndex { by_node: spaces.into(), held_shares, tenants, by_pool, gains: 0 }
+        SpaceIndex { by_node: spaces.into(), held_shares, facts_of_shares, by_pool, gains: 0 }
     }
 
     /// Changes a node, and moves it to its new cells.
     fn change(&mut self, node: NodeIx, change: impl FnOnce(&mut NodeSpace)) {
-        let room = &mut self.by_node[node];
-        let before = (room.cell_now(), room.future_cell());
-        let usable = room.usable();
-        change(room);
-        self.gains += u64::from(usable < room.usable());
-        if room.is_schedulable {
-            let pool = &mut self.by_pool[room.pool];
-            pool.now.move_node(node, Some(before.0), Some(room.cell_now()));
-            pool.to_come.move_node(node, before.1, room.future_cell());
+        let space = &mut self.by_node[node];
+        let before = (space.cell_now(), space.future_cell());
+        let usable = space.usable();
+        change(space);
+        self.gains += u64::from(usable < space.usable());
+        if space.is_schedulable {
+            let pool = &mut self.by_pool[space.pool];
+            pool.now.move_node(node, Some(before.0), Some(space.cell_now()));
+            pool.to_come.move_node(node, before.1, space.future_cell());
         }
     }
 
@@ -205,36 +206,37 @@ impl SpaceIndex {
             amount <= self.by_node[node].free(),
             "a share is placed where there is space for it"
         );
-        self.change(node, |room| room.used += amount);
+        self.change(node, |space| space.used += amount);
     }
 
     /// Marks a held share as terminating.
     pub(in crate::engine) fn leave(&mut self, node: NodeIx, holding: ShareIx, amount: QShares) {
         let there = self.by_node[node].holdings.clone();
-        let mut there = self.held_shares[there.clone()].iter().zip(&mut self.tenants[there]);
-        let place = there.find(|(kept, tenant)| kept.holding() == holding && 0 < tenant.order);
-        let (_, tenant) = place.expect("a share leaves once");
-        tenant.order = 0;
+        let mut there =
+            self.held_shares[there.clone()].iter().zip(&mut self.facts_of_shares[there]);
+        let place = there.find(|(kept, facts)| kept.holding() == holding && 0 < facts.order);
+        let (_, facts) = place.expect("a share leaves once");
+        facts.order = 0;
         let there = self.by_node[node].holdings.clone();
-        let mut left = self.held_shares[there.clone()].iter().zip(&self.tenants[there]);
+        let mut left = self.held_shares[there.clone()].iter().zip(&self.facts_of_shares[there]);
         let is_shared =
-            left.any(|(kept, tenant)| kept.holding().job == holding.job && 0 < tenant.order);
-        self.change(node, |room| {
-            room.leaving += amount;
-            if room.closed_by == Some(holding.job) {
-                room.closed = if is_shared { room.closed + amount } else { QShares(0) };
+            left.any(|(kept, facts)| kept.holding().job == holding.job && 0 < facts.order);
+        self.change(node, |space| {
+            space.leaving += amount;
+            if space.closed_by == Some(holding.job) {
+                space.closed = if is_shared { space.closed + amount } else { QShares(0) };
             }
         });
     }
 
     /// Promises space on `node`.
     pub(in crate::engine) fn promise(&mut self, node: NodeIx, amount: QShares) {
-        self.change(node, |room| room.promised += amount);
+        self.change(node, |space| space.promised += amount);
     }
 
     /// Frees promised space on `node`.
     pub(in crate::engine) fn withdraw_promise(&mut self, node: NodeIx, amount: QShares) {
-        self.change(node, |room| room.promised -= amount);
+        self.change(node, |space| space.promised -= amount);
     }
 
     /// The node's pool.
@@ -271,25 +273,25 @@ impl SpaceIndex {
     /// Space that must still be freed for `needed` to fit, after all terminating shares have exited
     /// and with all promises kept. Includes the deficit of a node that shrank below its use.
     pub(in crate::engine) fn missing_for(&self, node: NodeIx, needed: QShares) -> QShares {
-        let room = &self.by_node[node];
-        let in_use = room.used - room.leaving + room.promised + room.closed;
-        (in_use + needed).saturating_sub(room.order)
+        let space = &self.by_node[node];
+        let in_use = space.used - space.leaving + space.promised + space.closed;
+        (in_use + needed).saturating_sub(space.order)
     }
 
     /// Shares on `node` that were held when the cycle began and are not terminating.
     pub(in crate::engine) fn held_shares(
         &self,
         node: NodeIx,
-    ) -> impl Iterator<Item = (ShareIx, Tenant)> {
+    ) -> impl Iterator<Item = (ShareIx, ScannedShare)> {
         let there = self.by_node[node].holdings.clone();
-        let there = self.held_shares[there].iter().zip(self.tenants(node).iter().copied());
-        let there = there.filter(|(_, tenant)| 0 < tenant.order);
-        there.map(|(place, tenant)| (place.holding(), tenant))
+        let there = self.held_shares[there].iter().zip(self.facts_of_shares(node).iter().copied());
+        let there = there.filter(|(_, facts)| 0 < facts.order);
+        there.map(|(place, facts)| (place.holding(), facts))
     }
 
     /// Facts of the shares that were on `node` when the cycle began.
-    pub(in crate::engine) fn tenants(&self, node: NodeIx) -> &[Tenant] {
-        &self.tenants[self.by_node[node].holdings.clone()]
+    pub(in crate::engine) fn facts_of_shares(&self, node: NodeIx) -> &[ScannedShare] {
+        &self.facts_of_shares[self.by_node[node].holdings.clone()]
     }
 
     /// Cell of `node` if all preemptable shares were gone.
@@ -309,7 +311,7 @@ impl SpaceIndex {
 
     /// The schedulable nodes of `pool` with at least `order` of usable space, least space first.
     /// Among equals, nodes in use come first.
-    pub(in crate::engine) fn with_room(
+    pub(in crate::engine) fn with_space(
         &self,
         pool: PoolIx,
         order: Order,
@@ -319,7 +321,7 @@ impl SpaceIndex {
 
     /// The schedulable nodes of `pool` with terminating shares on which at least `order` will be
     /// free, cell by cell.
-    pub(in crate::engine) fn with_room_to_come(
+    pub(in crate::engine) fn with_space_to_come(
         &self,
         pool: PoolIx,
         order: Order,
@@ -340,7 +342,7 @@ impl SpaceIndex {
     /// True if `pool` has any space that is usable now, or will be when all terminating shares have
     /// exited.
     pub(in crate::engine) fn has_any(&self, pool: PoolIx) -> bool {
-        let PoolRooms { now, to_come, .. } = &self.by_pool[pool];
+        let PoolSpaces { now, to_come, .. } = &self.by_pool[pool];
         0 < now.largest() || 0 < to_come.largest()
     }
 
@@ -367,55 +369,56 @@ fn close_nodes_of_exclusive_gangs(
         let is_immovable =
             !snapshot.topology.classes[entities.class_of(ix)].policy.is_preemptable();
         for (_, share) in shares.held_by(ix) {
-            let room = &mut spaces[share.node().0];
-            if room.closed_by.replace(ix).is_none() {
-                room.closed = room.order.saturating_sub(room.used - room.leaving);
-                room.immovable += if is_immovable { room.closed } else { QShares(0) };
+            let space = &mut spaces[share.node().0];
+            if space.closed_by.replace(ix).is_none() {
+                space.closed = space.order.saturating_sub(space.used - space.leaving);
+                space.immovable += if is_immovable { space.closed } else { QShares(0) };
             }
         }
     }
 }
 
-/// Adds the shares of all jobs to `rooms`. Returns the held shares node by node, on each node by
+/// Adds the shares of all jobs to `spaces`. Returns the held shares node by node, on each node by
 /// job and share, and the facts of each.
 fn take_in_shares(
     snapshot: &Snapshot,
     entities: &FairnessTree,
     shares: &mut ShareTable,
     spaces: &mut [NodeSpace],
-) -> (Vec<PackedHolding>, Vec<Tenant>) {
+) -> (Vec<PackedShareIx>, Vec<ScannedShare>) {
     for job in snapshot.jobs.places() {
         let class = &snapshot.topology.classes[entities.class_of(job)];
         let is_immovable = !class.policy.is_preemptable();
         for share in shares.of_job_mut(job) {
-            let room = &mut spaces[share.node().0];
-            share.is_resident = room.pool == class.pool;
-            room.used += share.order.qshares();
+            let space = &mut spaces[share.node().0];
+            share.is_resident = space.pool == class.pool;
+            space.used += share.order.qshares();
             if share.is_held {
-                room.holdings.end += 1;
-                room.immovable += if is_immovable { share.order.qshares() } else { QShares(0) };
+                space.holdings.end += 1;
+                space.immovable += if is_immovable { share.order.qshares() } else { QShares(0) };
             } else {
-                room.leaving += share.order.qshares();
+                space.leaving += share.order.qshares();
             }
         }
     }
     close_nodes_of_exclusive_gangs(snapshot, entities, shares, spaces);
     let mut held = 0;
-    for room in spaces.iter_mut() {
-        let shares = room.holdings.end;
-        room.holdings = held..held;
+    for space in spaces.iter_mut() {
+        let shares = space.holdings.end;
+        space.holdings = held..held;
         held += shares;
     }
-    let mut held_shares = vec![PackedHolding { job: 0, share: 0 }; held];
-    let mut tenants = vec![Tenant { user: 0, order: 0, loss: 0 }; held];
+    let mut held_shares = vec![PackedShareIx { job: 0, share: 0 }; held];
+    let mut facts_of_shares = vec![ScannedShare { user: 0, order: 0, loss: 0 }; held];
     for job in snapshot.jobs.places() {
         let user = small(entities.group_of(job).0);
         for (ShareIx { job, share }, brief) in shares.held_by(job) {
             let next = &mut spaces[brief.node().0].holdings.end;
-            held_shares[*next] = PackedHolding { job: small(job.0), share: small(share) };
-            tenants[*next] = Tenant { user, order: brief.order.get(), loss: brief.loss };
+            held_shares[*next] = PackedShareIx { job: small(job.0), share: small(share) };
+            facts_of_shares[*next] =
+                ScannedShare { user, order: brief.order.get(), loss: brief.loss };
             *next += 1;
         }
     }
-    (held_shares, tenants)
+    (held_shares, facts_of_shares)
 }

@@ -112,7 +112,7 @@ impl GangPlanner {
     }
 
     /// True if the ideal cluster has the space of all slots left. For slots that were promised, what
-    /// was counted elsewhere makes room.
+    /// was counted elsewhere makes space.
     pub(super) fn finds_cells(
         &mut self,
         draft: &Draft<'_>,

@@ -172,7 +172,7 @@ impl GangPlanner {
             let ExpectedShare { job, node, amount, is_usable, .. } = *expected;
             let Some(lack) = lacking.get_mut(&node).filter(|lack| 0 < **lack) else { continue };
             *lack = lack.saturating_sub(amount);
-            let has_room = |node: NodeIx| {
+            let has_space = |node: NodeIx| {
                 let taken = taken.get(&node).copied().unwrap_or(0);
                 let gang = of_gang.binary_search_by_key(&node, |(node, _)| *node);
                 let gang = gang.map_or(0, |place| of_gang[place].1);
@@ -180,7 +180,7 @@ impl GangPlanner {
                 let left = if is_usable { usable } else { available };
                 draft.may_use(job, node) && amount + taken + gang <= left
             };
-            let Some(other) = supply.best_fit(amount, has_room) else { return false };
+            let Some(other) = supply.best_fit(amount, has_space) else { return false };
             *taken.entry(other).or_default() += amount;
             moves.push((place, other));
         }

@@ -1,4 +1,4 @@
-//! Gangs that are preempted: as a whole, and only where no other plan makes room.
+//! Gangs that are preempted: as a whole, and only where no other plan makes space.
 //!
 //! Design: requests and time, section 3.5: a gang is a single nshare.
 
@@ -8,7 +8,7 @@ use crate::engine::schedule::VictimRule;
 use crate::engine::share_table::ShareIx;
 use crate::model::{ClassPolicy, JobIx, Millis, NShares, NodeIx, Order, QShares};
 
-/// A gang whose end makes room for a process.
+/// A gang whose end makes space for a process.
 pub(in crate::engine) struct WholeGang {
     /// Node of the process.
     pub node: NodeIx,
@@ -16,11 +16,11 @@ pub(in crate::engine) struct WholeGang {
     pub order: Order,
     /// All processes of the gang.
     pub victims: Vec<ShareIx>,
-    /// Right of the job that gets the room.
+    /// Right of the job that gets the space.
     pub rule: VictimRule,
 }
 
-/// The gang whose end costs least work, among the gangs that `job` may take and that make room for a
+/// The gang whose end costs least work, among the gangs that `job` may take and that make space for a
 /// process of it. A job may take gangs of lower priority, and below its target gangs of peers that
 /// are not paid for.
 pub(in crate::engine) fn cheapest_gang_for(draft: &Draft<'_>, job: JobIx) -> Option<WholeGang> {
@@ -44,7 +44,7 @@ pub(in crate::engine) fn cheapest_gang_for(draft: &Draft<'_>, job: JobIx) -> Opt
         if cheapest.as_ref().is_some_and(|(least, _)| *least <= loss) {
             continue;
         }
-        let Some((node, order)) = room_after(draft, job, gang) else { continue };
+        let Some((node, order)) = space_after(draft, job, gang) else { continue };
         let victims = draft.shares.held_by(gang).map(|(victim, _)| victim).collect();
         let rule = if is_lower { draft.rule_over_lower(job) } else { VictimRule::Turn };
         cheapest = Some((loss, WholeGang { node, order, victims, rule }));
@@ -53,7 +53,7 @@ pub(in crate::engine) fn cheapest_gang_for(draft: &Draft<'_>, job: JobIx) -> Opt
 }
 
 /// The first node of `gang` on which a process of `job` fits once the gang is gone, and its size.
-fn room_after(draft: &Draft<'_>, job: JobIx, gang: JobIx) -> Option<(NodeIx, Order)> {
+fn space_after(draft: &Draft<'_>, job: JobIx, gang: JobIx) -> Option<(NodeIx, Order)> {
     let is_reserve = draft.class_of(job).policy == ClassPolicy::Reserve;
     let mut nodes = draft.shares.held_by(gang).map(|(_, share)| share.node());
     nodes.find_map(|node| {

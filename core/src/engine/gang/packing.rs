@@ -154,7 +154,7 @@ impl<'f> PackingSearch<'f> {
         false
     }
 
-    /// All loads of a node of `group` that leave no room for a process in `left`, the fullest
+    /// All loads of a node of `group` that leave no space for a process in `left`, the fullest
     /// first.
     fn loads_of(&mut self, group: usize, left: &[u64]) -> Vec<Vec<u64>> {
         let group = &self.fitting.groups[group];

@@ -123,9 +123,9 @@ fn clear(
     let there = draft.spaces.held_shares(node);
     let there = there.filter(|(holding, _)| !clearance.victims.contains(holding));
     let mut there: Vec<(EvictionRank, ShareIx, QShares)> = there
-        .map(|(holding, tenant)| {
+        .map(|(holding, facts)| {
             let rank = EvictionRank::of(draft, draft.shares.at(holding));
-            (rank, holding, tenant.order())
+            (rank, holding, facts.order())
         })
         .collect();
     there.sort_unstable_by_key(|(rank, ..)| *rank);

@@ -28,11 +28,11 @@ use crate::model::{Elasticity, JobId, JobIx, Millis, Place, Window};
 struct Opening {
     /// Start.
     at: Millis,
-    room: OpeningRoom,
+    space: OpeningSpace,
 }
 
 /// Room of a place in the calendar.
-enum OpeningRoom {
+enum OpeningSpace {
     /// Empty nodes of each group.
     Nodes(Vec<(CalendarGroup, u64)>),
     /// Amounts on nodes that other work shares.
@@ -136,13 +136,13 @@ impl GangPlanner {
         let overrun = self.calendar.as_ref().and_then(|it| it.overruns.get(&request.pool).copied());
         if let Some(calendar) = &mut self.calendar {
             let (job, from) = (request.job, opening.at);
-            match opening.room {
-                OpeningRoom::Nodes(nodes) => {
+            match opening.space {
+                OpeningSpace::Nodes(nodes) => {
                     for (group, nodes) in nodes {
                         calendar.book(Booking { job, group, nodes, from, to });
                     }
                 }
-                OpeningRoom::Shared(parts) => {
+                OpeningSpace::Shared(parts) => {
                     for (spot, amount) in parts {
                         calendar.keep(KeptSpace { job, spot, amount, from, to });
                     }
@@ -216,7 +216,7 @@ impl GangPlanner {
         }
         let shared = (!shape.is_exclusive).then(|| self.shared_opening(draft, request)).flatten();
         match shared {
-            Some((at, parts)) => Some(Opening { at, room: OpeningRoom::Shared(parts) }),
+            Some((at, parts)) => Some(Opening { at, space: OpeningSpace::Shared(parts) }),
             None => self.whole_opening(draft, request),
         }
     }
@@ -245,7 +245,7 @@ impl GangPlanner {
                     let (kind, list) = kinds[load.group];
                     *nodes.entry((request.pool, kind, list)).or_default() += load.nodes;
                 }
-                Some(Opening { at, room: OpeningRoom::Nodes(nodes.into_iter().collect()) })
+                Some(Opening { at, space: OpeningSpace::Nodes(nodes.into_iter().collect()) })
             })
         })
     }
@@ -304,7 +304,7 @@ impl Draft<'_> {
         self.start_estimates.insert(job, StartEstimate { at, basis });
     }
 
-    /// Notes the expected starts of work for which room is made before its reservation opens.
+    /// Notes the expected starts of work for which space is made before its reservation opens.
     pub(in crate::engine) fn tell_openings(&mut self) {
         let reserved: Vec<JobIx> = self.reserved.keys().copied().collect();
         for job in reserved {

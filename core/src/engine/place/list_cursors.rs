@@ -29,8 +29,8 @@ struct ListPlace {
 
 impl ListCursors {
     /// True if a node of `list` has space for a share of `order` now.
-    pub(super) fn has_room(draft: &Draft<'_>, list: &Arc<[NodeIx]>, order: Order) -> bool {
-        let has_room = |node: NodeIx| {
+    pub(super) fn has_space(draft: &Draft<'_>, list: &Arc<[NodeIx]>, order: Order) -> bool {
+        let has_space = |node: NodeIx| {
             draft.spaces.is_schedulable(node) && order.qshares() <= draft.spaces.usable(node)
         };
         let mut cursors = draft.list_cursors.places.borrow_mut();
@@ -39,7 +39,7 @@ impl ListCursors {
         if cursor.gains != gains {
             *cursor = ListPlace { gains, place: 0 };
         }
-        let full = list[cursor.place..].iter().take_while(|node| !has_room(**node));
+        let full = list[cursor.place..].iter().take_while(|node| !has_space(**node));
         cursor.place += full.count();
         cursor.place < list.len()
     }

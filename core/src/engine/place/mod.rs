@@ -18,7 +18,7 @@ use super::snapshot::Promise;
 use super::water_filling::{Service, Turn};
 use crate::model::{ClassPolicy, JobIx, NShares, NodeIx, Precedence, QShares};
 pub(super) use list_cursors::ListCursors;
-use placement::find_room;
+use placement::find_space;
 
 /// Places targets in free space, without preempting anything.
 pub(super) fn place_shares(draft: &mut Draft<'_>) {
@@ -54,7 +54,7 @@ fn fill_for(draft: &mut Draft<'_>, is_meant: impl Fn(&Draft<'_>, JobIx) -> bool)
     for priority in draft.priorities() {
         let mut jobs = draft.jobs_of(priority, ClassPolicy::is_preemptable);
         jobs.retain(|&job| is_meant(draft, job));
-        if has_room_for_any(draft, &jobs) {
+        if has_space_for_any(draft, &jobs) {
             draft.water_fill_by_holdings(&jobs, Turn::ByFinish, Draft::below_cap, serve);
         }
     }
@@ -62,7 +62,7 @@ fn fill_for(draft: &mut Draft<'_>, is_meant: impl Fn(&Draft<'_>, JobIx) -> bool)
 
 /// True if some node has space for an nshare of at least a single job in `jobs`. A full cluster has
 /// none, so a hundred thousand jobs need not be tried.
-fn has_room_for_any(draft: &Draft<'_>, jobs: &[JobIx]) -> bool {
+fn has_space_for_any(draft: &Draft<'_>, jobs: &[JobIx]) -> bool {
     let pools = draft.snapshot.topology.pools.places();
     let most = pools.map(|pool| draft.spaces.usable_in(pool).1).max().unwrap_or_default();
     jobs.iter().any(|&job| draft.jobs[job].order.qshares() <= most)
@@ -74,7 +74,7 @@ pub(super) fn place_one(
     job: JobIx,
     demand: &DemandByOrder,
 ) -> Option<NodeIx> {
-    let (node, order) = find_room(draft, job, demand)?;
+    let (node, order) = find_space(draft, job, demand)?;
     draft.expand(job, node, order);
     Some(node)
 }
@@ -100,7 +100,7 @@ fn place_fixed(draft: &mut Draft<'_>, priority: Precedence) {
     for job in draft.jobs_of(priority, |policy| !policy.is_preemptable()) {
         if draft.opening_of(job).is_some() {
             while NShares(0) < draft.shortfall(job)
-                && let Some((node, order)) = find_room(draft, job, &no_other)
+                && let Some((node, order)) = find_space(draft, job, &no_other)
             {
                 draft.promise(job, node, order);
             }
@@ -153,7 +153,7 @@ fn redeem_promises(draft: &mut Draft<'_>, mut open: Vec<(JobIx, Promise)>) {
         draft.opening_of(*job).is_none() && !cleared.contains(&promise.node)
     });
     for (job, promise) in open {
-        if let Some((node, order)) = find_room(draft, job, &no_other) {
+        if let Some((node, order)) = find_space(draft, job, &no_other) {
             draft.withdraw(job, promise);
             draft.expand(job, node, order);
         }

@@ -12,13 +12,13 @@ use crate::model::{ClassPolicy, JobIx, NodeIx, Order, PoolIx};
 ///
 /// Fair-share work goes to its class's pool or, if that has no space, to the pools in it, by search
 /// order. Other work goes to its own pool only: it can never be a squatter.
-pub(super) fn find_room(
+pub(super) fn find_space(
     draft: &Draft<'_>,
     job: JobIx,
     demand: &DemandByOrder,
 ) -> Option<(NodeIx, Order)> {
     let (class, order) = (draft.class_of(job), draft.jobs[job].order);
-    if draft.jobs[job].is_restricted && !has_room_on_list(draft, job) {
+    if draft.jobs[job].is_restricted && !has_space_on_list(draft, job) {
         return None;
     }
     match class.policy {
@@ -57,9 +57,9 @@ fn beside_claims(
 
 /// True if a node on the list of `job` has space for an nshare of it, or for a reservation of its
 /// size. Usually no such node exists, and a list is much shorter than that of all nodes.
-fn has_room_on_list(draft: &Draft<'_>, job: JobIx) -> bool {
+fn has_space_on_list(draft: &Draft<'_>, job: JobIx) -> bool {
     let list = draft.job(job).nodes.as_ref();
-    list.is_some_and(|list| ListCursors::has_room(draft, list, draft.jobs[job].order))
+    list.is_some_and(|list| ListCursors::has_space(draft, list, draft.jobs[job].order))
 }
 
 /// The node on which the share costs larger requests least. Ties go to the node with the least free

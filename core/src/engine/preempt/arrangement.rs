@@ -65,10 +65,10 @@ impl FreeSpaces {
                 continue;
             }
             let used = draft.spaces.held_shares(ix).filter(|(holding, _)| stays(holding.job));
-            let used: QShares = used.map(|(_, tenant)| tenant.order()).sum();
-            let room = node.order.saturating_sub(node.limbo).saturating_sub(used).0;
-            of_nodes[ix] = room;
-            of_pools.entry(draft.spaces.pool(ix)).or_default().insert((room, ix));
+            let used: QShares = used.map(|(_, facts)| facts.order()).sum();
+            let space = node.order.saturating_sub(node.limbo).saturating_sub(used).0;
+            of_nodes[ix] = space;
+            of_pools.entry(draft.spaces.pool(ix)).or_default().insert((space, ix));
         }
         FreeSpaces { of_nodes, of_pools }
     }
@@ -92,7 +92,7 @@ impl FreeSpaces {
                 .iter()
                 .filter(|ix| pools.contains(&draft.spaces.pool(**ix)))
                 .map(|&ix| (self.of_nodes[ix], ix))
-                .filter(|(room, _)| order <= *room)
+                .filter(|(space, _)| order <= *space)
                 .min(),
             None => pools
                 .iter()
@@ -100,11 +100,11 @@ impl FreeSpaces {
                 .copied()
                 .min(),
         };
-        let Some((room, ix)) = found else { return false };
-        self.of_nodes[ix] = room - order;
+        let Some((space, ix)) = found else { return false };
+        self.of_nodes[ix] = space - order;
         let of_pool = self.of_pools.entry(draft.spaces.pool(ix)).or_default();
-        of_pool.remove(&(room, ix));
-        of_pool.insert((room - order, ix));
+        of_pool.remove(&(space, ix));
+        of_pool.insert((space - order, ix));
         true
     }
 }

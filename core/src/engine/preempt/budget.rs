@@ -22,14 +22,14 @@ const CREDIT: Millis = 300_000;
 
 /// True if the cluster is idle: then holdings decide, and not targets.
 pub(super) fn is_at_rest(draft: &Draft<'_>) -> bool {
-    draft.snapshot.calm.is_at_rest()
+    draft.snapshot.quiescence.is_at_rest()
 }
 
 /// True if time alone changes nothing any more: every rule that waits for a quiet or an idle
 /// cluster holds already.
-pub fn is_steady(calm: &Quiescence, settings: &Settings) -> bool {
+pub fn is_steady(quiescence: &Quiescence, settings: &Settings) -> bool {
     let stop = settings.quiet_stop.unwrap_or(0);
-    calm.is_at_rest() && MEMORY_AFTER.max(stop) <= calm.quiet_cycles
+    quiescence.is_at_rest() && MEMORY_AFTER.max(stop) <= quiescence.quiet_cycles
 }
 
 /// Worth of a further process of a job, as work of its peers.
@@ -73,8 +73,8 @@ pub(super) fn objection_to(draft: &Draft<'_>, job: JobIx, loss: Millis) -> Optio
         Worth::UpTo(limit) if limit < loss => return Some(Declined::TooDear { loss, limit }),
         Worth::UpTo(_) => {}
     }
-    let (settings, calm) = (&draft.snapshot.topology.settings, &draft.snapshot.calm);
-    let stop = settings.quiet_stop.filter(|stop| *stop <= calm.quiet_cycles)?;
+    let (settings, quiescence) = (&draft.snapshot.topology.settings, &draft.snapshot.quiescence);
+    let stop = settings.quiet_stop.filter(|stop| *stop <= quiescence.quiet_cycles)?;
     Some(Declined::Quiet { cycles: stop })
 }
 

@@ -55,7 +55,7 @@ impl<'d, 'a> Eligibility<'d, 'a> {
         let defragmentation = draft.snapshot.topology.settings.defragmentation;
         let holds_nothing = draft.has(requester) == NShares(0);
         let is_below_target = NShares(0) < draft.shortfall(requester);
-        let may_balance = defragmentation && draft.snapshot.calm.is_at_rest();
+        let may_balance = defragmentation && draft.snapshot.quiescence.is_at_rest();
         let mut eligibility = Eligibility {
             draft,
             keeps,

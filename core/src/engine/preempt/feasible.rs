@@ -44,23 +44,23 @@ impl<'d, 'a> Feasible<'d, 'a> {
 
     /// Returns a plan that waits for terminating shares, if their space is promised to no job. Space
     /// that no gang claims goes first.
-    pub(super) fn room_to_come(&self) -> Option<Plan> {
+    pub(super) fn space_to_come(&self) -> Option<Plan> {
         let beside_claims = |node| !uses_claim(self.draft, self.job, node);
         let has_claims = !self.draft.claims.is_empty();
-        let unclaimed = has_claims.then(|| self.first_room_to_come(beside_claims)).flatten();
-        let (node, order) = unclaimed.or_else(|| self.first_room_to_come(|_| true))?;
+        let unclaimed = has_claims.then(|| self.first_space_to_come(beside_claims)).flatten();
+        let (node, order) = unclaimed.or_else(|| self.first_space_to_come(|_| true))?;
         let considered = Alternatives::default();
         Some(Plan { node, order, victims: Vec::new(), loss: 0, considered })
     }
 
-    fn first_room_to_come(&self, is_usable: impl Fn(NodeIx) -> bool) -> Option<(NodeIx, Order)> {
+    fn first_space_to_come(&self, is_usable: impl Fn(NodeIx) -> bool) -> Option<(NodeIx, Order)> {
         let spaces = &self.draft.spaces;
         let least = self.draft.jobs[self.job].order;
         let order_on = |node| {
             let order = self.order_on(node).filter(|_| is_usable(node))?;
             (spaces.missing_for(node, order.qshares()) == QShares(0)).then_some((node, order))
         };
-        let nodes = self.pools.iter().flat_map(|&pool| spaces.with_room_to_come(pool, least));
+        let nodes = self.pools.iter().flat_map(|&pool| spaces.with_space_to_come(pool, least));
         nodes.filter_map(|mut all| all.find_map(order_on)).min()
     }
 

@@ -89,7 +89,7 @@ impl Takings {
 impl Barred {
     /// Starts with the sides that took, directly or through other sides, from the sides of `job`.
     pub(super) fn new(draft: &Draft<'_>, job: JobIx) -> Barred {
-        let has_time = draft.snapshot.calm.quiet_cycles < MEMORY_AFTER;
+        let has_time = draft.snapshot.quiescence.quiet_cycles < MEMORY_AFTER;
         Barred {
             beneficiary: job,
             is_excepted: draft.takings.is_empty() || (draft.has(job) == NShares(0) && has_time),

@@ -51,7 +51,7 @@ use budget::is_at_rest;
 use feasible::Feasible;
 use queue::Reclaim;
 use relocate::relocate;
-use whole_steps::{make_room_for_steps, single_steps};
+use whole_steps::{make_space_for_steps, single_steps};
 
 /// Takes back what can be preempted on nodes that go into maintenance, and in classes that close.
 /// Work that stays and overran is ended, if its class says so. A gang goes as a whole.
@@ -137,12 +137,12 @@ fn shed_highest_ranks(draft: &mut Draft<'_>, ix: JobIx, excess: NShares) {
 /// A search may be too long for a cycle. Jobs that it did not reach are put off, and come first in
 /// the next cycle. The search starts anew only after each of them had its turn. So every job has
 /// its turn, however long the search for other jobs takes.
-pub(super) fn make_room(draft: &mut Draft<'_>) {
+pub(super) fn make_space(draft: &mut Draft<'_>) {
     let mut reclaim = Reclaim::new(draft);
     let late: BTreeSet<JobId> = draft.snapshot.put_off.iter().copied().collect();
     if !late.is_empty() {
         let is_late = |draft: &Draft<'_>, job: JobIx| late.contains(&draft.jobs[job].id);
-        make_room_for_those(draft, &mut reclaim, is_late);
+        make_space_for_those(draft, &mut reclaim, is_late);
         // Late jobs had their turn, even if free space was enough for them.
         if draft.put_off.is_empty() {
             for job in draft.jobs.places().filter(|&job| is_late(draft, job)) {
@@ -151,7 +151,7 @@ pub(super) fn make_room(draft: &mut Draft<'_>) {
         }
     }
     if draft.put_off.is_empty() {
-        make_room_for_those(draft, &mut reclaim, |_, _| true);
+        make_space_for_those(draft, &mut reclaim, |_, _| true);
     } else {
         tell_the_others(draft, &late);
     }
@@ -159,7 +159,7 @@ pub(super) fn make_room(draft: &mut Draft<'_>) {
 }
 
 /// Makes space for the jobs for which `is_meant` is true.
-fn make_room_for_those(
+fn make_space_for_those(
     draft: &mut Draft<'_>,
     reclaim: &mut Reclaim,
     is_meant: impl Fn(&Draft<'_>, JobIx) -> bool,
@@ -168,21 +168,22 @@ fn make_room_for_those(
         let mut fixed = draft.jobs_of(priority, |policy| !policy.is_preemptable());
         fixed.retain(|job| is_meant(draft, *job));
         for job in fixed {
-            while NShares(0) < draft.shortfall(job) && make_room_for(draft, reclaim, job) {}
+            while NShares(0) < draft.shortfall(job) && make_space_for(draft, reclaim, job) {}
         }
         let mut jobs = draft.jobs_of(priority, ClassPolicy::is_preemptable);
         jobs.retain(|job| is_meant(draft, *job));
         // A job with a new promise has more than before, and may now lose a process. So rounds go
         // on until a round finds nothing. Every other round uses up shares or space, so the loop
         // ends.
-        while make_room_for_least_served(draft, reclaim, &jobs) || relocate(draft, reclaim, &jobs) {
+        while make_space_for_least_served(draft, reclaim, &jobs) || relocate(draft, reclaim, &jobs)
+        {
         }
-        make_room_for_steps(draft, reclaim, &jobs);
+        make_space_for_steps(draft, reclaim, &jobs);
     }
 }
 
 /// Runs a round over `jobs`. True if it made space for a job.
-fn make_room_for_least_served(
+fn make_space_for_least_served(
     draft: &mut Draft<'_>,
     reclaim: &mut Reclaim,
     jobs: &[JobIx],
@@ -195,7 +196,7 @@ fn make_room_for_least_served(
             reclaim.note_used(draft, node);
             return Service::Served;
         }
-        if make_room_for(draft, reclaim, job) { Service::Served } else { Service::Refused }
+        if make_space_for(draft, reclaim, job) { Service::Served } else { Service::Refused }
     };
     let empty_handed: Vec<JobIx> =
         jobs.iter().copied().filter(|&job| draft.has(job) == NShares(0)).collect();
@@ -247,7 +248,7 @@ fn tell_the_others(draft: &mut Draft<'_>, late: &BTreeSet<JobId>) {
     }
 }
 
-/// Preempts a whole gang for a process of `job`, and promises the room. True if it did.
+/// Preempts a whole gang for a process of `job`, and promises the space. True if it did.
 fn take_gang(draft: &mut Draft<'_>, reclaim: &mut Reclaim, job: JobIx) -> bool {
     if draft.gangs.is_empty() {
         return false;
@@ -307,7 +308,7 @@ fn take_promises(draft: &mut Draft<'_>, reclaim: &mut Reclaim, job: JobIx) -> bo
 
 /// Makes space for a process of `job` on a node and promises it. True if it did; else the job keeps
 /// the reason, if there is a plan that is not carried out.
-fn make_room_for(draft: &mut Draft<'_>, reclaim: &mut Reclaim, job: JobIx) -> bool {
+fn make_space_for(draft: &mut Draft<'_>, reclaim: &mut Reclaim, job: JobIx) -> bool {
     if reclaim.has_failed(job) {
         return false;
     }

@@ -5,7 +5,7 @@ use std::cmp::Reverse;
 
 use super::keeps::Keeps;
 use super::plan::{Cost, EvictionClass};
-use crate::engine::capacity::Tenant;
+use crate::engine::capacity::ScannedShare;
 use crate::engine::draft::Draft;
 use crate::engine::fairness_tree::GroupIx;
 use crate::engine::share_table::ShareIx;
@@ -174,14 +174,14 @@ impl Cheapest {
     fn on(draft: &Draft<'_>, keeps: &Keeps, node: NodeIx) -> Cheapest {
         let held = draft.spaces.held_shares(node);
         let held = held.filter(|(holding, _)| draft.class_of(holding.job).policy.is_preemptable());
-        let held: Vec<(ShareIx, Tenant)> = held.collect();
-        let class_of = |&(holding, _): &(ShareIx, Tenant)| {
+        let held: Vec<(ShareIx, ScannedShare)> = held.collect();
+        let class_of = |&(holding, _): &(ShareIx, ScannedShare)| {
             let is_resident = draft.shares.at(holding).is_resident;
             EvictionClass::of(draft, keeps, holding.job, is_resident)
         };
         let class = held.iter().map(class_of).min();
         let (mut losses, mut quanta): (Vec<Millis>, Vec<QShares>) =
-            held.into_iter().map(|(_, tenant)| (tenant.loss(), tenant.order())).unzip();
+            held.into_iter().map(|(_, facts)| (facts.loss(), facts.order())).unzip();
         losses.sort_unstable();
         quanta.sort_unstable_by_key(|quanta| Reverse(*quanta));
         for ix in 1..losses.len() {

@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 
 use super::eligibility::Eligibility;
 use super::keeps::Keeps;
-use crate::engine::capacity::Tenant;
+use crate::engine::capacity::ScannedShare;
 use crate::engine::draft::Draft;
 use crate::engine::gang::uses_claim;
 use crate::engine::schedule::{Alternatives, VictimRule};
@@ -158,19 +158,19 @@ fn choose_victims(
     if missing == QShares(0) {
         return Some(Vec::new());
     }
-    let there = draft.spaces.held_shares(node).filter_map(|(holding, tenant)| {
-        Some((holding, tenant, eligibility.rule(holding.job, tenant.order().0)?))
+    let there = draft.spaces.held_shares(node).filter_map(|(holding, facts)| {
+        Some((holding, facts, eligibility.rule(holding.job, facts.order().0)?))
     });
-    let there: Vec<(ShareIx, Tenant, VictimRule)> = there.collect();
+    let there: Vec<(ShareIx, ScannedShare, VictimRule)> = there.collect();
     // Each share taken makes the next harder to take. So a sum that is too small stays too small.
-    if there.iter().map(|(_, tenant, _)| tenant.order()).sum::<QShares>() < missing {
+    if there.iter().map(|(_, facts, _)| facts.order()).sum::<QShares>() < missing {
         return None;
     }
-    let candidates = there.into_iter().map(|(holding, tenant, rule)| {
+    let candidates = there.into_iter().map(|(holding, facts, rule)| {
         let share = draft.shares.at(holding);
         let class = EvictionClass::of(draft, eligibility.keeps, holding.job, share.is_resident);
         let rank = EvictionRank::of(draft, share);
-        Victim { holding, rule, class, rank, order: tenant.order(), loss: tenant.loss() }
+        Victim { holding, rule, class, rank, order: facts.order(), loss: facts.loss() }
     });
     let mut candidates: Vec<Victim> = candidates.collect();
     candidates.sort_unstable_by_key(|victim| (victim.class, victim.rank));

@@ -156,7 +156,7 @@ impl Reclaim {
         job: JobIx,
     ) -> Result<Plan, Option<Declined>> {
         let feasible = Feasible::new(draft, job);
-        if let Some(plan) = feasible.room_to_come().filter(|_| !self.keeps.has_given(job)) {
+        if let Some(plan) = feasible.space_to_come().filter(|_| !self.keeps.has_given(job)) {
             return Ok(plan);
         }
         let mut eligibility = Eligibility::new(draft, &self.keeps, job);

@@ -12,7 +12,7 @@ use super::feasible::Feasible;
 use super::keeps::Keeps;
 use super::plan::{Cost, plan_on};
 use super::queue::Reclaim;
-use super::{arrangement, due, make_room_for, take_promises};
+use super::{arrangement, due, make_space_for, take_promises};
 use crate::audit::tests::{ANN, BOB, FAIR, FIXED, HEAVY, LOW, SUB, Scene, TOP};
 use crate::engine::capacity::DemandByOrder;
 use crate::engine::draft::Draft;
@@ -48,7 +48,7 @@ fn scene(nodes: &[u64], jobs: &[(UserIx, u32, u64)]) -> Scene {
 /// Builds the same scene in an idle cluster.
 fn at_rest(nodes: &[u64], jobs: &[(UserIx, u32, u64)]) -> Scene {
     let mut scene = scene(nodes, jobs);
-    (scene.snapshot.calm.quiet_cycles, scene.snapshot.calm.rest_cycles) = (9, 9);
+    (scene.snapshot.quiescence.quiet_cycles, scene.snapshot.quiescence.rest_cycles) = (9, 9);
     scene
 }
 
@@ -277,7 +277,7 @@ fn a_process_costs_no_more_than_its_waiting() {
     assert_eq!(objection(&mut starved, 0, Millis::MAX), None);
     assert_ne!(objection_to(&counted(&starved.snapshot, &[9, 0]), JobIx(1), Millis::MAX), None);
     // With a configured stop.
-    resting.snapshot.calm.quiet_cycles = 12;
+    resting.snapshot.quiescence.quiet_cycles = 12;
     assert_eq!(objection(&mut resting, 5, 0), Some(Declined::Quiet { cycles: 12 }));
     resting.settings().quiet_stop = None;
     assert_eq!(objection(&mut resting, 5, 0), None);
@@ -356,9 +356,9 @@ fn a_side_takes_nothing_back_from_its_takers() {
     ];
     for (held, takings, quiet, victims) in cases {
         let mut scene = four_users(held);
-        scene.snapshot.calm.quiet_cycles = quiet;
+        scene.snapshot.quiescence.quiet_cycles = quiet;
         let taking = |&(from, by)| Taking { from: JobId(from), by: JobId(by) };
-        scene.snapshot.calm.takings = takings.iter().map(taking).collect();
+        scene.snapshot.quiescence.takings = takings.iter().map(taking).collect();
         let draft = Draft::new(&scene.snapshot);
         assert_eq!(may_take_from(&draft), victims, "{held:?} {takings:?} {quiet}");
     }
@@ -388,7 +388,7 @@ fn random_scene(random: &mut ChaCha8Rng) -> Scene {
     for node in (0..orders.len()).filter(|ix| is_sub[*ix]) {
         scene.node(node).pool = SUB;
     }
-    let mut room = orders.clone();
+    let mut space = orders.clone();
     let jobs = draw(1, 14);
     for ix in 0..jobs {
         let others = [FAIR, HEAVY, INNER, LOW, FIXED];
@@ -398,10 +398,10 @@ fn random_scene(random: &mut ChaCha8Rng) -> Scene {
         let job = scene.job(user, class, u32::try_from(order).unwrap(), draw(1, 12));
         for number in 0..draw(0, 6) {
             let on = place(draw(0, 11)) % orders.len();
-            if room[on] < order || (class == INNER && !is_sub[on]) {
+            if space[on] < order || (class == INNER && !is_sub[on]) {
                 continue;
             }
-            room[on] -= order;
+            space[on] -= order;
             scene.hold(job, 1, on);
             let investment = draw(0, 8) * 100_000;
             let share = scene.edit(job).shares.last_mut().unwrap();
@@ -416,11 +416,11 @@ fn random_scene(random: &mut ChaCha8Rng) -> Scene {
     for _ in 0..draw(0, 2) {
         let taking = Taking { from: JobId(draw(1, jobs)), by: JobId(draw(1, jobs)) };
         if taking.from != taking.by {
-            scene.snapshot.calm.takings.push(taking);
+            scene.snapshot.quiescence.takings.push(taking);
         }
     }
     let rest = draw(0, 1) * 9;
-    (scene.snapshot.calm.quiet_cycles, scene.snapshot.calm.rest_cycles) = (rest, rest);
+    (scene.snapshot.quiescence.quiet_cycles, scene.snapshot.quiescence.rest_cycles) = (rest, rest);
     scene.settings().defragmentation = 0 < draw(0, 3);
     scene
 }
@@ -472,7 +472,7 @@ fn the_queue_finds_the_cheapest_of_all_plans() {
                     Err(None) => assert_eq!(expected, None, "{case}: {job:?}"),
                     Err(Some(_)) => {}
                 }
-                taken += usize::from(make_room_for(&mut draft, &mut reclaim, job));
+                taken += usize::from(make_space_for(&mut draft, &mut reclaim, job));
             }
         }
     }
@@ -515,6 +515,6 @@ fn what_is_refused_to_a_job_that_gave_is_not_refused_to_its_like() {
     }
     let mut draft = counted(&scene.snapshot, &[4, 4, 1, 4]);
     let mut reclaim = Reclaim::new(&draft);
-    let mut finds = |job| make_room_for(&mut draft, &mut reclaim, JobIx(job));
+    let mut finds = |job| make_space_for(&mut draft, &mut reclaim, JobIx(job));
     assert_eq!([2, 1, 0, 1].map(&mut finds), [true, true, false, true]);
 }

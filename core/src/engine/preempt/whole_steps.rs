@@ -8,7 +8,7 @@
 use std::collections::BTreeSet;
 
 use super::queue::Reclaim;
-use super::{due_of_any_size, make_room_for, put_off};
+use super::{due_of_any_size, make_space_for, put_off};
 use crate::engine::capacity::DemandByOrder;
 use crate::engine::draft::Draft;
 use crate::engine::fairness_tree::GroupIx;
@@ -40,11 +40,11 @@ fn next_size(draft: &Draft<'_>, job: JobIx) -> Option<NShares> {
 }
 
 /// Makes space for the steps of `jobs`, oldest first.
-pub(super) fn make_room_for_steps(draft: &mut Draft<'_>, reclaim: &mut Reclaim, jobs: &[JobIx]) {
+pub(super) fn make_space_for_steps(draft: &mut Draft<'_>, reclaim: &mut Reclaim, jobs: &[JobIx]) {
     let mut failed: BTreeSet<FailedStep> = BTreeSet::new();
     for &job in jobs {
         while single_steps(draft, job) == NShares(0)
-            && make_room_for_step(draft, reclaim, job, &mut failed)
+            && make_space_for_step(draft, reclaim, job, &mut failed)
         {
             failed.clear();
         }
@@ -52,7 +52,7 @@ pub(super) fn make_room_for_steps(draft: &mut Draft<'_>, reclaim: &mut Reclaim, 
 }
 
 /// Makes space for the next step of `job`. True if it did.
-fn make_room_for_step(
+fn make_space_for_step(
     draft: &mut Draft<'_>,
     reclaim: &mut Reclaim,
     job: JobIx,
@@ -75,7 +75,7 @@ fn make_room_for_step(
     while draft.has(job) < next {
         if let Some(node) = place_one(draft, job, &no_other) {
             trial.note_used(draft, node);
-        } else if !make_room_for(draft, &mut trial, job) {
+        } else if !make_space_for(draft, &mut trial, job) {
             break;
         }
     }

@@ -81,7 +81,7 @@ impl Arrangement {
         tree: PoolIx,
         seats: &[Participant],
     ) -> Option<Arrangement> {
-        let asking = || seats.iter().filter(|seat| 0 < seat.room_to_grow);
+        let asking = || seats.iter().filter(|seat| 0 < seat.space_to_grow);
         let lists = asking().filter_map(|seat| Some((seat.job, listed.list_of(seat.job)?)));
         let list_of: BTreeMap<JobIx, usize> = lists.collect();
         if list_of.is_empty() {

@@ -39,7 +39,7 @@ pub(super) fn count_at_once(
     let pools = &draft.pools;
     walk.refuse(|class, order| space.largest(pools, pool_of(draft, class)).0 < order);
     if listed.has_lists() {
-        walk.refuse_seats(|seat| !listed.has_room(seat.job, seat.order));
+        walk.refuse_seats(|seat| !listed.has_space(seat.job, seat.order));
     }
     let claims = walk.claims();
     let mut parts = PARTS;
@@ -48,7 +48,7 @@ pub(super) fn count_at_once(
         ahead.raise_to(highest_waterline(draft, space, &claims, parts));
         let gains = || ahead.served_since(walk);
         let is_scarce = |short: &Shortage| short.found.saturating_mul(TOO_SCARCE) < short.requested;
-        let among_confined = listed.has_room_for_all(gains());
+        let among_confined = listed.has_space_for_all(gains());
         if among_confined.as_ref().is_err_and(is_scarce) {
             return;
         }
@@ -100,15 +100,15 @@ pub(super) fn take_whole_demand(
     (listed, named): (&mut NodeListCapacity, Option<&Arrangement>),
     seats: &[Participant],
 ) -> bool {
-    let all = || seats.iter().map(|seat| (*seat, seat.room_to_grow));
-    let has_room = space.has_room_for_each(&draft.pools, &requests_by_pool(draft, all()))
-        && listed.has_room_for_all(all()).is_ok()
+    let all = || seats.iter().map(|seat| (*seat, seat.space_to_grow));
+    let has_space = space.has_space_for_each(&draft.pools, &requests_by_pool(draft, all()))
+        && listed.has_space_for_all(all()).is_ok()
         && arrange(draft, named, all()).is_ok()
         && take_all(draft, space, all(), &DemandByOrder::default()).is_ok();
-    if has_room {
+    if has_space {
         listed.expect_all(all());
     }
-    has_room
+    has_space
 }
 
 /// Requested nshares of each order in each pool.

@@ -47,7 +47,7 @@ pub(super) fn count(
         let qshares = space.total(&draft.pools, tree).0;
         let mut named = Arrangement::new(draft, listed, tree, &seats);
         if take_whole_demand(draft, space, (listed, named.as_ref()), &seats) {
-            enter(draft, seats.into_iter().map(|seat| (seat, seat.room_to_grow)));
+            enter(draft, seats.into_iter().map(|seat| (seat, seat.space_to_grow)));
         } else {
             serve_all(draft, space, (listed, &mut named), seats);
         }
@@ -95,10 +95,10 @@ fn count_in_turn(
             return false;
         }
         draft.effort.step();
-        let mut is_room_left = true;
+        let mut is_space_left = true;
         walk.serve_next(|seat, demand| {
             let &Participant { job, order, .. } = seat;
-            if !listed.has_room(job, order) {
+            if !listed.has_space(job, order) {
                 return Service::Refused;
             }
             let pool = pool_of(draft, job);
@@ -111,13 +111,13 @@ fn count_in_turn(
             // large enough for any order in demand, counting ends.
             if !space.take(&draft.pools, pool, order, demand) {
                 let largest = space.largest(&draft.pools, draft.pools.top(pool)).0;
-                is_room_left = demand.iter().any(|order| order <= largest);
+                is_space_left = demand.iter().any(|order| order <= largest);
                 return Service::RefusedForAll;
             }
             listed.expect_all(iter::once((*seat, 1)));
             Service::Served
         });
-        if !is_room_left {
+        if !is_space_left {
             return false;
         }
     }
@@ -137,9 +137,9 @@ fn enter(draft: &mut Draft<'_>, counted: impl Iterator<Item = (Participant, u64)
 fn seat(draft: &Draft<'_>, listed: &NodeListCapacity, job: JobIx) -> Participant {
     let order = draft.jobs[job].order;
     let below_cap = draft.jobs[job].most.saturating_sub(draft.jobs[job].target);
-    let NShares(room_to_grow) =
+    let NShares(space_to_grow) =
         listed.most(job, order).map_or(below_cap, |most| most.min(below_cap));
-    Participant { job, order, room_to_grow }
+    Participant { job, order, space_to_grow }
 }
 
 /// Adds shares on nodes out of scheduling to the targets of their jobs. Their space is not in

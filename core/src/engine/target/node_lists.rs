@@ -33,7 +33,7 @@ pub(in crate::engine) struct NodeListCapacity {
     wider: Csr<usize>,
     lists: Vec<List>,
     /// For each node the least space of a list that it is on, if below `largest_cell`.
-    least_room: Vec<u64>,
+    least_space: Vec<u64>,
     /// Size of the largest node. Lists with more space than that limit no node.
     largest_cell: u64,
     /// For each job of the snapshot, its list.
@@ -84,7 +84,7 @@ impl NodeListCapacity {
         });
         let mut listed = NodeListCapacity {
             lists: lists.collect(),
-            least_room: Vec::new(),
+            least_space: Vec::new(),
             largest_cell: cells.iter().map(|cell| cell.order).max().unwrap_or(0),
             cells,
             lists_of,
@@ -93,26 +93,26 @@ impl NodeListCapacity {
             list_of,
             counted: BTreeMap::new(),
         };
-        listed.find_least_room();
+        listed.find_least_space();
         listed
     }
 
     /// Finds the least space on every node anew, after lists gained space.
-    fn find_least_room(&mut self) {
-        self.least_room = vec![u64::MAX; self.cells.len()];
+    fn find_least_space(&mut self) {
+        self.least_space = vec![u64::MAX; self.cells.len()];
         for list in 0..self.lists.len() {
-            self.note_least_room(list);
+            self.note_least_space(list);
         }
     }
 
     /// Updates the nodes of a list that has less space than before. Space is whole qshares, and
     /// lists with more space than the largest node are skipped, so updates are rare.
-    fn note_least_room(&mut self, list: usize) {
-        let room = self.lists[list].room();
-        if room < self.largest_cell {
+    fn note_least_space(&mut self, list: usize) {
+        let space = self.lists[list].space();
+        if space < self.largest_cell {
             for node in self.nodes.row(list) {
-                let least = &mut self.least_room[node.0];
-                *least = room.min(*least);
+                let least = &mut self.least_space[node.0];
+                *least = space.min(*least);
             }
         }
     }
@@ -180,7 +180,7 @@ impl NodeListCapacity {
                 self.lists[*list].left += amount;
             }
         }
-        self.find_least_room();
+        self.find_least_space();
     }
 
     /// Marks `amount` of `node` as taken, as far as it is free. Returns the amount taken.
@@ -191,14 +191,14 @@ impl NodeListCapacity {
         for place in 0..self.lists_of.row(node.0).len() {
             let list = self.lists_of.row(node.0)[place];
             self.lists[list].left -= amount;
-            self.note_least_room(list);
+            self.note_least_space(list);
         }
         amount
     }
 
     /// True if another nshare of `order` fits on the nodes of `job`, beside all jobs whose lists
     /// lie within its list. The same must hold for every list that contains its list.
-    pub(super) fn has_room(&self, job: JobIx, order: Order) -> bool {
+    pub(super) fn has_space(&self, job: JobIx, order: Order) -> bool {
         let Some(list) = self.list_of[job] else { return true };
         let order = order.qshares().0;
         let mut wider = self.wider.row(list).iter().map(|&list| &self.lists[list]);
@@ -206,9 +206,9 @@ impl NodeListCapacity {
     }
 
     /// Succeeds if all seats can get their nshares beside all other jobs with lists.
-    /// [`NodeListCapacity::has_room`] would then have been true at every step. If not, returns the scarcest
+    /// [`NodeListCapacity::has_space`] would then have been true at every step. If not, returns the scarcest
     /// shortage.
-    pub(super) fn has_room_for_all(
+    pub(super) fn has_space_for_all(
         &self,
         gains: impl Iterator<Item = (Participant, u64)>,
     ) -> Result<(), Shortage> {
@@ -248,7 +248,7 @@ impl NodeListCapacity {
             *self.counted.entry(job).or_default() += amount;
             self.change_expected(list, |expected| expected + amount);
             for place in 0..self.wider.row(list).len() {
-                self.note_least_room(self.wider.row(list)[place]);
+                self.note_least_space(self.wider.row(list)[place]);
             }
         }
     }
@@ -264,7 +264,7 @@ impl NodeListCapacity {
             let there: u64 = there.map(|share| share.order.qshares().0).sum();
             self.change_expected(list, |expected| expected - there.min(counted));
         }
-        self.find_least_room();
+        self.find_least_space();
         let classes = draft.snapshot.topology.classes.iter();
         let is_asked: Vec<bool> = classes
             .map(|class| {
@@ -281,10 +281,10 @@ impl NodeListCapacity {
             if self.lists_of.row(node.0).is_empty() {
                 continue;
             }
-            for (ShareIx { job, .. }, tenant) in draft.spaces.held_shares(node) {
-                let (class, _) = draft.entities.groups()[tenant.user()];
+            for (ShareIx { job, .. }, facts) in draft.spaces.held_shares(node) {
+                let (class, _) = draft.entities.groups()[facts.user()];
                 if is_asked[class.0] && shrinking.binary_search(&job).is_err() {
-                    self.take(node, tenant.order().0);
+                    self.take(node, facts.order().0);
                 }
             }
         }
@@ -309,13 +309,13 @@ impl NodeListCapacity {
     /// Free space of `node` for jobs that are counted node by node. Excludes space that jobs
     /// with lists need in any case.
     fn free(&self, node: NodeIx) -> u64 {
-        self.cells[node.0].free.min(self.least_room[node.0])
+        self.cells[node.0].free.min(self.least_space[node.0])
     }
 }
 
 impl List {
     /// Amount by which targets on the list may still grow.
-    fn room(self) -> u64 {
+    fn space(self) -> u64 {
         self.left.saturating_sub(self.expected)
     }
 }

@@ -177,8 +177,8 @@ impl Members {
         jobs.rank_anew(user, |job| {
             let of_job = &mut of_jobs[job.place()];
             let order = of_job.order();
-            let room = QShares(level.saturating_sub(of_job.has()));
-            let NShares(nshares) = room.nshares(of_job.seat.order);
+            let space = QShares(level.saturating_sub(of_job.has()));
+            let NShares(nshares) = space.nshares(of_job.seat.order);
             let nshares = nshares.min(of_job.left());
             of_job.served += nshares;
             of_users[user].has += nshares * order;
@@ -284,7 +284,7 @@ mod tests {
                     entities.add(amounts, job, draw(0, 9));
                 }
             }
-            Participant { job, order, room_to_grow: draw(0, 9) }
+            Participant { job, order, space_to_grow: draw(0, 9) }
         };
         let seats: Vec<Participant> = jobs.map(seat).collect();
         WaterFill::new(&entities, Turn::ByFinish, seats, &draft.targets, &draft.held)

@@ -38,7 +38,7 @@ pub(super) struct Participant {
     /// Size of an nshare of the job.
     pub order: Order,
     /// Nshares that the job may still get.
-    pub room_to_grow: u64,
+    pub space_to_grow: u64,
 }
 
 /// Outcome of serving a job.
@@ -143,7 +143,7 @@ impl WaterFill {
         let (mut classes, mut of_classes) = (Vec::new(), Vec::<OfClass>::new());
         let (mut users, mut of_users) = (Vec::new(), Vec::<OfUser>::new());
         let mut jobs = Vec::new();
-        for seat in seats.into_iter().filter(|seat| seat.room_to_grow > 0) {
+        for seat in seats.into_iter().filter(|seat| seat.space_to_grow > 0) {
             let (job, order) = (seat.job, seat.order.qshares().0);
             let group = entities.group_of(job);
             let (of_class, of_user) = *user_places[group].get_or_insert_with(|| {
@@ -355,7 +355,7 @@ impl OfJob {
 
     /// Nshares that the job may still get.
     fn left(&self) -> u64 {
-        self.seat.room_to_grow - self.served
+        self.seat.space_to_grow - self.served
     }
 
     /// Amount that the job has, in qshares.

@@ -34,7 +34,7 @@ use search::RemedySearch;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum UrgentRefusal {
     /// The space that is free, and that may be taken back, does not suffice.
-    NoRoom(GangLack),
+    NoSpace(GangLack),
     /// An obstacle that no space removes.
     Waits(WaitReason),
 }
@@ -87,7 +87,7 @@ fn check_complete(
     let report = schedule.report.jobs.iter().find(|report| report.job == job);
     let reason = report.and_then(|report| report.reason);
     let lack = GangLack { of: GangNodes::Available, chunk: None, found: 0, needed: planned };
-    Err(reason.map_or(UrgentRefusal::NoRoom(lack), refusal))
+    Err(reason.map_or(UrgentRefusal::NoSpace(lack), refusal))
 }
 
 /// A reason to wait, as a reason to refuse.
@@ -95,18 +95,18 @@ fn refusal(reason: WaitReason) -> UrgentRefusal {
     if let WaitReason::GangLacks(lack) = reason
         && lack.of == GangNodes::Available
     {
-        return UrgentRefusal::NoRoom(lack);
+        return UrgentRefusal::NoSpace(lack);
     }
     UrgentRefusal::Waits(reason)
 }
 
 /// Finds space for all processes of an urgent job.
 fn find_plan(draft: &Draft<'_>, id: JobId) -> Result<UrgentPlan, UrgentRefusal> {
-    let no_room = |needed| {
+    let no_space = |needed| {
         let lack = GangLack { of: GangNodes::Available, chunk: None, found: 0, needed };
-        UrgentRefusal::NoRoom(lack)
+        UrgentRefusal::NoSpace(lack)
     };
-    let Some(job) = draft.place_of(id) else { return Err(no_room(0)) };
+    let Some(job) = draft.place_of(id) else { return Err(no_space(0)) };
     let cap = draft.jobs[job].demand.cap;
     let new = cap.nshares.saturating_sub(draft.jobs[job].held).0;
     if new == 0 || cap.bound == CapBound::Closed {

@@ -71,7 +71,7 @@ impl Search<'_, '_> {
         &mut self,
         cleared: NodeIx,
         victims: &[MoveVictim],
-        makes_room: bool,
+        makes_space: bool,
     ) -> Option<Housing> {
         let mut moved: Vec<MoveVictim> = victims.to_vec();
         moved.retain(|victim| victim.rule == VictimRule::Relocation);
@@ -85,7 +85,7 @@ impl Search<'_, '_> {
         if moved.is_empty() {
             return Some(housing);
         }
-        if !makes_room {
+        if !makes_space {
             return None;
         }
         for victim in moved {
@@ -112,15 +112,15 @@ impl Search<'_, '_> {
         housing: &Housing,
     ) -> Option<NodeIx> {
         let (draft, job) = (self.draft, victim.holding.job);
-        let has_room = |node: NodeIx| {
+        let has_space = |node: NodeIx| {
             let used = housing.used.get(&node).copied().unwrap_or_default();
             node != cleared
                 && draft.may_use(job, node)
                 && used + victim.order.qshares() <= draft.spaces.usable(node)
         };
         draft.pools.searched_from(draft.class_of(job).pool).iter().find_map(|&pool| {
-            let mut nodes = draft.spaces.with_room(pool, victim.order);
-            nodes.find_map(|alike| alike.first(has_room))
+            let mut nodes = draft.spaces.with_space(pool, victim.order);
+            nodes.find_map(|alike| alike.first(has_space))
         })
     }
 

@@ -49,7 +49,7 @@ pub(super) fn relocate(draft: &mut Draft<'_>, reclaim: &mut Reclaim, jobs: &[Job
     }
     let candidates: Vec<JobIx> =
         jobs.iter().copied().filter(|&job| NShares(0) < due(draft, job)).collect();
-    let mut sites = Sites { free: free_room(draft), of_classes: BTreeMap::new() };
+    let mut sites = Sites { free: free_space(draft), of_classes: BTreeMap::new() };
     let (mut is_done, mut tried) = (false, 0);
     draft.water_fill_by_holdings(
         &candidates,
@@ -141,7 +141,7 @@ impl Sites {
 }
 
 /// Returns the free space that may be given away now, on all nodes together.
-fn free_room(draft: &Draft<'_>) -> QShares {
+fn free_space(draft: &Draft<'_>) -> QShares {
     let pools = draft.snapshot.topology.pools.places();
     pools.map(|pool| draft.spaces.usable_in(pool).0).sum()
 }
@@ -306,12 +306,12 @@ impl<'d, 'a> Search<'d, 'a> {
 
     /// Returns the shares on `node` that are not terminating, the cheapest first.
     fn shares_on(&self, node: NodeIx) -> Vec<MoveVictim> {
-        let shares = self.draft.spaces.held_shares(node).map(|(holding, tenant)| MoveVictim {
+        let shares = self.draft.spaces.held_shares(node).map(|(holding, facts)| MoveVictim {
             holding,
             rule: VictimRule::Relocation,
             order: self.draft.shares.at(holding).order,
             rank: EvictionRank::of(self.draft, self.draft.shares.at(holding)),
-            loss: tenant.loss(),
+            loss: facts.loss(),
         });
         let mut shares: Vec<MoveVictim> = shares.collect();
         shares.sort_unstable_by_key(|victim| victim.rank);
@@ -343,24 +343,24 @@ impl<'d, 'a> Search<'d, 'a> {
             )
     }
 
-    /// Returns the plans to clear these nodes. With `makes_room`, moved shares may also use space
+    /// Returns the plans to clear these nodes. With `makes_space`, moved shares may also use space
     /// that the rules allow to take elsewhere.
     fn plans(
         &mut self,
         cleared: &[(NodeIx, Vec<MoveVictim>)],
         order: Order,
-        makes_room: bool,
+        makes_space: bool,
     ) -> Vec<(MoveCost, MovePlan)> {
         let mut plans = Vec::new();
         for (node, victims) in cleared {
             let (node, victims) = (*node, victims.clone());
-            let Some(housing) = self.house(node, &victims, makes_room) else { continue };
+            let Some(housing) = self.house(node, &victims, makes_space) else { continue };
             let freed: QShares = victims.iter().map(|victim| victim.order.qshares()).sum();
             let missing = self.draft.spaces.missing_for(node, order.qshares());
             let all = || victims.iter().chain(housing.victims.values().flatten());
             let loss = all().map(|victim| victim.loss).fold(0, Millis::saturating_add);
             let overshoot = freed.saturating_sub(missing);
-            let cost = (makes_room, loss, all().count(), overshoot, node);
+            let cost = (makes_space, loss, all().count(), overshoot, node);
             let considered = Alternatives::default();
             plans.push((cost, MovePlan { node, order, victims, housing, loss, considered }));
         }
