@@ -9,11 +9,13 @@
 //!
 //! Architecture, invariant 8.
 
+use std::collections::BTreeMap;
+
 use crate::engine::bisect::largest;
 use crate::engine::draft::Draft;
 use crate::engine::fairness_tree::GroupIx;
 use crate::engine::sizes::least_size;
-use crate::model::{ClassIx, JobIx, NShares};
+use crate::model::{ClassIx, JobIx, NShares, NodeIx, Order};
 
 /// Demand of the jobs of a class, in qshares.
 struct Class {
@@ -74,15 +76,17 @@ fn has_gang(draft: &Draft<'_>, user: &User) -> bool {
 /// Demand of `jobs`, class by class.
 fn classes_of(draft: &Draft<'_>, jobs: &[JobIx]) -> Vec<Class> {
     let entities = &draft.entities;
+    let mut known = BTreeMap::new();
     let mut asking: Vec<(ClassIx, GroupIx, JobIx, u64)> = jobs
         .iter()
         .map(|&job| {
             let work = &draft.jobs[job];
-            let most = work.demand.cap.nshares.max(work.held);
+            let cap = work.demand.cap.nshares;
+            let could_use = if is_startable(draft, &mut known, job) { cap } else { NShares(0) };
+            let most = could_use.max(work.held);
             (entities.class_of(job), entities.group_of(job), job, most.of_order(work.order).0)
         })
-        // A job without a node that is large enough takes no part.
-        .filter(|(_, _, job, asks)| 0 < *asks && draft.jobs[*job].refusal.is_none())
+        .filter(|(.., asks)| 0 < *asks)
         .collect();
     asking.sort_unstable();
     let classes = asking.chunk_by(|one, next| one.0 == next.0).map(|of_class| {
@@ -97,6 +101,29 @@ fn classes_of(draft: &Draft<'_>, jobs: &[JobIx]) -> Vec<Class> {
         Class { weight, asks: sum(users.iter().map(|user| user.asks)), users }
     });
     classes.collect()
+}
+
+/// True if a node that is up and that `job` may use is large enough for a process of it. Jobs of a
+/// class without a node list are alike, so `known` keeps the answer by class and order.
+fn is_startable(
+    draft: &Draft<'_>,
+    known: &mut BTreeMap<(ClassIx, Order), bool>,
+    job: JobIx,
+) -> bool {
+    let order = draft.jobs[job].order;
+    let pools = draft.pools_for(job);
+    let spaces = &draft.spaces;
+    if draft.jobs[job].is_restricted {
+        let is_meant = |node: NodeIx| {
+            spaces.is_schedulable(node)
+                && order.qshares() <= spaces.order(node)
+                && pools.contains(&spaces.pool(node))
+        };
+        return draft.job(job).listed().iter().any(|&node| is_meant(node));
+    }
+    *known
+        .entry((draft.entities.class_of(job), order))
+        .or_insert_with(|| pools.iter().any(|&pool| 0 < spaces.count_of_size(pool, order)))
 }
 
 /// The largest level such that all get as much, or all that they ask for, of `qshares`.
@@ -130,6 +157,8 @@ mod tests {
 
     use super::*;
     use crate::audit::tests::{ANN, BOB, FAIR, HEAVY, Scene};
+    use crate::engine::draft::CountRefusal;
+    use crate::model::QShares;
 
     /// Max-min by filling: each side has a weight and a demand. Sides that ask for less than their
     /// part are satisfied first; the rest share by weight.
@@ -177,12 +206,18 @@ mod tests {
     /// Ann's class has twice the weight, so Bob's part is a third of `qshares`. Bob has jobs of
     /// `orders` with targets `counts`. Returns for each of them if a first process is owed.
     fn owed(qshares: u64, orders: &[u32], counts: &[u64]) -> Vec<bool> {
+        owed_beside(1, qshares, orders, counts)
+    }
+
+    /// The same, with a job of Ann's of order `of_ann`. Nothing is left for it.
+    fn owed_beside(of_ann: u32, qshares: u64, orders: &[u32], counts: &[u64]) -> Vec<bool> {
         let mut scene = Scene::new(&[20]);
-        scene.job(ANN, HEAVY, 1, 100);
+        scene.job(ANN, HEAVY, of_ann, 100);
         for &order in orders {
             scene.job(BOB, FAIR, order, 100);
         }
         let mut draft = Draft::new(&scene.snapshot);
+        draft.jobs[JobIx(0)].refusal = Some(CountRefusal::NothingLeft { left: QShares(0) });
         for (place, &count) in counts.iter().enumerate() {
             draft.jobs[JobIx(place + 1)].target = NShares(count);
         }
@@ -198,5 +233,13 @@ mod tests {
         assert_eq!(owed(12, &[5, 4], &[0, 0]), [false, true]);
         assert_eq!(owed(12, &[4, 5], &[0, 1]), [false, true], "one is counted for the other");
         assert_eq!(owed(0, &[4, 5], &[1, 1]), [true; 2]);
+    }
+
+    /// A node decides if a job takes part. Space that others have now may be had another way.
+    #[test]
+    fn a_job_takes_part_if_a_node_that_is_up_is_large_enough() {
+        assert_eq!(owed_beside(20, 6, &[4], &[0]), [false], "Bob's part is 2");
+        assert_eq!(owed_beside(21, 6, &[4], &[0]), [true], "Bob's part is all");
+        assert_eq!(owed_beside(21, 6, &[21], &[0]), [false]);
     }
 }
