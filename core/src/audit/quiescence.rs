@@ -22,9 +22,11 @@ pub(super) fn check_holds(ledger: &Ledger<'_>, findings: &mut Vec<Finding>) {
                 line.report.cap.bound == CapBound::Prediction && !is_at_rest(ledger)
             }
             Declined::Quiet { .. } => is_stopped(ledger),
-            // Otherwise the next cycle would not continue the search.
+            // Otherwise there would be no search in the next cycle.
             Declined::NextCycle => {
-                !ledger.schedule.put_off.is_empty() || !ledger.schedule.preemptions.is_empty()
+                !ledger.schedule.put_off.is_empty()
+                    || !ledger.schedule.preemptions.is_empty()
+                    || ledger.schedule.next_change == Some(ledger.snapshot.cycle + 1)
             }
         };
         let may_have_nothing =

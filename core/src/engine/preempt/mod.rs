@@ -155,6 +155,14 @@ pub(super) fn make_space(draft: &mut Draft<'_>) {
     } else {
         tell_the_others(draft, &late);
     }
+    if draft.put_off.is_empty() && draft.effort.is_spent() {
+        // All jobs had their turn, but some may take more: the search starts anew, though nothing
+        // may happen until then.
+        let is_cut = |job: JobIx| draft.jobs[job].held_back == Some(Declined::NextCycle);
+        if draft.jobs.places().any(is_cut) {
+            draft.change_expected_in(draft.snapshot.cycle + 1);
+        }
+    }
     draft.put_off.sort_unstable();
 }
 
