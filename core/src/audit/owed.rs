@@ -11,7 +11,7 @@ use super::fluid::{Amount, Sharer, shares};
 use super::ledger::Ledger;
 use super::lines::JobLine;
 use super::shapes::{is_legal, sized_shape};
-use crate::model::{ClassIx, IxVec, JobIx, PoolIx, Precedence, Shape};
+use crate::model::{ClassIx, IxVec, JobIx, NodeIx, PoolIx, Precedence, Shape, SharePhase};
 
 /// Sizes among which the smallest legal size is looked for.
 const SIZES_MAX: u64 = 100_000;
@@ -106,7 +106,7 @@ impl Owed {
     /// preempted, the targets of such work up to this priority, and what higher priorities take.
     fn capacity(&self, ledger: &Ledger<'_>, (tree, priority): Group) -> u64 {
         let topology = &ledger.snapshot.topology;
-        let is_open = |ix| {
+        let is_open = |ix: NodeIx| {
             let node = ledger.snapshot.node(ix);
             node.state.is_schedulable() && topology.top_of(node.pool) == tree
         };
@@ -127,7 +127,11 @@ impl Owed {
         let taken = better.map(|(place, line)| {
             let target = line.report.target.0.saturating_mul(line.order());
             let is_by_target = self.rest == Rest::OfTargets && !line.is_gang();
-            if is_by_target { target } else { self.demand(ledger, place) }
+            let all = if is_by_target { target } else { self.demand(ledger, place) };
+            // Shares on other nodes take nothing of these.
+            let held = line.job.shares.iter().filter(|share| share.state != SharePhase::Leaving);
+            let elsewhere = held.filter(|share| !is_open(share.node));
+            all.saturating_sub(elsewhere.map(|share| share.order.qshares().0).sum())
         });
         let taken = taken.chain(awaited).fold(0, u64::saturating_add);
         spaces.fold(0, u64::saturating_add).saturating_sub(taken)

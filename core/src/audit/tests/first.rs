@@ -186,6 +186,25 @@ fn what_a_higher_priority_cannot_use_may_be_owed() {
     }
 }
 
+/// Ann has all her processes on a node that is out of scheduling: they take nothing of the node that
+/// Bob is owed a process on.
+#[test]
+fn what_a_higher_priority_holds_out_of_scheduling_is_no_part_of_the_rest() {
+    for (is_varied_off, is_owed) in [(true, true), (false, false)] {
+        let mut scene = scene(&[4, 4]);
+        let ann = scene.running((ANN, FAIR), 1, 4, 0);
+        scene.edit(ann).facts.remaining = 8;
+        scene.hold(ann, 1, 1);
+        scene.count(ann, if is_varied_off { 5 } else { 8 });
+        let bob = scene.job(BOB, LOW, 1, 1);
+        scene.count(bob, 0);
+        scene.node(0).state.is_varied_off = is_varied_off;
+        scene.report();
+        let ledger = Ledger::open(&scene.snapshot, &scene.schedule).unwrap();
+        assert_eq!(ledger.perhaps_owed.contains(&ledger, JobIx(1)), is_owed);
+    }
+}
+
 /// Ann and Bob have a process each on two nodes of 2. Cid is owed a process that needs both quanta
 /// of a node.
 fn in_the_way(rest_cycles: u64, doctor: impl FnOnce(&mut Scene)) -> Vec<Rule> {
