@@ -82,7 +82,9 @@ fn classes_of(draft: &Draft<'_>, jobs: &[JobIx]) -> Vec<Class> {
         .map(|&job| {
             let work = &draft.jobs[job];
             let cap = work.demand.cap.nshares;
-            let could_use = if is_startable(draft, &mut known, job) { cap } else { NShares(0) };
+            // A job that was not refused has such a node.
+            let is_startable = work.refusal.is_none() || is_startable(draft, &mut known, job);
+            let could_use = if is_startable { cap } else { NShares(0) };
             let most = could_use.max(work.held);
             (entities.class_of(job), entities.group_of(job), job, most.of_order(work.order).0)
         })
