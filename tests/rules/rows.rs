@@ -126,3 +126,27 @@ fn every_regression_is_in_its_row() {
     }
     assert!(seen >= 50, "{seen} regressions");
 }
+
+/// A file that no binary names is not built, and none of its tests runs.
+#[test]
+fn every_file_of_tests_is_built() {
+    let system = read("tests/system.rs").unwrap();
+    let engine = read("tests/engine/main.rs").unwrap();
+    for folder in ["commands", "daemon", "engine", "pages", "running"] {
+        for file in fs::read_dir(format!("tests/{folder}")).unwrap() {
+            let name = file.unwrap().file_name().into_string().unwrap();
+            let Some(module) = name.strip_suffix(".rs").filter(|module| *module != "main") else {
+                continue;
+            };
+            let is_built = if folder == "engine" {
+                engine.contains(&format!("mod {module};"))
+            } else {
+                system.contains(&format!("#[path = \"{folder}/{name}\"]\nmod {module};"))
+            };
+            assert!(
+                is_built,
+                "tests/{folder}/{name}: no binary has it; name it in tests/system.rs"
+            );
+        }
+    }
+}
