@@ -294,10 +294,10 @@ fn absent_of(published: &Published) -> Option<wire::AbsentWork> {
 }
 
 fn calm(view: &View) -> wire::Calm {
-    let calm = view.planned.as_ref().map(|planned| &planned.snapshot.quiescence);
-    calm.map_or_else(wire::Calm::default, |calm| wire::Calm {
-        quiet_cycles: calm.quiet_cycles,
-        rest_cycles: calm.rest_cycles,
+    let quiescence = view.planned.as_ref().map(|planned| &planned.snapshot.quiescence);
+    quiescence.map_or_else(wire::Calm::default, |quiescence| wire::Calm {
+        quiet_cycles: quiescence.quiet_cycles,
+        rest_cycles: quiescence.rest_cycles,
     })
 }
 

@@ -107,12 +107,12 @@ impl History {
     /// sweep through the jobs may search twice as far as the sweep before.
     pub fn settle_in_turns(&mut self) {
         self.confirm = Confirm::All;
-        let (mut quiescence, mut cycles) = (0, 0);
-        while quiescence < 10 {
+        let (mut quiet, mut cycles) = (0, 0);
+        while quiet < 10 {
             self.cycle();
             let planned = self.cluster.view.planned.as_deref().unwrap();
             let is_calm = self.cluster.preempted() == 0 && planned.schedule.put_off.is_empty();
-            quiescence = if is_calm { quiescence + 1 } else { 0 };
+            quiet = if is_calm { quiet + 1 } else { 0 };
             cycles += 1;
             assert!(cycles < 2_000, "{}", self.cluster.picture());
         }

@@ -62,8 +62,8 @@ fn play(name: &str, how: Strictness, resources: u64, flood: u64) -> LoopOutcome 
         }
         let mut start = |running: &mut VecDeque<u64>, waiting: &mut u64| {
             let used = count(&*running) * resources;
-            let space = (CAPACITY - other - used).div_euclid(resources);
-            let begun = space.min(*waiting);
+            let most = (CAPACITY - other - used).div_euclid(resources);
+            let begun = most.min(*waiting);
             running.extend((0..begun).map(|_| pass + 5 + lots.below(11)));
             *waiting -= begun;
             begun

@@ -173,8 +173,8 @@ pub fn sent(
         count = count.min(max.saturating_sub(reading.own));
     }
     if strictness == Strictness::Guarded && predictor.fits() {
-        let space = fit(reading.free, reading.resources, reading.allowed(), reading.waiting);
-        count = count.min(space);
+        let most = fit(reading.free, reading.resources, reading.allowed(), reading.waiting);
+        count = count.min(most);
     }
     count
 }

@@ -234,8 +234,8 @@ impl<'a> RoutePass<'a> {
         if cluster.is_local {
             // Tasks stay in the bag, from where the local slots take them. The router only keeps
             // enough of them.
-            let space = fit(space.free, pair.target.resources, 0, 0);
-            return count.min(space);
+            let most = fit(space.free, pair.target.resources, 0, 0);
+            return count.min(most);
         }
         count
     }

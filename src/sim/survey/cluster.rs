@@ -231,12 +231,12 @@ fn draw_jobs(
             .expect("classes are drawn from the pools");
         let orders = hardware.orders_in(pool);
         let order = draw_order(draw, &orders);
-        let space: u64 = orders.iter().map(|node| node.div_euclid(order)).sum();
+        let most: u64 = orders.iter().map(|node| node.div_euclid(order)).sum();
         // On average, the demand divided by this size gives the number of jobs.
         let size = wanted.div_euclid(100 * least) * draw.between([40, 160]);
         let asked = size.div_euclid(100 * order).max(1);
-        let processes = if is_crowded { space } else { asked };
-        demanded += processes.min(space) * order;
+        let processes = if is_crowded { most } else { asked };
+        demanded += processes.min(most) * order;
         let user = match count(jobs.len()) {
             number if number < users => number,
             _ => draw.between([0, users - 1]),

@@ -431,14 +431,14 @@ fn clusters_are_drawn_as_promised() {
         let ending = FinalState::new(&scenario, &player::play(&scenario).unwrap());
         let mut demanded = 0;
         for (job, (_, input)) in ending.jobs.iter().zip(&jobs) {
-            let space: u64 = (0..ending.nodes.len())
+            let most: u64 = (0..ending.nodes.len())
                 .filter(|&node| ending.may_use(job, node))
                 .map(|node| ending.nodes[node].order.div_euclid(job.order))
                 .sum();
-            assert_ne!(space, 0, "{name}: job {} fits nowhere", job.id);
+            assert_ne!(most, 0, "{name}: job {} fits nowhere", job.id);
             let processes = input.work_items.div_ceil(input.threads);
             let limit = input.max_processes.map_or(u64::MAX, |limit| limit.try_into().unwrap());
-            demanded += processes.min(limit).min(space) * job.order;
+            demanded += processes.min(limit).min(most) * job.order;
         }
         let capacity: u64 = nodes.iter().map(|(_, order)| order).sum();
         assert!(3 * capacity <= 2 * demanded, "{name}: {demanded} of {capacity}");
