@@ -54,11 +54,15 @@ fn has_adapting(ledger: &Ledger<'_>, group: Group) -> bool {
 }
 
 /// True if first processes come before all else. In general this holds if the `owed` jobs could
-/// have a process each at the same time. In an idle cluster it holds if all jobs could, by first
-/// fit.
+/// have a process each at the same time, while jobs that may be owed their process keep it. In an
+/// idle cluster it holds if all jobs could have a process, by first fit.
 fn goes_first(ledger: &Ledger<'_>, group: Group, owed: &BTreeSet<JobIx>) -> bool {
     if !is_at_rest(ledger) {
-        return is_arrangeable(ledger, group, owed.iter().copied(), TRIES, MayMove::None);
+        let perhaps = ledger.perhaps_owed.jobs.get(&group).into_iter().flatten();
+        let keepers =
+            perhaps.filter(|place| 0 < ledger.jobs[**place].held && !owed.contains(place));
+        let items = owed.iter().chain(keepers).copied();
+        return is_arrangeable(ledger, group, items, TRIES, MayMove::None);
     }
     // Promises and starting processes have their places already, which first fit would not know.
     let schedule = ledger.schedule;

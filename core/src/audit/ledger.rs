@@ -182,8 +182,8 @@ impl<'a> Ledger<'a> {
     }
 
     /// Space on each node when promises were redeemed. By then only shares evicted without a
-    /// beneficiary had gone. A node may have shrunk since a promise was made; then the promise was
-    /// dropped.
+    /// beneficiary had gone, and gangs had their nodes. A node may have shrunk since a promise was
+    /// made; then the promise was dropped.
     fn space_for_old_promises(&self) -> Vec<u64> {
         let nodes = &self.snapshot.nodes;
         let mut taken: Vec<u64> = nodes.iter().map(|node| node.limbo.0).collect();
@@ -193,8 +193,35 @@ impl<'a> Ledger<'a> {
         for victim in self.victims.iter().filter(|victim| victim.beneficiary.is_none()) {
             taken[victim.share.node.0] -= victim.share.order.qshares().0;
         }
+        for (ix, taken_by_gangs) in self.space_for_new_gangs() {
+            taken[ix.0] += taken_by_gangs;
+        }
         let spaces = nodes.iter().zip(taken);
         spaces.map(|(node, taken)| node.order.0.saturating_sub(taken)).collect()
+    }
+
+    /// Quanta that gangs gained on nodes in this cycle, beyond the quanta preempted for them.
+    fn space_for_new_gangs(&self) -> BTreeMap<NodeIx, u64> {
+        let new_promises = self.schedule.promises.iter();
+        let promised = new_promises.map(|it| (it.rank, it.node, it.order));
+        let begun = self.schedule.expansions.iter().map(|it| (it.rank, it.node, it.order));
+        let mut gained: BTreeMap<NodeIx, u64> = BTreeMap::new();
+        for (_, ix, order) in promised.chain(begun).filter(|(rank, ..)| rank.is_some()) {
+            *gained.entry(ix).or_default() += order.qshares().0;
+        }
+        let old = self.snapshot.promises.iter().filter(|promise| promise.rank.is_some());
+        let old = old.map(|promise| (promise.node, promise.order.qshares().0));
+        let for_gangs = self
+            .victims
+            .iter()
+            .filter(|victim| victim.beneficiary.is_some_and(|taker| self.jobs[taker].is_gang()));
+        let cleared = for_gangs.map(|victim| (victim.share.node, victim.share.order.qshares().0));
+        for (ix, amount) in old.chain(cleared) {
+            if let Some(gained) = gained.get_mut(&ix) {
+                *gained = gained.saturating_sub(amount);
+            }
+        }
+        gained
     }
 
     fn enter_nodes(&mut self) {

@@ -38,7 +38,8 @@ pub(super) enum Rest {
     /// Without all that higher priorities demand, even what they cannot use: sure to be left.
     #[default]
     OfDemand,
-    /// Without their targets. Targets are by node and pool, so some of the rest may be out of reach.
+    /// Without their targets, and without gangs that wait. Targets are by node and pool, so some of
+    /// the rest may be out of reach.
     OfTargets,
 }
 
@@ -126,8 +127,12 @@ impl Owed {
         });
         let taken = better.map(|(place, line)| {
             let target = line.report.target.0.saturating_mul(line.order());
-            let is_by_target = self.rest == Rest::OfTargets && !line.is_gang();
-            let all = if is_by_target { target } else { self.demand(ledger, place) };
+            let is_least = self.rest == Rest::OfTargets;
+            let all = match ledger.gang(place) {
+                Some(gang) if is_least && gang.is_waiting(line) => 0,
+                None if is_least => target,
+                _ => self.demand(ledger, place),
+            };
             // Shares on other nodes take nothing of these.
             let held = line.job.shares.iter().filter(|share| share.state != SharePhase::Leaving);
             let elsewhere = held.filter(|share| !is_open(share.node));

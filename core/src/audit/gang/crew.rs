@@ -87,7 +87,7 @@ impl GangLine {
     }
 
     /// True if the gang has not started, and has nothing that would let it start.
-    pub(super) fn is_waiting(&self, line: &JobLine<'_>) -> bool {
+    pub(in crate::audit) fn is_waiting(&self, line: &JobLine<'_>) -> bool {
         let is_empty = self.all().next().is_none();
         is_empty && line.held == 0 && !line.has_ended() && 0 < wish(line.job, &self.shape)
     }

@@ -3,7 +3,7 @@
 use super::*;
 use crate::audit::arrange::{MayMove, TRIES, is_arrangeable};
 use crate::audit::ledger::Ledger;
-use crate::model::Precedence;
+use crate::model::{Place, Precedence};
 
 const CID: UserIx = UserIx(2);
 
@@ -409,4 +409,20 @@ fn nor_does_the_last_of_a_user() {
     };
     assert!(broken(0).contains(&Rule::LastTaken));
     assert!(!broken(1).contains(&Rule::LastTaken));
+}
+
+/// Ann's gang waits for nodes. Without it the part of Cid covers his process of 4, but no process of
+/// 5. Only he or Bob can have a process.
+#[test]
+fn a_process_that_its_job_may_be_owed_stays() {
+    for (order, findings) in [(4, &[][..]), (5, &[Rule::Starving])] {
+        let mut scene = scene(&[6, 2]);
+        let gang = scene.gang((ANN, FAIR), &[(2, 3)], Place::Scatter);
+        scene.count(gang, 0);
+        let cid = scene.running((CID, LOW), order, 1, 0);
+        scene.count(cid, 0);
+        let bob = scene.job(BOB, LOW, 3, 100);
+        scene.count(bob, 2);
+        assert_eq!(scene.broken(), findings, "{order}");
+    }
 }

@@ -1,6 +1,7 @@
 //! Donors, beneficiaries, rules, and the purpose of preemptions.
 
 use super::*;
+use crate::model::Place;
 
 #[test]
 fn a_share_is_taken_once() {
@@ -741,4 +742,38 @@ fn a_donor_is_judged_with_what_it_was_promised_before() {
             scene.promise(bob, 0);
         }
     });
+}
+
+/// Ann was promised 3 on each of two nodes. A gang takes the space of a promise, so Ann has 3 when Bob
+/// loses 4 of 8. Two processes of Ann fit where Bob was. Without the gang she has 6 before.
+#[test]
+fn a_promise_that_made_way_for_a_gang_is_not_kept() {
+    for has_gang in [true, false] {
+        let mut scene = Scene::new(&[8, 4, 4]);
+        let bob = scene.job(BOB, FAIR, 4, 100);
+        for (place, phase) in [
+            (0, SharePhase::Held),
+            (0, SharePhase::Leaving),
+            (1, SharePhase::Held),
+            (2, SharePhase::Leaving),
+        ] {
+            scene.hold(bob, 1, place);
+            scene.edit(bob).shares.last_mut().unwrap().state = phase;
+        }
+        let ann = scene.job(ANN, FAIR, 3, 100);
+        if has_gang {
+            let gang = scene.gang((ANN, FIXED), &[(1, 2)], Place::Scatter);
+            scene.promise(gang, 0);
+            scene.schedule.promises[0].rank = Some(0);
+        }
+        for place in [0, 0, 2] {
+            scene.promise(ann, place);
+        }
+        let promises = &scene.schedule.promises;
+        scene.snapshot.promises = promises.iter().rev().take(2).cloned().collect();
+        scene.preempt(bob, 0, Some(ann), VictimRule::FairShare);
+        scene.count(ann, 3);
+        scene.count(bob, 2);
+        assert_eq!(scene.broken().contains(&Rule::UnfairPreemption), !has_gang, "{has_gang}");
+    }
 }
