@@ -550,6 +550,82 @@ fn a_job_that_steps_up_keeps_its_older_processes() {
     );
 }
 
+/// An elastic job of fair-share work, with at least so many processes and at most so many.
+fn elastic_of(
+    user: usize,
+    class: usize,
+    order: u64,
+    sizes: LegalSizes,
+    least: u64,
+    most: u64,
+) -> Step {
+    let shape = Shape {
+        elasticity: Some(Elasticity::Malleable),
+        min_processes: least,
+        legal_sizes: sizes,
+        ..Shape::default()
+    };
+    Step::Elastic { user, class, order, shape, most }
+}
+
+/// Elastic jobs return promised space that makes no whole step. A service that arrived meanwhile starts
+/// there in the same cycle.
+#[test]
+fn a_service_starts_in_space_that_makes_no_step() {
+    let evolving = Shape {
+        is_exclusive: true,
+        elasticity: Some(Elasticity::Evolving),
+        ..shape_of(Place::Free, vec![chunk(1, 1, "red")], false)
+    };
+    let mixed = vec![chunk(1, 3, "red"), chunk(2, 1, ""), chunk(3, 4, "")];
+    History::play(
+        false,
+        &[
+            Step::Plain { user: 0, class: 2, order: 3 },
+            Step::Gang { user: 0, class: 0, shape: evolving },
+            Step::Gang { user: 0, class: 0, shape: shape_of(Place::Free, mixed, false) },
+            Step::Cycle,
+            elastic_of(2, 1, 2, LegalSizes::Any, 3, 5),
+            elastic_of(2, 1, 2, LegalSizes::Even, 1, 4),
+            elastic_of(0, 1, 4, LegalSizes::Odd, 1, 3),
+            Step::Cycle,
+            elastic_of(0, 1, 2, LegalSizes::Any, 3, 3),
+            Step::Wish { job: 6_304_419_591_749_858_615, wish: 2 },
+            Step::Plain { user: 1, class: 0, order: 2 },
+        ],
+    );
+}
+
+/// A step of four waits for processes to exit, and another job returns space. The step becomes five.
+#[test]
+fn a_step_that_waits_grows_into_free_space() {
+    let small = |chunks, is_grouped| shape_of(Place::Scatter, chunks, is_grouped);
+    let gang = |shape| Step::Gang { user: 0, class: 0, shape };
+    let blues = shape_of(Place::Free, vec![chunk(2, 4, "blue")], true);
+    let whole = Shape { is_exclusive: true, ..small(vec![chunk(2, 3, "blue")], false) };
+    History::play(
+        false,
+        &[
+            Step::VaryOff(6),
+            gang(small(vec![chunk(1, 1, "")], false)),
+            Step::Die(0),
+            Step::Plain { user: 0, class: 2, order: 4 },
+            Step::Confirm(false),
+            Step::Complete(2_120_455_804_495_848_150),
+            Step::Cycle,
+            gang(small(vec![chunk(1, 1, "")], false)),
+            gang(small(vec![chunk(1, 2, "red"), chunk(1, 1, "")], true)),
+            elastic_of(0, 2, 1, LegalSizes::Listed(vec![1, 4, 5]), 2, 5),
+            Step::Complete(16_742_461_810_127_404_597),
+            gang(blues),
+            gang(whole),
+            elastic_of(0, 2, 3, LegalSizes::PowerOfTwo, 1, 4),
+            Step::Cycle,
+            elastic_of(1, 1, 3, LegalSizes::Odd, 2, 8),
+        ],
+    );
+}
+
 /// A gang claims nodes that an older single request will probably use, as that could go elsewhere. It
 /// stays there, so a younger gang leaves what both need.
 #[test]

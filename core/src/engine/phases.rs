@@ -5,7 +5,7 @@ use super::capacity::{DemandByOrder, EmptyCluster};
 use super::draft::Draft;
 use super::effort::Effort;
 use super::gang::{GangPlanner, accounts};
-use super::place::{fill, fill_rest, place_shares};
+use super::place::{fill, fill_rest, place_returned, place_shares};
 use super::preempt::{clear_in_time, make_space, shed_beyond_maximum};
 use super::reasons;
 use super::schedule::CycleSchedule;
@@ -61,6 +61,7 @@ impl<'a> Planning<'a> {
             fill(draft);
         }
         settle(draft);
+        place_returned(draft);
         fill_steps(draft);
         fill_rest(draft);
         GangPlanner::start_unpaid(draft);

@@ -125,12 +125,14 @@ pub(super) fn fill_steps(draft: &mut Draft<'_>) {
     }
 }
 
-/// Starts the processes of the next step of `job`, if there is free space for all of them.
+/// Starts the processes of the next step of `job`, if there is free space for all of them. A step
+/// that waits for its space grows to the next legal size, and waits on.
 fn fill_step(draft: &mut Draft<'_>, job: JobIx) -> bool {
     let Some(shape) = sizes_of(draft.job(job)) else { return false };
     let JobDraft { held, promised, is_adapting, demand, .. } = draft.jobs[job];
-    let next = legal_at_least(shape, held + NShares(1)).filter(|next| *next <= demand.cap.nshares);
-    let Some(next) = next.filter(|_| promised == NShares(0) && !is_adapting) else { return false };
+    let has = held + promised;
+    let next = legal_at_least(shape, has + NShares(1)).filter(|next| *next <= demand.cap.nshares);
+    let Some(next) = next.filter(|_| !is_adapting) else { return false };
     let no_other = DemandByOrder::default();
     let before = draft.promises.len();
     while draft.jobs[job].promised < next - held {
@@ -138,11 +140,15 @@ fn fill_step(draft: &mut Draft<'_>, job: JobIx) -> bool {
             break;
         }
     }
+    let is_whole = draft.jobs[job].promised == next - held;
+    if is_whole && NShares(0) < promised {
+        return true;
+    }
     let new: Vec<Promise> = draft.promises[before..].to_vec();
     for promise in &new {
         draft.withdraw(job, *promise);
     }
-    NShares(count(&new)) == next - held && begin_step(draft, job, &new)
+    is_whole && begin_step(draft, job, &new)
 }
 
 /// Starts the processes of a step if the space of all of them is free. Their promises are withdrawn

@@ -42,6 +42,15 @@ pub(super) fn fill(draft: &mut Draft<'_>) {
     fill_for(draft, |_, _| true);
 }
 
+/// Gives space that jobs with legal sizes returned to fixed-share work below its target.
+pub(super) fn place_returned(draft: &mut Draft<'_>) {
+    if !draft.elastic.is_empty() {
+        for priority in draft.priorities() {
+            place_fixed(draft, priority);
+        }
+    }
+}
+
 /// Gives the space that jobs with legal sizes left over to other jobs.
 pub(super) fn fill_rest(draft: &mut Draft<'_>) {
     if !draft.elastic.is_empty() {
