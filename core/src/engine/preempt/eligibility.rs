@@ -25,7 +25,7 @@ pub(super) struct Eligibility<'d, 'a> {
     draft: &'d Draft<'a>,
     pub(super) keeps: &'d Keeps,
     pub(super) requester: JobIx,
-    /// True if the requester is a fair-share job: other jobs have no peers.
+    /// True if the requester may take from peers. Only a fair-share job has peers.
     is_among_peers: bool,
     /// Sides that the requester may not take from, because they took from it.
     barred: Barred,
@@ -80,6 +80,12 @@ impl<'d, 'a> Eligibility<'d, 'a> {
         eligibility
     }
 
+    /// Leaves the requester its rights over lower priorities alone. True if it has any.
+    pub(super) fn spare_peers(&mut self) -> bool {
+        self.is_among_peers = false;
+        self.reaches_worse_priorities()
+    }
+
     /// Starts over for another node.
     pub(super) fn reset(&mut self) {
         self.taken.clear();
@@ -92,8 +98,9 @@ impl<'d, 'a> Eligibility<'d, 'a> {
 
     /// Returns the rights that do not depend on the victim, as a number. Requests of equal class,
     /// order and number may take from the same sides.
-    pub(super) fn rights(&self) -> u8 {
+    pub(super) fn rights(&self) -> u16 {
         let rights = [
+            self.is_among_peers,
             self.is_starved,
             self.holds_nothing,
             self.is_below_target,
@@ -103,7 +110,7 @@ impl<'d, 'a> Eligibility<'d, 'a> {
             self.is_side_below(Level::Class),
             self.is_side_below(Level::User),
         ];
-        rights.into_iter().fold(0, |number, right| number << 1 | u8::from(right))
+        rights.into_iter().fold(0, |number, right| number << 1 | u16::from(right))
     }
 
     /// True if a peer took a process from the requester in this cycle.

@@ -49,7 +49,7 @@ use super::water_filling::{Service, Turn};
 use crate::model::{ClassPolicy, JobId, JobIx, NShares, NodeIx, QShares};
 use budget::is_at_rest;
 use feasible::Feasible;
-use queue::Reclaim;
+use queue::{Donors, Reclaim};
 use relocate::relocate;
 use whole_steps::{make_space_for_steps, single_steps};
 
@@ -325,7 +325,13 @@ fn make_space_for(draft: &mut Draft<'_>, reclaim: &mut Reclaim, job: JobIx) -> b
         return false;
     }
     reclaim.take_turn(job);
-    let plan = match reclaim.best_plan(draft, job) {
+    let found = reclaim.best_plan(draft, job, Donors::All).and_then(|plan| {
+        let Some(held_back) = budget::objection(draft, job, &plan) else { return Ok(plan) };
+        // Only peers have a price.
+        let over_lower = reclaim.best_plan(draft, job, Donors::LowerPriorities);
+        over_lower.map_err(|_| Some(held_back))
+    });
+    let plan = match found {
         Ok(plan) => plan,
         Err(_) if take_gang(draft, reclaim, job) || take_promises(draft, reclaim, job) => {
             return true;
@@ -336,11 +342,7 @@ fn make_space_for(draft: &mut Draft<'_>, reclaim: &mut Reclaim, job: JobIx) -> b
             return false;
         }
     };
-    draft.jobs[job].held_back = budget::objection(draft, job, &plan);
-    if draft.jobs[job].held_back.is_some() {
-        reclaim.note_failed(job);
-        return false;
-    }
+    draft.jobs[job].held_back = None;
     for victim in plan.victims {
         draft.preempt(victim.holding, victim.rule, Some((job, plan.considered)));
         reclaim.note_taken(draft, victim.holding, victim.rule, job);

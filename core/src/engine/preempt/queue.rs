@@ -43,7 +43,7 @@ pub(super) struct Reclaim {
     failed: IxVec<JobIx, Option<usize>>,
     /// Failed searches among the other jobs of a user. The key is the user within a class, the
     /// order and the rights. The value is the job's quanta and the number of changes.
-    own: BTreeMap<(GroupIx, u64, u8), (u64, usize)>,
+    own: BTreeMap<(GroupIx, u64, u16), (u64, usize)>,
     /// The jobs that had their turn in this cycle, or were put off.
     had_turn: BTreeSet<JobIx>,
 }
@@ -51,11 +51,18 @@ pub(super) struct Reclaim {
 /// Kind of a request, with equal candidates: class, order and rights. The user belongs to it if the
 /// user may not take from all sides. The job belongs to it if it lists its nodes. The last part is
 /// the loss limit in an idle cluster.
-pub(super) type Kind = (ClassIx, u64, u8, Option<GroupIx>, Option<JobIx>, Option<Millis>);
+pub(super) type Kind = (ClassIx, u64, u16, Option<GroupIx>, Option<JobIx>, Option<Millis>);
 
 /// Holdings of the class and user of a request. A result holds for all requests of its kind that
 /// are no worse off.
 pub(super) type RequestStanding = (u64, u64);
+
+/// Jobs that a plan may take from.
+#[derive(Clone, Copy)]
+pub(super) enum Donors {
+    All,
+    LowerPriorities,
+}
 
 /// An offer, the list it belongs to, and its index there.
 type NextOffer = (Offer, (GroupIx, bool), usize);
@@ -154,13 +161,17 @@ impl Reclaim {
         &mut self,
         draft: &Draft<'_>,
         job: JobIx,
+        donors: Donors,
     ) -> Result<Plan, Option<Declined>> {
         let feasible = Feasible::new(draft, job);
         if let Some(plan) = feasible.space_to_come().filter(|_| !self.keeps.has_given(job)) {
             return Ok(plan);
         }
         let mut eligibility = Eligibility::new(draft, &self.keeps, job);
-        if !eligibility.is_eligible() {
+        if !match donors {
+            Donors::All => eligibility.is_eligible(),
+            Donors::LowerPriorities => eligibility.spare_peers(),
+        } {
             return Err(None);
         }
         if let (false, Worth::Nothing(held_back)) =

@@ -11,7 +11,7 @@ use super::eligibility::Eligibility;
 use super::feasible::Feasible;
 use super::keeps::Keeps;
 use super::plan::{Cost, plan_on};
-use super::queue::Reclaim;
+use super::queue::{Donors, Reclaim};
 use super::{arrangement, due, make_space_for, take_promises};
 use crate::audit::tests::{ANN, BOB, FAIR, FIXED, HEAVY, LOW, SUB, Scene, TOP};
 use crate::engine::capacity::DemandByOrder;
@@ -140,7 +140,7 @@ fn of_processes_of_one_size_those_with_the_least_work_go() {
             ShareFacts { is_initialized: true, initialization: 0, investment };
     }
     let draft = counted(&scene.snapshot, &[0, 1, 2]);
-    let plan = Reclaim::new(&draft).best_plan(&draft, JobIx(2)).unwrap();
+    let plan = Reclaim::new(&draft).best_plan(&draft, JobIx(2), Donors::All).unwrap();
     let holdings: Vec<ShareIx> = plan.victims.iter().map(|victim| victim.holding).collect();
     assert_eq!(holdings, [1, 2].map(|share| ShareIx { job: JobIx(1), share }));
 }
@@ -281,6 +281,30 @@ fn a_process_costs_no_more_than_its_waiting() {
     assert_eq!(objection(&mut resting, 5, 0), Some(Declined::Quiet { cycles: 12 }));
     resting.settings().quiet_stop = None;
     assert_eq!(objection(&mut resting, 5, 0), None);
+}
+
+/// Bob's next process is cheapest for a peer, and costs more than it may. The loss of a lower priority has
+/// no limit.
+#[test]
+fn only_the_work_of_peers_has_a_limit() {
+    for has_lower in [true, false] {
+        let mut scene = scene(&[9, 1], &[(ANN, 1, 8), (BOB, 1, 1)]);
+        let mut works = vec![(JobId(1), 1_000_000)];
+        if has_lower {
+            works.push((scene.running((CID, LOW), 1, 1, 1), 2_000_000));
+        }
+        for (job, investment) in works {
+            for share in &mut scene.edit(job).shares {
+                share.facts = ShareFacts { is_initialized: true, initialization: 0, investment };
+            }
+        }
+        let mut draft = counted(&scene.snapshot, &[4, 5, 0]);
+        let mut reclaim = Reclaim::new(&draft);
+        assert_eq!(make_space_for(&mut draft, &mut reclaim, JobIx(1)), has_lower);
+        let declined = draft.jobs[JobIx(1)].held_back;
+        assert_eq!(matches!(declined, Some(Declined::TooDear { .. })), !has_lower);
+        assert!(draft.preemptions.iter().all(|taken| taken.job == JobId(3)));
+    }
 }
 
 #[test]
@@ -462,7 +486,7 @@ fn the_queue_finds_the_cheapest_of_all_plans() {
                     continue;
                 }
                 let expected = cheapest(&draft, &reclaim.keeps, job);
-                match reclaim.best_plan(&draft, job) {
+                match reclaim.best_plan(&draft, job, Donors::All) {
                     Ok(plan) => {
                         found += 1;
                         let victims = plan.victims.iter().map(|victim| victim.holding).collect();
@@ -487,7 +511,7 @@ fn taken_for_bob(mut scene: Scene, work: Millis) -> Option<(NodeIx, bool)> {
         share.facts = ShareFacts { is_initialized: true, initialization: 0, investment: work };
     }
     let draft = counted(&scene.snapshot, &[1, 4, 3]);
-    let plan = Reclaim::new(&draft).best_plan(&draft, JobIx(2)).ok()?;
+    let plan = Reclaim::new(&draft).best_plan(&draft, JobIx(2), Donors::All).ok()?;
     Some((plan.node, objection_to(&draft, JobIx(2), plan.loss).is_some()))
 }
 
