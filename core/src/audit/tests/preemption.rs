@@ -770,7 +770,7 @@ fn a_promise_that_made_way_for_a_gang_is_not_kept() {
             scene.promise(ann, place);
         }
         let promises = &scene.schedule.promises;
-        scene.snapshot.promises = promises.iter().rev().take(2).cloned().collect();
+        scene.snapshot.promises = promises.iter().rev().take(2).copied().collect();
         scene.preempt(bob, 0, Some(ann), VictimRule::FairShare);
         scene.count(ann, 3);
         scene.count(bob, 2);
