@@ -66,9 +66,10 @@ impl Owed {
             let line = &ledger.jobs[place];
             !line.is_gang() && (self.is_startable[place] || 0 < line.held)
         };
+        // A gang that loses its nodes in this cycle counts as lost in the next.
         let has_gang = jobs.iter().any(|&place| {
             let line = &ledger.jobs[place];
-            line.is_gang() && 0 < line.has()
+            line.is_gang() && 0 < line.held + line.has()
         });
         let meant = jobs.iter().copied().filter(|&place| is_meant(place));
         let smallest = meant.min_by_key(|&place| {

@@ -426,3 +426,27 @@ fn a_process_that_its_job_may_be_owed_stays() {
         assert_eq!(scene.broken(), findings, "{order}");
     }
 }
+
+/// Bob's gang has its node until Cid's class takes it. In the same cycle Ann takes Bob's other process,
+/// which is owed to him only without the gang.
+#[test]
+fn a_gang_that_is_lost_in_a_cycle_counts_until_then() {
+    for has_gang in [true, false] {
+        let mut scene = scene(&[2, 2, 2]);
+        let bob = scene.running((BOB, LOW), 2, 1, 1);
+        scene.count(bob, 0);
+        if has_gang {
+            let gang = scene.gang((BOB, LOW), &[(1, 2)], Place::Scatter);
+            scene.hold(gang, 1, 0);
+            scene.edit(gang).shares[0].rank = Some(0);
+            let cid = scene.job(CID, FAIR, 2, 1);
+            scene.preempt(gang, 0, Some(cid), VictimRule::Priority);
+            scene.promise(cid, 0);
+        }
+        let ann = scene.job(ANN, LOW, 2, 1);
+        scene.count(ann, 1);
+        scene.preempt(bob, 0, Some(ann), VictimRule::FirstShare);
+        scene.promise(ann, 1);
+        assert_eq!(scene.broken().contains(&Rule::LastTaken), !has_gang, "{has_gang}");
+    }
+}
