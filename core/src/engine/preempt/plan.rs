@@ -3,13 +3,14 @@
 use std::cmp::Reverse;
 
 use super::eligibility::Eligibility;
+use super::feasible::Feasible;
 use super::keeps::Keeps;
 use crate::engine::capacity::ScannedShare;
 use crate::engine::draft::Draft;
 use crate::engine::gang::uses_claim;
-use crate::engine::schedule::{Alternatives, VictimRule};
+use crate::engine::schedule::{Alternatives, NextBest, VictimRule};
 use crate::engine::share_table::{PackedShare, ShareIx};
-use crate::model::{JobIx, Millis, NShares, NodeIx, Order, QShares, ShareId};
+use crate::model::{JobIx, Millis, NShares, NodeIx, Order, QShares, ShareId, count};
 
 /// Space for a process of a request on a node.
 pub(super) struct Plan {
@@ -123,6 +124,73 @@ impl EvictionRank {
             pool_depth: Reverse(draft.pools.depth(draft.spaces.pool(share.node()))),
             share: Reverse(share.id),
         }
+    }
+}
+
+/// Plans made for a request.
+#[derive(Default)]
+pub(super) struct Plans {
+    /// True if the search goes on for the second best.
+    pub wants_runner_up: bool,
+    made: u64,
+    best: Option<(Cost, Plan)>,
+    runner_up: Option<(Cost, Plan)>,
+}
+
+impl Plans {
+    /// Makes a plan for `node`, keeps it if it is among the two best, and returns its cost.
+    pub(super) fn consider(
+        &mut self,
+        draft: &Draft<'_>,
+        feasible: &Feasible<'_, '_>,
+        eligibility: &mut Eligibility<'_, '_>,
+        node: NodeIx,
+    ) -> Option<Cost> {
+        draft.effort.search();
+        let order = feasible.order_on(node)?;
+        eligibility.reset();
+        let missing = draft.spaces.missing_for(node, order.qshares());
+        if missing == QShares(0) && eligibility.has_given() {
+            return None;
+        }
+        let found = plan_on(draft, eligibility, node, order, missing);
+        eligibility.reset();
+        let (cost, plan) = found?;
+        let is_known =
+            |known: &Option<(Cost, Plan)>| known.as_ref().is_some_and(|(k, _)| *k == cost);
+        if is_known(&self.best) || is_known(&self.runner_up) {
+            return Some(cost);
+        }
+        self.made += 1;
+        if self.best.as_ref().is_none_or(|(known, _)| cost < *known) {
+            self.runner_up = self.best.replace((cost, plan));
+        } else if self.runner_up.as_ref().is_none_or(|(known, _)| cost < *known) {
+            self.runner_up = Some((cost, plan));
+        }
+        Some(cost)
+    }
+
+    /// True if no plan that costs `bound` or more would be the wanted plan.
+    pub(super) fn are_complete(&self, bound: &Cost) -> bool {
+        let known = if self.wants_runner_up { &self.runner_up } else { &self.best };
+        known.as_ref().is_some_and(|(cost, _)| cost < bound)
+    }
+
+    /// The best plan so far.
+    pub(super) fn first(&self) -> Option<&Plan> {
+        self.best.as_ref().map(|(_, plan)| plan)
+    }
+
+    /// The best plan, with its alternatives.
+    pub(super) fn best(self, feasible: &Feasible<'_, '_>) -> Option<Plan> {
+        let runner_up = self.runner_up.map(|(_, plan)| NextBest {
+            node: plan.node,
+            victims: count(&plan.victims),
+            loss: plan.loss,
+        });
+        let (_, plan) = self.best?;
+        let considered = Alternatives { nodes: feasible.nodes(), plans: self.made, runner_up };
+        Some(Plan { considered, ..plan })
     }
 }
 

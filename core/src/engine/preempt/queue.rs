@@ -1,8 +1,9 @@
 //! Search for the cheapest node of a request: a lazy queue for each kind of request.
 //!
 //! A kind is a class, an order and some rights. Its queue holds nodes by a lower bound of the cost
-//! there. A node is costed anew for the request unless a known plan is cheaper. The cost of the
-//! plan found is the next bound; a node without a plan is dropped.
+//! there: first a rough bound, then a close bound. A node is costed anew for the request unless a
+//! known plan is cheaper. The cost of the plan found is the next bound; a node without a plan is
+//! dropped.
 //!
 //! That is exact because costs only rise within a cycle. Requests of a kind come least served
 //! first, a side only loses (`keeps.rs`), and nodes with more free space are entered again. If a
@@ -17,14 +18,14 @@ use super::eligibility::Eligibility;
 use super::feasible::Feasible;
 use super::keeps::Keeps;
 use super::offers::{Offer, Offers};
-use super::plan::{Cost, Plan, plan_on};
+use super::plan::{Cost, Plan, Plans};
 use super::relocate::Tried;
 use crate::engine::draft::Draft;
 use crate::engine::fairness_tree::GroupIx;
 use crate::engine::report::Declined;
-use crate::engine::schedule::{Alternatives, NextBest, VictimRule};
+use crate::engine::schedule::VictimRule;
 use crate::engine::share_table::ShareIx;
-use crate::model::{ClassIx, ClassPolicy, IxVec, JobIx, Millis, NShares, NodeIx, QShares, count};
+use crate::model::{ClassIx, ClassPolicy, IxVec, JobIx, Millis, NShares, NodeIx, QShares};
 
 /// State that requests of a cycle share.
 pub(super) struct Reclaim {
@@ -70,6 +71,15 @@ type NextOffer = (Offer, (GroupIx, bool), usize);
 /// More quanta than any node has.
 pub(super) const BEYOND: QShares = QShares(1 << 32);
 
+/// Precision of a lower bound of the cost on a node. Most nodes never need a close bound.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Precision {
+    /// The cost of a single process.
+    Rough,
+    /// The cost of as many processes as the request needs.
+    Close,
+}
+
 /// Nodes where a kind of request might find space.
 struct Queue {
     /// Of the request that asked last.
@@ -82,7 +92,7 @@ struct Queue {
     /// For each node, the quanta that its users offer there.
     offered: IxVec<NodeIx, QShares>,
     /// Nodes by a lower bound of the cost.
-    heap: BinaryHeap<Reverse<Cost>>,
+    heap: BinaryHeap<Reverse<(Cost, Precision)>>,
     /// Number of entries of `grown` that the queue has read.
     seen: usize,
 }
@@ -179,39 +189,48 @@ impl Reclaim {
         {
             return Err(Some(held_back));
         }
-        let found = if draft.jobs[job].is_restricted
-            || draft.class_of(job).policy == ClassPolicy::Reserve
-        {
-            let mut plans = Plans::default();
+        let mut plans = Plans::default();
+        if draft.jobs[job].is_restricted || draft.class_of(job).policy == ClassPolicy::Reserve {
             for node in feasible.suitable() {
                 plans.consider(draft, &feasible, &mut eligibility, node);
             }
-            plans
-        } else {
-            let (order, user) = (draft.jobs[job].order.qshares().0, draft.entities.group_of(job));
-            let standing = standing(draft, job);
-            let kind = kind(draft, &eligibility, false);
-            let grown = self.grown.len();
-            let begin = || Queue::new(draft, (&self.offers, &eligibility), standing, grown);
-            let queue = self.queues.entry(kind).or_insert_with(begin);
-            if is_less(standing, queue.standing) {
-                *queue = begin();
-            }
-            queue.standing = standing;
-            let own = (user, order, eligibility.rights());
-            let state = (draft.held.jobs[job], self.changes);
-            let is_known =
-                self.own.get(&own).is_some_and(|known| known.0 <= state.0 && known.1 == state.1);
-            let mut plans = Plans::default();
+            return plans.best(&feasible).ok_or(None);
+        }
+        let user = draft.entities.group_of(job);
+        let standing = standing(draft, job);
+        let kind = kind(draft, &eligibility, false);
+        let grown = self.grown.len();
+        let begin = || Queue::new(draft, (&self.offers, &eligibility), standing, grown);
+        let queue = self.queues.entry(kind).or_insert_with(begin);
+        if is_less(standing, queue.standing) {
+            *queue = begin();
+        }
+        queue.standing = standing;
+        let own = (user, draft.jobs[job].order.qshares().0, eligibility.rights());
+        let state = (draft.held.jobs[job], self.changes);
+        let is_known =
+            self.own.get(&own).is_some_and(|known| known.0 <= state.0 && known.1 == state.1);
+        let may_own_give = !is_known && may_own_give(draft, &eligibility);
+        if !is_known && !may_own_give {
+            self.own.insert(own, state);
+        }
+        queue.enter_grown(draft, &self.offers, (&feasible, &eligibility), &self.grown);
+        let (mut costed, mut own_costed) = (Vec::new(), 0);
+        for wants_runner_up in [false, true] {
+            plans.wants_runner_up = wants_runner_up;
             let request = (&feasible, &mut eligibility);
-            queue.search(draft, &self.offers, request, &self.grown, &mut plans);
-            if !is_known && !own_plans(draft, &self.offers, &feasible, &mut eligibility, &mut plans)
-            {
-                self.own.insert(own, state);
+            queue.search(draft, &self.offers, request, &mut costed, &mut plans);
+            if may_own_give {
+                let request = (&feasible, &mut eligibility);
+                own_plans(draft, &self.offers, request, &mut own_costed, &mut plans);
             }
-            plans
-        };
-        found.best(&feasible).ok_or(None)
+            // A plan that is not carried out needs no runner-up.
+            if plans.first().is_none_or(|plan| budget::objection(draft, job, plan).is_some()) {
+                break;
+            }
+        }
+        queue.heap.extend(costed);
+        plans.best(&feasible).ok_or(None)
     }
 }
 
@@ -239,89 +258,33 @@ pub(super) fn is_less(standing: RequestStanding, other: RequestStanding) -> bool
     standing.0 < other.0 || standing.1 < other.1
 }
 
-/// Plans made for a request.
-#[derive(Default)]
-struct Plans {
-    made: u64,
-    best: Option<(Cost, Plan)>,
-    runner_up: Option<(Cost, Plan)>,
-}
-
-impl Plans {
-    /// Makes a plan for `node`, keeps it if it is among the two best, and returns its cost.
-    fn consider(
-        &mut self,
-        draft: &Draft<'_>,
-        feasible: &Feasible<'_, '_>,
-        eligibility: &mut Eligibility<'_, '_>,
-        node: NodeIx,
-    ) -> Option<Cost> {
-        draft.effort.search();
-        let order = feasible.order_on(node)?;
-        eligibility.reset();
-        let missing = draft.spaces.missing_for(node, order.qshares());
-        if missing == QShares(0) && eligibility.has_given() {
-            return None;
-        }
-        let found = plan_on(draft, eligibility, node, order, missing);
-        eligibility.reset();
-        let (cost, plan) = found?;
-        let is_known =
-            |known: &Option<(Cost, Plan)>| known.as_ref().is_some_and(|(k, _)| *k == cost);
-        if is_known(&self.best) || is_known(&self.runner_up) {
-            return Some(cost);
-        }
-        self.made += 1;
-        if self.best.as_ref().is_none_or(|(known, _)| cost < *known) {
-            self.runner_up = self.best.replace((cost, plan));
-        } else if self.runner_up.as_ref().is_none_or(|(known, _)| cost < *known) {
-            self.runner_up = Some((cost, plan));
-        }
-        Some(cost)
-    }
-
-    /// True if no plan that costs `bound` or more would be among the two best.
-    fn are_complete(&self, bound: &Cost) -> bool {
-        self.runner_up.as_ref().is_some_and(|(cost, _)| cost < bound)
-    }
-
-    /// The best of them, with what else could be done.
-    fn best(self, feasible: &Feasible<'_, '_>) -> Option<Plan> {
-        let runner_up = self.runner_up.map(|(_, plan)| NextBest {
-            node: plan.node,
-            victims: count(&plan.victims),
-            loss: plan.loss,
-        });
-        let (_, plan) = self.best?;
-        let considered = Alternatives { nodes: feasible.nodes(), plans: self.made, runner_up };
-        Some(Plan { considered, ..plan })
-    }
-}
-
-/// Makes plans for the nodes of its user's other jobs, which give to it alone at that level. True
-/// if such a job might lose a process.
-fn own_plans(
-    draft: &Draft<'_>,
-    offers: &Offers,
-    feasible: &Feasible<'_, '_>,
-    eligibility: &mut Eligibility<'_, '_>,
-    plans: &mut Plans,
-) -> bool {
-    let user = draft.entities.group_of(feasible.job);
+/// True if another job of the requester's user might lose a process to it.
+fn may_own_give(draft: &Draft<'_>, eligibility: &Eligibility<'_, '_>) -> bool {
+    let user = draft.entities.group_of(eligibility.requester);
     let mut jobs = draft.entities.members(user).iter();
-    let may_give = jobs.any(|&job| {
+    jobs.any(|&job| {
         draft.effort.search();
         NShares(0) < draft.jobs[job].held
             && eligibility.rule(job, draft.jobs[job].order.qshares().0).is_some()
-    });
-    if !may_give {
-        return false;
-    }
+    })
+}
+
+/// Makes plans for the nodes of its user's other jobs, which give to it alone at that level. `seen`
+/// of these nodes were looked at before.
+fn own_plans(
+    draft: &Draft<'_>,
+    offers: &Offers,
+    (feasible, eligibility): (&Feasible<'_, '_>, &mut Eligibility<'_, '_>),
+    seen: &mut usize,
+    plans: &mut Plans,
+) {
+    let user = draft.entities.group_of(feasible.job);
     let of_user = (user, !eligibility.gives_first_processes());
-    for &offer in offers.of(draft, eligibility.keeps, of_user) {
+    for &offer in &offers.of(draft, eligibility.keeps, of_user)[*seen..] {
         if plans.are_complete(&offer.cost) {
             break;
         }
+        *seen += 1;
         let node = offer.cost.node;
         let Some(order) = feasible.order_on(node) else { continue };
         let missing = draft.spaces.missing_for(node, order.qshares());
@@ -330,7 +293,6 @@ fn own_plans(
             plans.consider(draft, feasible, eligibility, node);
         }
     }
-    true
 }
 
 impl Queue {
@@ -386,31 +348,46 @@ impl Queue {
         }
     }
 
-    /// Finds the two best plans.
-    fn search(
+    /// Enters nodes whose space grew since the last search.
+    fn enter_grown(
         &mut self,
         draft: &Draft<'_>,
         offers: &Offers,
-        (feasible, eligibility): (&Feasible<'_, '_>, &mut Eligibility<'_, '_>),
+        (feasible, eligibility): (&Feasible<'_, '_>, &Eligibility<'_, '_>),
         grown: &[NodeIx],
-        plans: &mut Plans,
     ) {
         for &node in &grown[self.seen..] {
             let Some(order) = feasible.order_on(node) else { continue };
             let missing = draft.spaces.missing_for(node, order.qshares());
             let bound = offers.least(draft, eligibility.keeps, node, missing);
-            self.heap.extend(bound.map(|bound| Reverse(bound.within(eligibility.limit))));
+            let bound =
+                bound.map(|bound| Reverse((bound.within(eligibility.limit), Precision::Close)));
+            self.heap.extend(bound);
         }
         self.seen = grown.len();
-        let mut found = Vec::new();
+    }
+
+    /// Finds the wanted plan. Nodes that were costed go to `costed`, with their next bounds.
+    fn search(
+        &mut self,
+        draft: &Draft<'_>,
+        offers: &Offers,
+        (feasible, eligibility): (&Feasible<'_, '_>, &mut Eligibility<'_, '_>),
+        costed: &mut Vec<Reverse<(Cost, Precision)>>,
+        plans: &mut Plans,
+    ) {
         loop {
             self.offer(draft, offers, (feasible, eligibility));
-            let Some(&Reverse(bound)) = self.heap.peek() else { break };
+            let Some(&Reverse((bound, precision))) = self.heap.peek() else { break };
             if plans.are_complete(&bound) {
                 break;
             }
             self.heap.pop();
-            if self.heap.peek() == Some(&Reverse(bound)) {
+            if self.heap.peek() == Some(&Reverse((bound, precision))) {
+                continue;
+            }
+            if precision == Precision::Rough {
+                self.heap.extend(close_bound(draft, offers, (feasible, eligibility), bound));
                 continue;
             }
             let cost = plans.consider(draft, feasible, eligibility, bound.node);
@@ -418,13 +395,12 @@ impl Queue {
             // to come, closed to a job that lost a share, may be gone by then.
             let is_free = || draft.spaces.missing_for(bound.node, QShares(1)) == QShares(0);
             if eligibility.has_own_on(bound.node) || (eligibility.has_given() && is_free()) {
-                found.push(Reverse(bound));
+                costed.push(Reverse((bound, Precision::Close)));
             } else if let Some(cost) = cost {
                 // A smaller victim may do next, if the victim found here may no longer go.
-                found.push(Reverse(Cost { overshoot: QShares(0), ..cost }));
+                costed.push(Reverse((Cost { overshoot: QShares(0), ..cost }, Precision::Close)));
             }
         }
-        self.heap.extend(found);
     }
 
     /// Enters all nodes that might be cheaper than the first.
@@ -440,7 +416,7 @@ impl Queue {
         loop {
             let Some(mut next) = self.offers.peek_mut() else { return };
             let Reverse((offer, of_user, place)) = *next;
-            if self.heap.peek().is_some_and(|Reverse(first)| *first < offer.cost) {
+            if self.heap.peek().is_some_and(|Reverse((first, _))| *first < offer.cost) {
                 return;
             }
             draft.effort.search();
@@ -467,9 +443,22 @@ impl Queue {
             let offered = before + offer.quanta;
             self.offered[node] = offered;
             if before < missing && missing <= offered {
-                let bound = offers.bound(draft, eligibility.keeps, offer.cost, missing);
-                self.heap.extend(bound.map(|bound| Reverse(bound.within(eligibility.limit))));
+                let bound = offer.cost.within(eligibility.limit);
+                self.heap.push(Reverse((bound, Precision::Rough)));
             }
         }
     }
+}
+
+/// Returns the close bound of a node with a rough bound, if the node might do.
+fn close_bound(
+    draft: &Draft<'_>,
+    offers: &Offers,
+    (feasible, eligibility): (&Feasible<'_, '_>, &Eligibility<'_, '_>),
+    rough: Cost,
+) -> Option<Reverse<(Cost, Precision)>> {
+    let order = feasible.order_on(rough.node)?;
+    let missing = draft.spaces.missing_for(rough.node, order.qshares()).max(QShares(1));
+    let bound = offers.bound(draft, eligibility.keeps, rough, missing)?;
+    Some(Reverse((bound.within(eligibility.limit), Precision::Close)))
 }
