@@ -20,8 +20,7 @@ pub(super) struct Keeps {
     pub nshares: IxVec<JobIx, NShares>,
     /// For each job, what it did among its peers in this cycle.
     deals: IxVec<JobIx, Deal>,
-    /// For each user of a class, true if a job of it that works with legal sizes is owed a first
-    /// process. Such a job may lose all of its processes at once.
+    /// For each user of a class, true if a job of it is owed a first process.
     owed_users: IxVec<GroupIx, bool>,
     /// For each user of a class, the quanta that jobs between two legal sizes will give up.
     to_shed: IxVec<GroupIx, u64>,
@@ -49,7 +48,7 @@ impl Keeps {
             deals[job] = Deal::Gave;
         }
         let mut owed_users = IxVec::filled(false, draft.entities.groups().len());
-        for &job in draft.elastic.iter().filter(|&&job| draft.jobs[job].is_owed) {
+        for job in draft.jobs.places().filter(|&job| draft.jobs[job].is_owed) {
             owed_users[draft.entities.group_of(job)] = true;
         }
         let mut to_shed = IxVec::filled(0, draft.entities.groups().len());
@@ -66,7 +65,7 @@ impl Keeps {
         self.to_shed[draft.entities.group_of(job)]
     }
 
-    /// True if a first process is owed to the user of `job`, for a job that works with legal sizes.
+    /// True if a first process is owed to the user of `job`, for this job or another.
     pub(super) fn is_user_owed(&self, draft: &Draft<'_>, job: JobIx) -> bool {
         self.owed_users[draft.entities.group_of(job)]
     }

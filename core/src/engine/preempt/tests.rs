@@ -93,6 +93,17 @@ fn a_first_process_is_taken_from_all_but_the_last_of_an_owed_job() {
     assert_eq!(rule(&richer(1), &[0, 4, 1]), FIRST);
 }
 
+/// Ann's first job is owed nothing, her second a process.
+#[test]
+fn the_last_process_of_a_user_stays_for_an_owed_job_of_the_same_user() {
+    let has = |anns| scene(&[9], &[(ANN, 1, anns), (ANN, 1, 0), (BOB, 1, 0)]);
+    assert_eq!(rule(&has(1), &[0, 1, 1]), None);
+    assert_eq!(rule(&has(1), &[0, 0, 1]), FAIR_SHARE);
+    assert_eq!(rules(&has(2), &[0, 1, 1], 2), [FAIR_SHARE, None]);
+    let own = scene(&[9], &[(ANN, 1, 1), (ANN, 1, 0)]);
+    assert_eq!(rule(&own, &[0, 1]), FAIR_SHARE, "her own job may take it");
+}
+
 /// Bob, whose process needs two of Ann's three, would be ahead of her then.
 #[test]
 fn at_rest_a_first_process_goes_first_only_where_all_have_room_for_one() {
