@@ -117,11 +117,13 @@ fn at_rest_a_first_process_goes_first_only_where_all_have_room_for_one() {
         let draft = counted(&scene.snapshot, &[1, 1, 1]);
         let keeps = Keeps::new(&draft);
         let eligibility = Eligibility::new(&draft, &keeps, JobIx(2));
-        (eligibility.rule(JobIx(0), 2), eligibility.is_blocked_by_owed())
+        let [would_go, second] = [0, 1].map(|ix| eligibility.would_go_but_is_owed(JobIx(ix), 2));
+        assert!(!second, "it has three");
+        (eligibility.rule(JobIx(0), 2), eligibility.is_blocked_by_owed(), would_go)
     };
-    assert_eq!(draft(&at_rest(&[5], &uneven)), (ENVY, false));
-    assert_eq!(draft(&at_rest(&[5, 3], &uneven)), (None, true));
-    assert_eq!(draft(&scene(&[5, 3], &uneven)), (None, false));
+    assert_eq!(draft(&at_rest(&[5], &uneven)), (ENVY, false, true));
+    assert_eq!(draft(&at_rest(&[5, 3], &uneven)), (None, true, true));
+    assert_eq!(draft(&scene(&[5, 3], &uneven)), (None, false, false));
 }
 
 /// Bob has a process of 4 and a target of two; of Ann's 7 two may go for it.
