@@ -202,8 +202,7 @@ impl<'a> Ledger<'a> {
 
     /// Quanta that gangs gained on nodes in this cycle, beyond the quanta preempted for them.
     fn space_for_new_gangs(&self) -> BTreeMap<NodeIx, u64> {
-        let new_promises = self.schedule.promises.iter();
-        let promised = new_promises.map(|it| (it.rank, it.node, it.order));
+        let promised = self.schedule.promises.iter().map(|it| (it.rank, it.node, it.order));
         let begun = self.schedule.expansions.iter().map(|it| (it.rank, it.node, it.order));
         let mut gained: BTreeMap<NodeIx, u64> = BTreeMap::new();
         for (_, ix, order) in promised.chain(begun).filter(|(rank, ..)| rank.is_some()) {
