@@ -4,6 +4,7 @@
 //! them: by class, else by user, else by job. The test is repeated for every victim of a plan with
 //! what the plan took before.
 
+use std::cell::{Cell, OnceCell};
 use std::cmp::Ordering;
 
 use super::budget::{self, Worth};
@@ -29,6 +30,8 @@ pub(super) struct Eligibility<'d, 'a> {
     is_among_peers: bool,
     /// Sides that the requester may not take from, because they took from it.
     barred: Barred,
+    /// True if such a side, of its class, stood in the way on the node.
+    has_met_bar: Cell<bool>,
     /// True if the requester holds nothing and is owed a process.
     is_starved: bool,
     holds_nothing: bool,
@@ -42,6 +45,8 @@ pub(super) struct Eligibility<'d, 'a> {
     pub(super) limit: Option<Millis>,
     /// Quanta of a process of the requester.
     order: u64,
+    /// True if a first process goes before evenness. Found on first use.
+    gives_first_processes: OnceCell<bool>,
     /// Processes that the plan takes so far: the job and the quanta of each.
     taken: Vec<(JobIx, u64)>,
 }
@@ -62,6 +67,7 @@ impl<'d, 'a> Eligibility<'d, 'a> {
             requester,
             is_among_peers: draft.class_of(requester).policy.is_preemptable(),
             barred: Barred::new(draft, requester),
+            has_met_bar: Cell::new(false),
             is_starved: draft.is_starved(requester),
             holds_nothing,
             is_below_target,
@@ -69,6 +75,7 @@ impl<'d, 'a> Eligibility<'d, 'a> {
             may_balance,
             limit: None,
             order: draft.jobs[requester].order.qshares().0,
+            gives_first_processes: OnceCell::new(),
             taken: Vec::new(),
         };
         if may_balance && !eligibility.reaches_worse_priorities() {
@@ -86,7 +93,13 @@ impl<'d, 'a> Eligibility<'d, 'a> {
         self.reaches_worse_priorities()
     }
 
-    /// Starts over for another node.
+    /// Starts with another node.
+    pub(super) fn begin(&mut self) {
+        self.reset();
+        self.has_met_bar.set(false);
+    }
+
+    /// Starts over with a plan.
     pub(super) fn reset(&mut self) {
         self.taken.clear();
     }
@@ -120,15 +133,25 @@ impl<'d, 'a> Eligibility<'d, 'a> {
 
     /// True if the requester may preempt at all.
     pub(super) fn is_eligible(&self) -> bool {
-        self.is_starved
-            || self.is_below_target
-            || self.may_balance
-            || self.reaches_worse_priorities()
+        let is_behind = self.is_starved || self.is_below_target || self.may_balance;
+        (is_behind && !self.has_given()) || self.reaches_worse_priorities()
     }
 
     /// True if another user of its class, or another job of its user, took from the requester.
     pub(super) fn is_barred(&self) -> bool {
         self.barred.is_any_below_class(self.draft)
+    }
+
+    /// True if such a side stood in the way on the node.
+    pub(super) fn has_met_bar(&self) -> bool {
+        self.has_met_bar.get()
+    }
+
+    /// True if the side of `victim` at `level` took from the requester.
+    fn is_bar(&self, level: Level, victim: JobIx) -> bool {
+        let is_bar = self.barred.contains(self.draft, level, victim);
+        self.has_met_bar.set(self.has_met_bar.get() || (is_bar && level != Level::Class));
+        is_bar
     }
 
     /// True if a job of lower priority holds a process that can be preempted: its loss has no
@@ -199,7 +222,8 @@ impl<'d, 'a> Eligibility<'d, 'a> {
         let level = draft.entities.lowest_common_level(victim, self.requester);
         if !self.is_among_peers
             || self.keeps.has_given(self.requester)
-            || self.barred.contains(draft, level, victim)
+            // Requests of a kind have only the class in common.
+            || (level == Level::Class && self.barred.contains(draft, level, victim))
         {
             return false;
         }
@@ -217,7 +241,7 @@ impl<'d, 'a> Eligibility<'d, 'a> {
         let entities = &self.draft.entities;
         let own = entities.group_of(self.requester);
         let mut held = self.draft.spaces.held_shares(node);
-        held.any(|(holding, _)| entities.group_of(holding.job) == own)
+        held.any(|(_, facts)| facts.user() == own)
     }
 
     /// The rule under which a process of so many quanta of `victim` may go now, if any.
@@ -245,15 +269,14 @@ impl<'d, 'a> Eligibility<'d, 'a> {
             if self.gives_first_processes() {
                 return None;
             }
-            let is_ahead = self.would_balance(level, victim, quanta)
-                && !self.barred.contains(draft, level, victim);
+            let is_ahead = self.would_balance(level, victim, quanta) && !self.is_bar(level, victim);
             return is_ahead.then_some(VictimRule::Envy);
         }
         let rule = self.by_targets(level, victim, quanta).or_else(|| {
             (self.may_balance && self.would_balance(level, victim, quanta))
                 .then_some(VictimRule::Envy)
         })?;
-        (!self.barred.contains(draft, level, victim)).then_some(rule)
+        (!self.is_bar(level, victim)).then_some(rule)
     }
 
     /// True if a job with legal sizes has no more than its target, and waits for space of its next
@@ -288,7 +311,9 @@ impl<'d, 'a> Eligibility<'d, 'a> {
     /// True if a first process goes before evenness. It does unless holdings decide, and then if
     /// all jobs could have a process at once.
     pub(super) fn gives_first_processes(&self) -> bool {
-        !self.may_balance || self.keeps.is_there_one_for_all(self.draft, self.requester)
+        *self.gives_first_processes.get_or_init(|| {
+            !self.may_balance || self.keeps.is_there_one_for_all(self.draft, self.requester)
+        })
     }
 
     /// True if the requester may have a surplus of the victim. The victim's job and side keep their

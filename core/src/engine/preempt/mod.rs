@@ -24,6 +24,7 @@ mod keeps;
 mod offers;
 mod plan;
 mod queue;
+mod reclaim;
 mod relocate;
 #[cfg(test)]
 mod tests;
@@ -49,7 +50,7 @@ use super::water_filling::{Service, Turn};
 use crate::model::{ClassPolicy, JobId, JobIx, NShares, NodeIx, QShares};
 use budget::is_at_rest;
 use feasible::Feasible;
-use queue::{Donors, Reclaim};
+use reclaim::{Donors, Reclaim};
 use relocate::relocate;
 use whole_steps::{make_space_for_steps, single_steps};
 

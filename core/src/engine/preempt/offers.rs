@@ -1,26 +1,42 @@
 //! Offers: a bound of what each user of a class might lose on each node, for all requests.
 
 use std::cell::OnceCell;
-use std::cmp::Reverse;
 
 use super::keeps::Keeps;
-use super::plan::{Cost, EvictionClass};
+use super::plan::{Cost, EvictionClass, least_of};
 use crate::engine::capacity::ScannedShare;
 use crate::engine::draft::Draft;
 use crate::engine::fairness_tree::GroupIx;
-use crate::engine::share_table::ShareIx;
+use crate::engine::share_table::{ShareIx, large, small};
 use crate::model::{ClassIx, IxVec, JobIx, Millis, NShares, NodeIx, QShares};
 
-/// Offer of a user of a class on a node; the cheapest offer is the least.
+/// Offer of a process of a user; the cheapest offer is the least.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Offer {
-    /// Lower bound of the cost of each of its processes there.
-    pub cost: Cost,
-    /// Quanta of all these processes together.
-    pub quanta: QShares,
+    class: EvictionClass,
+    /// Work lost with the process.
+    loss: Millis,
+    node: u32,
+    quanta: u32,
 }
 
-/// Offers of each user of a class, by node.
+impl Offer {
+    pub(super) fn node(&self) -> NodeIx {
+        NodeIx(large(self.node))
+    }
+
+    pub(super) fn quanta(&self) -> QShares {
+        QShares(u64::from(self.quanta))
+    }
+
+    /// Returns a lower bound of the cost of a plan that takes the process.
+    pub(super) fn cost(&self) -> Cost {
+        let nothing = Cost::nothing(self.node());
+        Cost { worst: Some(self.class), loss: self.loss, victims: 1, ..nothing }
+    }
+}
+
+/// Offers of each user of a class.
 ///
 /// The cost of a process does not depend on the request, and only rises within a cycle. So a common
 /// list serves all requests of the cycle, and is built on first use.
@@ -42,10 +58,8 @@ pub(super) struct Offers {
 struct Cheapest {
     /// The best class of all.
     class: Option<EvictionClass>,
-    /// Work lost with the cheapest process, the cheapest two, and so on.
-    losses: Vec<Millis>,
-    /// Quanta of the largest process, the largest two, and so on.
-    quanta: Vec<QShares>,
+    /// As in [`least_of`].
+    least: Vec<(Millis, QShares)>,
 }
 
 impl Offers {
@@ -124,8 +138,8 @@ impl Offers {
         self.of_nodes[node].get_or_init(|| Cheapest::on(draft, keeps, node))
     }
 
-    /// Returns the offers of `group`, the cheapest first, each node once. `with_last` includes last
-    /// processes of jobs to which they are owed.
+    /// Returns the offers of `group`, the cheapest first. `with_last` includes last processes of jobs
+    /// to which they are owed.
     pub(super) fn of(
         &self,
         draft: &Draft<'_>,
@@ -133,37 +147,23 @@ impl Offers {
         (group, with_last): (GroupIx, bool),
     ) -> &[Offer] {
         self.of_groups[usize::from(with_last)][group].get_or_init(|| {
-            let mut offers: Vec<Offer> = Vec::new();
-            for &job in draft.entities.members(group) {
+            let members = draft.entities.members(group);
+            let most: u64 = members.iter().map(|&job| draft.jobs[job].held.0).sum();
+            let mut offers = Vec::with_capacity(usize::try_from(most).unwrap_or_default());
+            for &job in members {
                 let is_last = draft.jobs[job].is_owed && keeps.nshares[job] <= NShares(1);
                 if draft.jobs[job].held == NShares(0) || (is_last && !with_last) {
                     continue;
                 }
                 let classes = [false, true]
-                    .map(|is_resident| Some(EvictionClass::of(draft, keeps, job, is_resident)));
+                    .map(|is_resident| EvictionClass::of(draft, keeps, job, is_resident));
                 offers.extend(draft.shares.held_by(job).map(|(_, share)| Offer {
-                    cost: Cost {
-                        worst: classes[usize::from(share.is_resident)],
-                        loss: share.loss,
-                        victims: 1,
-                        ..Cost::nothing(share.node())
-                    },
-                    quanta: share.order.qshares(),
+                    class: classes[usize::from(share.is_resident)],
+                    loss: share.loss,
+                    node: small(share.node().0),
+                    quanta: share.order.get(),
                 }));
             }
-            offers.sort_unstable_by_key(|offer| offer.cost.node);
-            // The best eviction class and the least loss may belong to two processes: the offer is
-            // a lower bound.
-            offers.dedup_by(|next, first| {
-                let (next, cost) = (*next, &mut first.cost);
-                let is_same = next.cost.node == cost.node;
-                if is_same {
-                    cost.worst = cost.worst.min(next.cost.worst);
-                    cost.loss = cost.loss.min(next.cost.loss);
-                    first.quanta += next.quanta;
-                }
-                is_same
-            });
             offers.sort_unstable();
             offers
         })
@@ -180,20 +180,13 @@ impl Cheapest {
             EvictionClass::of(draft, keeps, holding.job, is_resident)
         };
         let class = held.iter().map(class_of).min();
-        let (mut losses, mut quanta): (Vec<Millis>, Vec<QShares>) =
-            held.into_iter().map(|(_, facts)| (facts.loss(), facts.order())).unzip();
-        losses.sort_unstable();
-        quanta.sort_unstable_by_key(|quanta| Reverse(*quanta));
-        for ix in 1..losses.len() {
-            losses[ix] = losses[ix].saturating_add(losses[ix - 1]);
-            quanta[ix] = quanta[ix] + quanta[ix - 1];
-        }
-        Cheapest { class, losses, quanta }
+        let (losses, quanta) = held.iter().map(|(_, facts)| (facts.loss(), facts.order())).unzip();
+        Cheapest { class, least: least_of(losses, quanta) }
     }
 
     /// Returns a lower bound of the cost of `missing` quanta, if each process costs at least `cost`.
     fn bound(&self, cost: Cost, missing: QShares) -> Option<Cost> {
-        let victims = 1 + self.quanta.iter().position(|quanta| missing <= *quanta)?;
-        Some(Cost { loss: self.losses[victims - 1], victims, ..cost })
+        let least = self.least.iter().zip(1..).find(|((_, quanta), _)| missing <= *quanta);
+        least.map(|(&(loss, _), victims)| Cost { loss, victims, ..cost })
     }
 }

@@ -5,7 +5,6 @@ use std::cmp::Reverse;
 use super::eligibility::Eligibility;
 use super::feasible::Feasible;
 use super::keeps::Keeps;
-use crate::engine::capacity::ScannedShare;
 use crate::engine::draft::Draft;
 use crate::engine::gang::uses_claim;
 use crate::engine::schedule::{Alternatives, NextBest, VictimRule};
@@ -138,7 +137,8 @@ pub(super) struct Plans {
 }
 
 impl Plans {
-    /// Makes a plan for `node`, keeps it if it is among the two best, and returns its cost.
+    /// Makes a plan for `node`, and keeps it if it is among the two best. Returns a lower bound of the
+    /// cost for requests with the same rights or fewer; `None` if there is no plan for them.
     pub(super) fn consider(
         &mut self,
         draft: &Draft<'_>,
@@ -147,19 +147,19 @@ impl Plans {
         node: NodeIx,
     ) -> Option<Cost> {
         draft.effort.search();
+        eligibility.begin();
         let order = feasible.order_on(node)?;
-        eligibility.reset();
         let missing = draft.spaces.missing_for(node, order.qshares());
         if missing == QShares(0) && eligibility.has_given() {
             return None;
         }
-        let found = plan_on(draft, eligibility, node, order, missing);
+        let (bound, found) = plan_on(draft, eligibility, node, order, missing);
         eligibility.reset();
-        let (cost, plan) = found?;
+        let Some((cost, plan)) = found else { return bound };
         let is_known =
             |known: &Option<(Cost, Plan)>| known.as_ref().is_some_and(|(k, _)| *k == cost);
         if is_known(&self.best) || is_known(&self.runner_up) {
-            return Some(cost);
+            return bound;
         }
         self.made += 1;
         if self.best.as_ref().is_none_or(|(known, _)| cost < *known) {
@@ -167,7 +167,7 @@ impl Plans {
         } else if self.runner_up.as_ref().is_none_or(|(known, _)| cost < *known) {
             self.runner_up = Some((cost, plan));
         }
-        Some(cost)
+        bound
     }
 
     /// True if no plan that costs `bound` or more would be the wanted plan.
@@ -195,53 +195,108 @@ impl Plans {
 }
 
 /// Returns the best plan on a node: space for a share of `order`, for which `missing` quanta have
-/// to go.
+/// to go; and a lower bound of the cost of any plan there. A plan is not always the cheapest on its
+/// node, as its victims are taken in turn.
 pub(super) fn plan_on(
     draft: &Draft<'_>,
     eligibility: &mut Eligibility<'_, '_>,
     node: NodeIx,
     order: Order,
     missing: QShares,
-) -> Option<(Cost, Plan)> {
-    let victims = choose_victims(draft, eligibility, node, missing)?;
+) -> (Option<Cost>, Option<(Cost, Plan)>) {
+    let uses_claim = uses_claim(draft, eligibility.requester, node);
+    let nothing = Cost { uses_claim, ..Cost::nothing(node) };
+    let mut candidates = candidates_on(draft, eligibility, node);
+    candidates.sort_unstable_by_key(|victim| (victim.class, victim.rank));
+    // Each share taken makes the next harder to take. So a sum that is too small stays too small.
+    let Some(bound) = bound(&candidates, missing, nothing, eligibility.limit) else {
+        return (None, None);
+    };
+    let Some(victims) = choose_victims(eligibility, candidates, missing) else {
+        return (Some(bound), None);
+    };
     let freed: QShares = victims.iter().map(|victim| victim.order).sum();
     let worst = victims.iter().map(|victim| victim.class).max();
-    let loss = victims.iter().map(|victim| victim.loss).fold(0, Millis::saturating_add);
+    let loss = loss_of(&victims);
     let overshoot = freed.saturating_sub(missing);
-    let uses_claim = uses_claim(draft, eligibility.requester, node);
     let victim_count = victims.len();
-    let cost = Cost { worst, loss, victims: victim_count, overshoot, ..Cost::nothing(node) };
-    let cost = Cost { uses_claim, ..cost }.within(eligibility.limit);
+    let cost = Cost { worst, loss, victims: victim_count, overshoot, ..nothing };
+    let cost = cost.within(eligibility.limit);
     let considered = Alternatives::default();
-    Some((cost, Plan { node, order, victims, loss, considered }))
+    (Some(bound), Some((cost, Plan { node, order, victims, loss, considered })))
 }
 
-/// Returns the shares on `node` that free `missing` quanta, least rank first, none superfluous.
-fn choose_victims(
+/// Returns the shares on `node` that may go, each by itself.
+fn candidates_on(
     draft: &Draft<'_>,
-    eligibility: &mut Eligibility<'_, '_>,
+    eligibility: &Eligibility<'_, '_>,
     node: NodeIx,
-    missing: QShares,
-) -> Option<Vec<Victim>> {
-    if missing == QShares(0) {
-        return Some(Vec::new());
-    }
+) -> Vec<Victim> {
     let there = draft.spaces.held_shares(node).filter_map(|(holding, facts)| {
-        Some((holding, facts, eligibility.rule(holding.job, facts.order().0)?))
-    });
-    let there: Vec<(ShareIx, ScannedShare, VictimRule)> = there.collect();
-    // Each share taken makes the next harder to take. So a sum that is too small stays too small.
-    if there.iter().map(|(_, facts, _)| facts.order()).sum::<QShares>() < missing {
-        return None;
-    }
-    let candidates = there.into_iter().map(|(holding, facts, rule)| {
+        let rule = eligibility.rule(holding.job, facts.order().0)?;
         let share = draft.shares.at(holding);
         let class = EvictionClass::of(draft, eligibility.keeps, holding.job, share.is_resident);
         let rank = EvictionRank::of(draft, share);
-        Victim { holding, rule, class, rank, order: facts.order(), loss: facts.loss() }
+        Some(Victim { holding, rule, class, rank, order: facts.order(), loss: facts.loss() })
     });
-    let mut candidates: Vec<Victim> = candidates.collect();
-    candidates.sort_unstable_by_key(|victim| (victim.class, victim.rank));
+    there.collect()
+}
+
+/// Returns a lower bound of the cost of any plan with some of `candidates`, which are in order of
+/// their eviction classes; `None` if they do not free `missing` quanta.
+fn bound(
+    candidates: &[Victim],
+    missing: QShares,
+    nothing: Cost,
+    limit: Option<Millis>,
+) -> Option<Cost> {
+    if missing == QShares(0) {
+        return Some(nothing);
+    }
+    let mut quanta = QShares(0);
+    let worst = candidates.iter().find(|candidate| {
+        quanta += candidate.order;
+        missing <= quanta
+    })?;
+    let least_within = |class: EvictionClass| {
+        let within = candidates.iter().take_while(|candidate| candidate.class <= class);
+        let (losses, quanta) = within.map(|candidate| (candidate.loss, candidate.order)).unzip();
+        let sums = least_of(losses, quanta).into_iter().zip(1..);
+        let least = sums.into_iter().find(|((_, freed), _)| missing <= *freed);
+        least.map(|((loss, _), victims)| (loss, victims))
+    };
+    let worst = worst.class;
+    let (mut loss, mut victims) = least_within(worst)?;
+    // A plan within the limit goes before all plans of better classes beyond it.
+    if let (Some(last), true) = (candidates.last(), limit.is_some_and(|limit| limit < loss)) {
+        (loss, victims) = least_within(last.class)?;
+    }
+    Some(Cost { worst: Some(worst), loss, victims, ..nothing }.within(limit))
+}
+
+/// For one process, for two, and so on: a lower bound of their loss, and an upper bound of their
+/// quanta.
+pub(super) fn least_of(
+    mut losses: Vec<Millis>,
+    mut quanta: Vec<QShares>,
+) -> Vec<(Millis, QShares)> {
+    losses.sort_unstable();
+    quanta.sort_unstable_by_key(|quanta| Reverse(*quanta));
+    let mut sums: (Millis, QShares) = (0, QShares(0));
+    let all = losses.into_iter().zip(quanta).map(|(loss, quanta)| {
+        sums = (sums.0.saturating_add(loss), sums.1 + quanta);
+        sums
+    });
+    all.collect()
+}
+
+/// Returns some of `candidates`, which are in order of class and rank, that free `missing` quanta,
+/// least rank first, none superfluous. `None` if the rules do not allow so many.
+fn choose_victims(
+    eligibility: &mut Eligibility<'_, '_>,
+    mut candidates: Vec<Victim>,
+    missing: QShares,
+) -> Option<Vec<Victim>> {
     let most = eligibility.limit.unwrap_or(Millis::MAX);
     let beyond = |victims: &Vec<Victim>| loss_of(victims).saturating_sub(most);
     let mut best = take_in_turn(eligibility, &candidates, missing);

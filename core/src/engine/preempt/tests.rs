@@ -11,7 +11,7 @@ use super::eligibility::Eligibility;
 use super::feasible::Feasible;
 use super::keeps::Keeps;
 use super::plan::{Cost, plan_on};
-use super::queue::{Donors, Reclaim};
+use super::reclaim::{Donors, Reclaim};
 use super::{arrangement, due, make_space_for, take_promises};
 use crate::audit::tests::{ANN, BOB, FAIR, FIXED, HEAVY, LOW, SUB, Scene, TOP};
 use crate::engine::capacity::DemandByOrder;
@@ -137,7 +137,7 @@ fn a_plan_is_charged_as_a_whole() {
     let order = Order::new(4).unwrap();
     for (missing, goes) in [(2, true), (3, false)] {
         eligibility.reset();
-        let plan = plan_on(&draft, &mut eligibility, NodeIx(0), order, QShares(missing));
+        let (_, plan) = plan_on(&draft, &mut eligibility, NodeIx(0), order, QShares(missing));
         assert_eq!(plan.is_some(), goes, "{missing}");
     }
 }
@@ -415,26 +415,30 @@ fn nothing_is_taken_back_in_the_same_cycle() {
 }
 
 /// Builds random pools, classes, orders, lists, investments and earlier preemptions. Most jobs are
-/// of the same class.
-fn random_scene(random: &mut ChaCha8Rng) -> Scene {
+/// of the same class. In a large scene there are more nodes, and few kinds of requests.
+fn random_scene(random: &mut ChaCha8Rng, is_large: bool) -> Scene {
+    let (most_nodes, most_jobs, most_order, other_users) =
+        if is_large { (60, 60, 2, 20) } else { (12, 14, 4, 4) };
     let mut draw = |least: u64, most: u64| random.random_range(least..=most);
     let place = |number: u64| usize::try_from(number).unwrap();
-    let orders: Vec<u64> = (0..draw(1, 12)).map(|_| draw(1, 11)).collect();
+    let orders: Vec<u64> = (0..draw(1, most_nodes)).map(|_| draw(1, 11)).collect();
     let mut scene = scene(&orders, &[]);
+    let users = Arc::make_mut(&mut scene.snapshot.users);
+    users.extend((0..other_users).map(|user| format!("u{user}").into()));
     let is_sub: Vec<bool> = orders.iter().map(|_| draw(0, 2) == 0).collect();
     for node in (0..orders.len()).filter(|ix| is_sub[*ix]) {
         scene.node(node).pool = SUB;
     }
     let mut space = orders.clone();
-    let jobs = draw(1, 14);
+    let jobs = draw(1, most_jobs);
     for ix in 0..jobs {
         let others = [FAIR, HEAVY, INNER, LOW, FIXED];
         let class = if draw(0, 1) == 0 { FAIR } else { others[place(draw(0, 4))] };
-        let order = draw(1, 4);
-        let user = UserIx(place(draw(0, 4)));
+        let order = draw(1, most_order);
+        let user = UserIx(place(draw(0, other_users)));
         let job = scene.job(user, class, u32::try_from(order).unwrap(), draw(1, 12));
         for number in 0..draw(0, 6) {
-            let on = place(draw(0, 11)) % orders.len();
+            let on = place(draw(0, most_nodes - 1)) % orders.len();
             if space[on] < order || (class == INNER && !is_sub[on]) {
                 continue;
             }
@@ -473,7 +477,7 @@ fn cheapest(draft: &Draft<'_>, keeps: &Keeps, job: JobIx) -> Option<(Cost, Vec<S
             return None;
         }
         let mut fresh = Eligibility::new(draft, keeps, job);
-        let (cost, plan) = plan_on(draft, &mut fresh, node, order, missing)?;
+        let (cost, plan) = plan_on(draft, &mut fresh, node, order, missing).1?;
         Some((cost, plan.victims.iter().map(|victim| victim.holding).collect()))
     });
     plans.min_by_key(|(cost, _)| *cost)
@@ -483,8 +487,8 @@ fn cheapest(draft: &Draft<'_>, keeps: &Keeps, job: JobIx) -> Option<(Cost, Vec<S
 fn the_queue_finds_the_cheapest_of_all_plans() {
     let mut random = ChaCha8Rng::seed_from_u64(7);
     let (mut found, mut taken) = (0, 0);
-    for case in 0..3_000 {
-        let scene = random_scene(&mut random);
+    for case in 0..4_000 {
+        let scene = random_scene(&mut random, 3_000 <= case);
         let mut draft = Draft::new(&scene.snapshot);
         target::set_targets(&mut draft);
         place::place_shares(&mut draft);

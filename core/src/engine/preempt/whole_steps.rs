@@ -7,7 +7,7 @@
 
 use std::collections::BTreeSet;
 
-use super::queue::Reclaim;
+use super::reclaim::Reclaim;
 use super::{due_of_any_size, make_space_for, put_off};
 use crate::engine::capacity::DemandByOrder;
 use crate::engine::draft::Draft;

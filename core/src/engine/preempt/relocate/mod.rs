@@ -25,9 +25,11 @@ use super::budget::{self, is_at_rest};
 use super::eligibility::Eligibility;
 use super::feasible::Feasible;
 use super::plan::{self, EvictionRank};
-use super::queue::{BEYOND, Kind, Reclaim, RequestStanding, is_less, kind, standing};
+use super::queue::{RequestStanding, is_less};
+use super::reclaim::{BEYOND, Kind, Reclaim, kind, standing};
 use super::{due, put_off};
 use crate::engine::draft::Draft;
+use crate::engine::fairness_tree::GroupIx;
 use crate::engine::report::CapBound;
 use crate::engine::schedule::{Alternatives, NextBest, VictimRule};
 use crate::engine::share_table::ShareIx;
@@ -70,7 +72,7 @@ pub(super) fn relocate(draft: &mut Draft<'_>, reclaim: &mut Reclaim, jobs: &[Job
             }
             let standing = standing(draft, job);
             let eligibility = Eligibility::new(draft, &reclaim.keeps, job);
-            let kind = kind(draft, &eligibility, draft.is_starved(job));
+            let kind = tried_kind(draft, &eligibility);
             let Some(loss) = reclaim.tried.least_loss(kind, standing) else {
                 return Service::Refused;
             };
@@ -97,13 +99,27 @@ pub(super) fn relocate(draft: &mut Draft<'_>, reclaim: &mut Reclaim, jobs: &[Job
     is_done
 }
 
+/// Kind of a request for moves. The user belongs to it if the user may not take from all sides, or
+/// if its other jobs may lose processes to a job with nothing. The job belongs to it if it lists its
+/// nodes.
+type TriedKind = (Kind, Option<GroupIx>, Option<JobIx>);
+
+fn tried_kind(draft: &Draft<'_>, eligibility: &Eligibility<'_, '_>) -> TriedKind {
+    let job = eligibility.requester;
+    let user = draft.entities.group_of(job);
+    let has_others = draft.is_starved(job) && draft.held.jobs[job] < draft.held.groups[user];
+    let apart = (has_others || eligibility.is_barred()).then_some(user);
+    let confined = draft.jobs[job].is_restricted.then_some(job);
+    (kind(draft, eligibility), apart, confined)
+}
+
 /// Least loss by moves for the kinds of requests tried in this cycle; `None` if there is no plan.
 #[derive(Debug, Default)]
-pub(super) struct Tried(BTreeMap<Kind, (RequestStanding, Option<Millis>)>);
+pub(super) struct Tried(BTreeMap<TriedKind, (RequestStanding, Option<Millis>)>);
 
 impl Tried {
     /// Returns the least loss for requests of `kind` that are no worse off than `standing`.
-    fn least_loss(&self, kind: Kind, standing: RequestStanding) -> Option<Millis> {
+    fn least_loss(&self, kind: TriedKind, standing: RequestStanding) -> Option<Millis> {
         match self.0.get(&kind) {
             Some((known, loss)) if !is_less(standing, *known) => *loss,
             _ => Some(0),
