@@ -1182,6 +1182,26 @@ fn a_gang_claims_what_a_lower_gang_was_promised() {
     );
 }
 
+/// A gang was promised a node, and starts on another that came back. An older gang waits for the first, and no
+/// younger gang gets it.
+#[test]
+fn a_promised_node_that_is_not_used_goes_to_an_older_gang() {
+    let whole = |user, count| scattered(user, vec![chunk(count, 1, "")], true, false);
+    let off = [0, 1, 2, 4, 6, 7, 8].map(Step::VaryOff);
+    let first = [
+        // Without an end, and too large for the other node.
+        Step::Plain { user: 0, class: 3, order: 5 },
+        Step::Plain { user: 1, class: 1, order: 4 },
+        Step::Cycle,
+        Step::Cycle,
+        whole(0, 2),
+        whole(2, 1),
+        Step::Cycle,
+    ];
+    let then = [Step::Complete(0), Step::VaryOn(2), whole(1, 1), Step::Cycle, Step::Cycle];
+    History::play(true, &[&off[..], &first, &then].concat());
+}
+
 /// Older requests are expected on a node that a gang would claim, and free space is nowhere else. The gang claims
 /// the node beside it.
 #[test]

@@ -13,13 +13,14 @@ use std::sync::Arc;
 use super::decide::{amounts_by_node, pieces};
 use super::fit::{Fitting, Piece};
 use super::planner::GangPlanner;
-use super::request::GangRequest;
+use super::request::{GangRequest, gang_request};
 use super::supply::{PlacementSet, SpacePart, Supply};
-use super::{Claim, Taker};
+use super::{Claim, Slot, Taker, gang_shape};
 use crate::engine::capacity::EmptyCluster;
 use crate::engine::draft::Draft;
+use crate::engine::snapshot::Promise;
 use crate::engine::target::NodeListCapacity;
-use crate::model::{JobId, JobIx, NodeIx, floor_div};
+use crate::model::{JobId, JobIx, NShares, NodeIx, count, floor_div};
 
 /// Most waiting gangs of a priority that claim nodes.
 const CLAIMS_MAX: usize = 100;
@@ -39,6 +40,7 @@ impl GangPlanner {
         if CLAIMS_MAX <= claimants {
             return;
         }
+        self.waiting.push(request.job);
         let are_open = !self.chooses_nodes() && self.may_give_back_expected();
         let may_wait = self.may_wait_for_ends(request);
         // Requests without an end may be in the way, and go elsewhere.
@@ -67,12 +69,60 @@ impl GangPlanner {
                 self.take_all_ending(draft);
             }
         }
+        self.enter_claims(draft, space, listed, claims);
+    }
+
+    fn enter_claims(
+        &mut self,
+        draft: &mut Draft<'_>,
+        space: &mut EmptyCluster,
+        listed: &mut NodeListCapacity,
+        claims: Vec<Claim>,
+    ) {
         for claim in &claims {
-            self.claimants.entry(request.pool).or_default().insert(claim.job);
+            let pool = draft.spaces.pool(claim.node);
+            self.claimants.entry(pool).or_default().insert(claim.job);
             draft.claims.add(*claim);
         }
         self.take_claims(draft, space, listed, &claims);
         self.claims.extend(claims);
+    }
+
+    /// Claims nodes for older gangs that wait: the nodes that were promised to a gang which starts
+    /// on `slots` instead, or not at all.
+    pub(super) fn claim_released(
+        &mut self,
+        (space, listed): (&mut EmptyCluster, &mut NodeListCapacity),
+        draft: &mut Draft<'_>,
+        promised: &[Promise],
+        slots: &[Slot],
+    ) {
+        let is_used = |node: NodeIx| slots.iter().any(|slot| slot.node == node);
+        let released: BTreeSet<NodeIx> =
+            promised.iter().map(|promise| promise.node).filter(|node| !is_used(*node)).collect();
+        // With a calendar, a gang that waits has its start.
+        if released.is_empty() || self.calendar.is_some() {
+            return;
+        }
+        for job in self.waiting.clone() {
+            let snapshot = draft.snapshot;
+            let Some(shape) = gang_shape(&snapshot.jobs[job]) else { continue };
+            let NShares(goal) = draft.jobs[job].demand.cap.nshares;
+            let mut request = gang_request(draft, &self.kinds, (job, shape), goal);
+            // The gang waits as before: the request takes the size and the sets with which it waits.
+            let waits = self.outcome(draft, &mut request, &[]).is_err();
+            let wanted: u64 = request.pieces.iter().map(|piece| piece.count).sum();
+            let known = count(self.claims.iter().filter(|claim| claim.job == job));
+            let lacks = wanted.saturating_sub(known);
+            if lacks == 0 || (waits && !self.may_wait_for_ends(&request)) || !holds_now(draft, job)
+            {
+                continue;
+            }
+            let claims = self.possible_claims(draft, &request).into_iter();
+            let claims = claims.filter(|claim| released.contains(&claim.node));
+            let claims: Vec<Claim> = claims.zip(0..lacks).map(|(claim, _)| claim).collect();
+            self.enter_claims(draft, space, listed, claims);
+        }
     }
 
     /// True if the gang could start once all work with an end has ended.

@@ -71,10 +71,12 @@ impl GangPlanner {
                 entities.add(&mut draft.targets, job, holds + amount);
                 self.use_slots(draft, space, listed, request.pool, &slots);
                 self.start(&request, &slots);
+                self.claim_released((space, listed), draft, &promised, &slots);
                 draft.gang_plans.push(GangPlan { job, slots, is_promised });
             }
             Err(reason) => {
                 entities.add(&mut draft.targets, job, holds);
+                self.claim_released((space, listed), draft, &promised, &[]);
                 self.note_wait((space, listed), draft, (ledger, &request), reason);
             }
         }

@@ -33,6 +33,8 @@ pub(in crate::engine) struct GangPlanner {
     pub(super) used: BTreeMap<NodeIx, u64>,
     /// Claims of this cycle.
     pub(super) claims: Vec<Claim>,
+    /// Gangs that wait for nodes, the oldest first.
+    pub(super) waiting: Vec<JobIx>,
     /// Gangs that claim something, by pool.
     pub(super) claimants: BTreeMap<PoolIx, BTreeSet<JobIx>>,
     /// Pieces that the claims took from the ideal cluster, each of a number of nodes.
@@ -110,6 +112,7 @@ impl GangPlanner {
             expected: Vec::new(),
             used: BTreeMap::new(),
             claims: Vec::new(),
+            waiting: Vec::new(),
             claimants: BTreeMap::new(),
             claimed_pieces: Vec::new(),
             claimed_on_lists: Vec::new(),
