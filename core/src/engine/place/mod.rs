@@ -25,8 +25,9 @@ pub(super) fn place_shares(draft: &mut Draft<'_>) {
     let open = enter_promises(draft);
     // All nodes of a gang have to be free at once, so gangs come before what can use any node.
     place_gangs(draft);
-    redeem_promises(draft, open);
+    let open = redeem_promises(draft, open);
     for priority in draft.priorities() {
+        redeem_elsewhere(draft, &open, priority);
         place_fixed(draft, priority);
         let jobs = draft.jobs_of(priority, ClassPolicy::is_preemptable);
         let needy: Vec<JobIx> = jobs.iter().copied().filter(|&job| draft.is_needy(job)).collect();
@@ -132,9 +133,12 @@ fn enter_promises(draft: &mut Draft<'_>) -> Vec<(JobIx, Promise)> {
     open
 }
 
-/// Turns `open` promises into shares, if the promised space is free now or there is other free
-/// space. Promises that must wait are kept. A gang may have withdrawn some.
-fn redeem_promises(draft: &mut Draft<'_>, mut open: Vec<(JobIx, Promise)>) {
+/// Turns `open` promises into shares, if the promised space is free now. Returns the promises that
+/// may be kept on another node. A gang may have withdrawn some.
+fn redeem_promises(
+    draft: &mut Draft<'_>,
+    mut open: Vec<(JobIx, Promise)>,
+) -> Vec<(JobIx, Promise)> {
     if !draft.gangs.is_empty() {
         let mut kept = draft.promises.clone();
         open.retain(|(_, promise)| {
@@ -155,13 +159,23 @@ fn redeem_promises(draft: &mut Draft<'_>, mut open: Vec<(JobIx, Promise)>) {
         }
         !is_free
     });
-    let no_other = DemandByOrder::default();
     // Beside the other promises of a node, a gang took what it needs and no more.
     let cleared = nodes_cleared_for_gangs(draft);
     open.retain(|(job, promise)| {
         draft.opening_of(*job).is_none() && !cleared.contains(&promise.node)
     });
-    for (job, promise) in open {
+    open
+}
+
+/// Turns `open` promises to jobs of `priority` into shares on other nodes, if there is free space.
+/// Promises that must wait are kept. Free space goes to higher priorities first: for a lower
+/// priority space is cleared already.
+fn redeem_elsewhere(draft: &mut Draft<'_>, open: &[(JobIx, Promise)], priority: Precedence) {
+    let no_other = DemandByOrder::default();
+    for &(job, promise) in open {
+        if draft.precedence(job) != priority {
+            continue;
+        }
         if let Some((node, order)) = find_space(draft, job, &no_other) {
             draft.withdraw(job, promise);
             draft.expand(job, node, order);
