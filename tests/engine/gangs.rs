@@ -1182,6 +1182,34 @@ fn a_gang_claims_what_a_lower_gang_was_promised() {
     );
 }
 
+/// An older request is expected on a node that a gang claims for later. It goes to another node, so the gang
+/// keeps as many nodes from younger work as it counted.
+#[test]
+fn a_request_leaves_the_nodes_that_a_younger_gang_claims() {
+    let younger = |is_grouped| Step::Gang {
+        user: 0,
+        class: 0,
+        shape: shape_of(Place::Free, vec![chunk(2, 3, "blue")], is_grouped),
+    };
+    let plain = |order| Step::Plain { user: 1, class: 3, order };
+    let claiming = |reds| scattered(1, vec![chunk(reds, 1, "red"), chunk(3, 3, "")], false, false);
+    let first = [chunk(3, 3, "red"), chunk(1, 1, "red")];
+    // Without a node for the request elsewhere, and with one.
+    for (large, lost, order, reds, is_grouped) in [(2, 5, 4, 1, false), (1, 4, 2, 2, true)] {
+        History::play(
+            false,
+            &[
+                scattered(0, first[..large].to_vec(), true, false),
+                Step::Die(lost),
+                plain(order),
+                claiming(reds),
+                younger(is_grouped),
+                Step::Cycle,
+            ],
+        );
+    }
+}
+
 /// A gang was promised a node, and starts on another that came back. An older gang waits for the first, and no
 /// younger gang gets it.
 #[test]

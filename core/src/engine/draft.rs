@@ -78,6 +78,8 @@ pub(super) struct Draft<'a> {
     pub illegal_targets: BTreeMap<JobIx, NShares>,
     /// Space that is kept for waiting gangs, by node: the gang, and the amount.
     pub claims: NodeClaims,
+    /// Nodes on which single requests are expected to find free space, beside what gangs need.
+    pub expected_on: BTreeMap<JobIx, BTreeSet<NodeIx>>,
     /// Space that work that stays got in this cycle, by node; kept while there are claims.
     pub newly_kept: BTreeMap<NodeIx, QShares>,
     /// Next cycle that decides otherwise even if nothing happens.
@@ -133,9 +135,7 @@ impl<'a> Draft<'a> {
                     services.entry(job.service).or_default().extend(nodes);
                 }
                 let ix = JobIx(jobs.len());
-                if job.nodes.is_some() {
-                    confined.push(ix);
-                }
+                confined.extend(job.nodes.is_some().then_some(ix));
                 let promised = promised.get(&job.id).copied().unwrap_or_default();
                 let draft = JobDraft::new(snapshot, job, held, promised);
                 gangs.extend(draft.is_gang.then_some(ix));
@@ -175,6 +175,7 @@ impl<'a> Draft<'a> {
             start_estimates: BTreeMap::new(),
             illegal_targets: BTreeMap::new(),
             claims: NodeClaims::default(),
+            expected_on: BTreeMap::new(),
             newly_kept: BTreeMap::new(),
             next_change: None,
             valid_until: None,

@@ -62,10 +62,14 @@ impl GangPlanner {
         }
         if is_blocked {
             self.take_all_ending(draft);
-            if !self.move_expected(draft, request.pool, &amounts_of(&claims)) {
-                // The requests stay where they are expected, and the gang claims nodes beside them.
+        }
+        if are_open && !self.move_expected(draft, request.pool, &amounts_of(&claims)) {
+            // The requests stay where they are expected, and the gang claims nodes beside them.
+            if is_blocked {
                 self.give_back_all_ending(draft);
-                claims = self.possible_claims(draft, request);
+            }
+            claims = self.possible_claims(draft, request);
+            if is_blocked {
                 self.take_all_ending(draft);
             }
         }

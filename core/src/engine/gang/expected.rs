@@ -77,6 +77,13 @@ impl GangPlanner {
         self.enter(draft, share);
     }
 
+    /// Tells where single requests are expected to find free space: gangs are decided on beside that.
+    pub(in crate::engine) fn tell_expected(&self, draft: &mut Draft<'_>) {
+        for share in self.expected.iter().filter(|share| share.is_usable) {
+            draft.expected_on.entry(share.job).or_default().insert(share.node);
+        }
+    }
+
     /// Takes the space of an expected share from everything that later gangs are tried on.
     fn enter(&mut self, draft: &Draft<'_>, share: ExpectedShare) {
         self.take_share(share);

@@ -32,13 +32,27 @@ pub(super) fn find_space(
             let nowhere = BTreeSet::new();
             let taken = draft.services.get(&draft.job(job).service).unwrap_or(&nowhere);
             let place = |avoid: &BTreeSet<NodeIx>| best_fit(draft, job, class.pool, demand, avoid);
-            let node =
-                if draft.claims.is_empty() { None } else { beside_claims(draft, job, place) };
+            let claimed = || {
+                if draft.claims.is_empty() { None } else { beside_claims(draft, job, place) }
+            };
+            let node = expected_node(draft, job).or_else(claimed);
             let node = node.or_else(|| place(taken)).or_else(|| place(&nowhere))?;
             Some((node, order))
         }
         ClassPolicy::Reserve => empty_node(draft, job, class.pool),
     }
+}
+
+/// A node on which `job` is expected, if it is still free: on another node it might be in the way of a
+/// gang that was decided on.
+fn expected_node(draft: &Draft<'_>, job: JobIx) -> Option<NodeIx> {
+    let order = draft.jobs[job].order.qshares();
+    let is_free = |node: &NodeIx| {
+        order <= draft.spaces.usable(*node)
+            && draft.spaces.is_schedulable(*node)
+            && draft.may_use(job, *node)
+    };
+    draft.expected_on.get(&job)?.iter().copied().find(is_free)
 }
 
 /// The node that `place` finds among nodes that no waiting gang needs. An older job may use other

@@ -89,6 +89,7 @@ pub(super) fn set_targets(draft: &mut Draft<'_>) {
     }
     if let Some(gangs) = &gangs {
         gangs.note_moments(draft);
+        gangs.tell_expected(draft);
         draft.tell_openings();
     }
 }
