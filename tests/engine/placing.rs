@@ -271,6 +271,22 @@ fn room_that_was_made_is_used_by_whom_it_was_made_for() {
     }
 }
 
+/// F174: a job that is promised a node goes to another that is free, but not before a job of higher
+/// priority: that job would take a further node back, though one is being cleared.
+#[test]
+fn free_space_goes_to_higher_priorities_before_promises() {
+    let mut cluster = cluster();
+    cluster.confirms_exits = false;
+    cluster.nodes("m1=4 m2=4").arrive(job(1, "ann", "normal", 1)).cycle();
+    cluster.arrive(at_most(job(2, "bob", "normal", 4), 1)).cycle();
+    assert_eq!((cluster.held(1), cluster.job(2).promised.0), (4, 1));
+    let fixed = at_most(job(3, "cid", "fixed", 4), 1);
+    let order = fixed.memory;
+    cluster.arrive(fixed).report("m3", order).cycle();
+    assert_eq!(cluster.nodes_of(3), ["m3"], "{}", cluster.picture());
+    assert_eq!((cluster.preempted(), cluster.job(2).promised.0), (0, 1));
+}
+
 /// D14, F11, F19: a reservation has the whole of its machine, for every size of it.
 #[test]
 fn a_reservation_has_all_of_a_node_that_grows_or_shrinks() {
