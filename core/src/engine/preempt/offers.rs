@@ -1,4 +1,4 @@
-//! Offers: a bound of what each user of a class might lose on each node, for all requests.
+//! Offers: the processes that each user of a class might lose, for all requests.
 
 use std::cell::OnceCell;
 

@@ -2,8 +2,8 @@
 //!
 //! A kind is a class, an order and some rights. Its queue holds nodes by a lower bound of the cost
 //! there: first a rough bound, then a close bound. A node is costed anew for the request unless a
-//! known plan is cheaper. The cost of the plan found is the next bound; a node without a plan is
-//! dropped.
+//! known plan is cheaper. Then the processes there that may go give the next bound; a node without
+//! enough of them is dropped.
 //!
 //! That is exact because costs only rise within a cycle: a side only loses (`keeps.rs`), and nodes
 //! with more free space are entered again. Requests of a kind come nearly least served first. For a
