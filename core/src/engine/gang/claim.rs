@@ -76,6 +76,7 @@ impl GangPlanner {
         self.enter_claims(draft, space, listed, claims);
     }
 
+    /// Notes claims of a gang, and takes their space from younger work that stays.
     fn enter_claims(
         &mut self,
         draft: &mut Draft<'_>,

@@ -3,7 +3,7 @@
 use std::cell::OnceCell;
 
 use super::keeps::Keeps;
-use super::plan::{Cost, EvictionClass, least_of};
+use super::plan::{Cost, EvictionClass, least_for, least_of};
 use crate::engine::capacity::ScannedShare;
 use crate::engine::draft::Draft;
 use crate::engine::fairness_tree::GroupIx;
@@ -186,7 +186,6 @@ impl Cheapest {
 
     /// Returns a lower bound of the cost of `missing` quanta, if each process costs at least `cost`.
     fn bound(&self, cost: Cost, missing: QShares) -> Option<Cost> {
-        let least = self.least.iter().zip(1..).find(|((_, quanta), _)| missing <= *quanta);
-        least.map(|(&(loss, _), victims)| Cost { loss, victims, ..cost })
+        least_for(&self.least, missing).map(|(loss, victims)| Cost { loss, victims, ..cost })
     }
 }

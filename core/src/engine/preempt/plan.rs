@@ -261,9 +261,7 @@ fn bound(
     let least_within = |class: EvictionClass| {
         let within = candidates.iter().take_while(|candidate| candidate.class <= class);
         let (losses, quanta) = within.map(|candidate| (candidate.loss, candidate.order)).unzip();
-        let sums = least_of(losses, quanta).into_iter().zip(1..);
-        let least = sums.into_iter().find(|((_, freed), _)| missing <= *freed);
-        least.map(|((loss, _), victims)| (loss, victims))
+        least_for(&least_of(losses, quanta), missing)
     };
     let worst = worst.class;
     let (mut loss, mut victims) = least_within(worst)?;
@@ -288,6 +286,13 @@ pub(super) fn least_of(
         sums
     });
     all.collect()
+}
+
+/// Returns a lower bound of the loss and the number of processes for `missing` quanta, by the sums of
+/// [`least_of`].
+pub(super) fn least_for(sums: &[(Millis, QShares)], missing: QShares) -> Option<(Millis, usize)> {
+    let least = sums.iter().zip(1..).find(|((_, quanta), _)| missing <= *quanta);
+    least.map(|(&(loss, _), victims)| (loss, victims))
 }
 
 /// Returns some of `candidates`, which are in order of class and rank, that free `missing` quanta,
