@@ -7,7 +7,7 @@
 //!
 //! Design: requests and time, section 3.7 "Legal sizes" and "Adapting"; seed 002.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::capacity::DemandByOrder;
 use super::draft::{Draft, JobDraft};
@@ -181,7 +181,12 @@ fn grow(draft: &mut Draft<'_>, job: JobIx, shape: &Shape) {
     }
     let held = draft.jobs[job].held;
     let legal = legal_at_most(shape, held + NShares(count(&own))).max(held);
-    // Space that is free now comes first, then space that was made first.
+    // Space for which processes were taken back comes first: else they would go in vain. Then comes
+    // space that is free now, then space that was made first.
+    let for_it = draft.preemptions.iter().filter(|it| it.beneficiary == Some(id));
+    let cleared: BTreeSet<NodeIx> = for_it.map(|preemption| preemption.node).collect();
+    let (paid, own): (Vec<Promise>, Vec<Promise>) =
+        own.into_iter().partition(|promise| cleared.contains(&promise.node));
     let mut used: BTreeMap<NodeIx, QShares> = BTreeMap::new();
     let is_free = |promise: &Promise| {
         let used = used.entry(promise.node).or_default();
@@ -192,7 +197,12 @@ fn grow(draft: &mut Draft<'_>, job: JobIx, shape: &Shape) {
         is_free
     };
     let (free, awaited): (Vec<Promise>, Vec<Promise>) = own.into_iter().partition(is_free);
-    let step = free.into_iter().chain(awaited).zip(held.0..legal.0).map(|(promise, _)| promise);
+    let step = paid
+        .into_iter()
+        .chain(free)
+        .chain(awaited)
+        .zip(held.0..legal.0)
+        .map(|(promise, _)| promise);
     let step: Vec<Promise> = step.collect();
     if draft.jobs[job].is_adapting || !begin_step(draft, job, &step) {
         for promise in step {

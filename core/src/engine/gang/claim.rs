@@ -63,8 +63,8 @@ impl GangPlanner {
         if is_blocked {
             self.take_all_ending(draft);
         }
-        if are_open && !self.move_expected(draft, request.pool, &amounts_of(&claims)) {
-            // The requests stay where they are expected, and the gang claims nodes beside them.
+        if are_open && !self.move_some_expected(draft, request.pool, &amounts_of(&claims)) {
+            // Requests stay where they are expected, and the gang claims nodes beside them.
             if is_blocked {
                 self.give_back_all_ending(draft);
             }
@@ -346,8 +346,13 @@ pub(in crate::engine) fn leaves_claims(draft: &Draft<'_>, ix: JobIx, node: NodeI
 /// True if a process of the job at `ix` on `node` would stay in space that some gang claims, older or
 /// younger.
 pub(in crate::engine) fn uses_claim(draft: &Draft<'_>, ix: JobIx, node: NodeIx) -> bool {
-    let claimed = draft.claims.on(node).map(|(_, amount)| amount).sum();
+    let claimed = claimed_on(draft, node);
     0 < claimed && !draft.class_of(ix).policy.is_preemptable() && !leaves(draft, ix, node, claimed)
+}
+
+/// Space of `node` that gangs claim, in qshares.
+pub(super) fn claimed_on(draft: &Draft<'_>, node: NodeIx) -> u64 {
+    draft.claims.on(node).map(|(_, amount)| amount).sum()
 }
 
 /// True if a process of the job at `ix` on `node` leaves `claimed` for gangs.

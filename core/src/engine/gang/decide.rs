@@ -124,7 +124,7 @@ impl GangPlanner {
     ) -> bool {
         let amounts = amounts_by_node(slots);
         // Claims are counted, too, and stay where they are.
-        if self.claimed_pieces.is_empty() && are_promised(&amounts, promised) {
+        if !self.are_claims_taken() && are_promised(&amounts, promised) {
             make_cells(draft, space, listed, (&amounts, &mut self.counted_anew))
         } else {
             has_cells_for(draft, space, listed, &amounts)

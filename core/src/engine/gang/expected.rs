@@ -6,6 +6,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use super::claim::claimed_on;
 use super::planner::GangPlanner;
 use super::pool_supplies::is_endless;
 use super::supply::Space;
@@ -158,39 +159,76 @@ impl GangPlanner {
         self.change_supply(pool, |supply, kinds| supply.give_back(kinds, node, amount, usable));
     }
 
-    /// Finds other nodes for the single requests that are in the way of a gang, the youngest first.
-    /// `of_gang`: its amount on each node, ascending. Returns false, and moves none, if a request
-    /// finds no node: an older request would wait because of the gang. A request with free space
-    /// needs such space elsewhere: it goes wherever space is free, and claims would not keep it off.
+    /// Moves the single requests that are in the way of a gang to other nodes. `of_gang`: its amount
+    /// on each node, ascending. Returns false, and moves none, if a request finds no node: an older
+    /// request would wait because of the gang.
     pub(super) fn move_expected(
         &mut self,
         draft: &Draft<'_>,
         pool: PoolIx,
         of_gang: &[(NodeIx, u64)],
     ) -> bool {
-        let Some(supply) = self.supply.get(&pool) else { return true };
+        let (moves, are_all) = self.find_moves(draft, pool, of_gang);
+        if are_all {
+            self.make_moves(draft, moves);
+        }
+        are_all
+    }
+
+    /// Moves only requests that find a node. Returns false if a request stays in the way.
+    pub(super) fn move_some_expected(
+        &mut self,
+        draft: &Draft<'_>,
+        pool: PoolIx,
+        of_gang: &[(NodeIx, u64)],
+    ) -> bool {
+        let (moves, are_all) = self.find_moves(draft, pool, of_gang);
+        self.make_moves(draft, moves);
+        are_all
+    }
+
+    /// Finds nodes for the requests that are in the way, the youngest first. True if each request
+    /// finds a node. A request with free space needs such space elsewhere: it goes wherever space is free, and
+    /// claims would not keep it off. Claims do not concern a gang that can be preempted, but the
+    /// requests that it moves.
+    fn find_moves(
+        &self,
+        draft: &Draft<'_>,
+        pool: PoolIx,
+        of_gang: &[(NodeIx, u64)],
+    ) -> (Vec<(usize, NodeIx)>, bool) {
+        let (mut moves, mut are_all) = (Vec::new(), true);
+        let Some(supply) = self.supply.get(&pool) else { return (moves, are_all) };
+        let has_claims = self.are_claims_taken();
         let lack = |&(node, amount): &(NodeIx, u64)| {
             (node, amount.saturating_sub(supply.space(node).available))
         };
         let mut lacking: BTreeMap<NodeIx, u64> = of_gang.iter().map(lack).collect();
         let mut taken: BTreeMap<NodeIx, u64> = BTreeMap::new();
-        let mut moves: Vec<(usize, NodeIx)> = Vec::new();
         for (place, expected) in self.expected.iter().enumerate().rev() {
             let ExpectedShare { job, node, amount, is_usable, .. } = *expected;
             let Some(lack) = lacking.get_mut(&node).filter(|lack| 0 < **lack) else { continue };
-            *lack = lack.saturating_sub(amount);
             let has_space = |node: NodeIx| {
                 let taken = taken.get(&node).copied().unwrap_or(0);
                 let gang = of_gang.binary_search_by_key(&node, |(node, _)| *node);
                 let gang = gang.map_or(0, |place| of_gang[place].1);
                 let Space { available, usable } = supply.space(node);
                 let left = if is_usable { usable } else { available };
-                draft.may_use(job, node) && amount + taken + gang <= left
+                let kept = if has_claims { 0 } else { claimed_on(draft, node) };
+                draft.may_use(job, node) && amount + taken + gang + kept <= left
             };
-            let Some(other) = supply.best_fit(amount, has_space) else { return false };
+            let Some(other) = supply.best_fit(amount, has_space) else {
+                are_all = false;
+                continue;
+            };
+            *lack = lack.saturating_sub(amount);
             *taken.entry(other).or_default() += amount;
             moves.push((place, other));
         }
+        (moves, are_all)
+    }
+
+    fn make_moves(&mut self, draft: &Draft<'_>, moves: Vec<(usize, NodeIx)>) {
         for (place, other) in moves {
             let share = self.expected[place];
             let moved = ExpectedShare { node: other, ..share };
@@ -198,6 +236,5 @@ impl GangPlanner {
             self.expected[place] = moved;
             self.enter(draft, moved);
         }
-        true
     }
 }

@@ -196,6 +196,11 @@ impl GangPlanner {
         }
     }
 
+    /// True while gangs are decided on beside claims: until the decisions on work that stays end.
+    pub(super) fn are_claims_taken(&self) -> bool {
+        !self.claimed_pieces.is_empty()
+    }
+
     /// Ends the decisions on work that stays. Claims do not concern work that can be preempted.
     pub(in crate::engine) fn end(
         &mut self,
