@@ -1210,6 +1210,91 @@ fn a_request_leaves_the_nodes_that_a_younger_gang_claims() {
     }
 }
 
+/// An older request cannot leave the nodes that a gang would claim, but another can. So the gang claims its
+/// node, and a younger gang does not get it.
+#[test]
+fn requests_leave_the_nodes_of_a_waiting_gang_one_by_one() {
+    let whole = |user, chunks| scattered(user, chunks, true, false);
+    History::play(
+        false,
+        &[
+            Step::VaryOff(7),
+            whole(0, vec![chunk(1, 1, "")]),
+            Step::Plain { user: 2, class: 3, order: 4 },
+            Step::Plain { user: 0, class: 0, order: 3 },
+            whole(0, vec![chunk(3, 3, ""), chunk(1, 1, "")]),
+            scattered(1, vec![chunk(2, 2, ""), chunk(1, 2, "")], false, false),
+            whole(1, vec![chunk(1, 1, "blue")]),
+        ],
+    );
+}
+
+/// A gang that can be preempted moves requests off its node. Claims do not concern the gang itself, but the
+/// requests do not go onto space that another gang claims.
+#[test]
+fn requests_that_leave_a_node_do_not_go_onto_claims() {
+    let plain = |order| Step::Plain { user: 0, class: 0, order };
+    let preemptable = |user, chunk, is_exclusive, is_grouped| Step::Gang {
+        user,
+        class: 1,
+        shape: Shape { is_exclusive, ..shape_of(Place::Scatter, vec![chunk], is_grouped) },
+    };
+    History::play(
+        false,
+        &[
+            Step::Plain { user: 2, class: 1, order: 4 },
+            plain(3),
+            Step::Cycle,
+            preemptable(0, chunk(1, 1, "blue"), true, false),
+            plain(3),
+            Step::Cycle,
+            scattered(0, vec![chunk(2, 2, "red")], false, true),
+            preemptable(0, chunk(1, 1, ""), false, false),
+            plain(3),
+            scattered(1, vec![chunk(2, 3, "red"), chunk(2, 3, "blue")], true, false),
+            scattered(0, vec![chunk(3, 2, "")], false, false),
+            plain(2),
+            preemptable(1, chunk(1, 1, ""), true, true),
+        ],
+    );
+}
+
+/// Processes are taken back for a step of an elastic job, and then another job returns promised space. The
+/// step uses what was taken back for it.
+#[test]
+fn a_step_uses_space_that_was_taken_back_for_it() {
+    let plain = |user, class, order| Step::Plain { user, class, order };
+    let chunks = vec![chunk(1, 2, "red"), chunk(3, 4, "")];
+    let gang = Shape { may_span: Some(true), ..shape_of(Place::Free, chunks, true) };
+    History::play(
+        false,
+        &[
+            elastic_of(2, 1, 1, LegalSizes::PowerOfTwo, 1, 4),
+            elastic_of(0, 1, 1, LegalSizes::Any, 1, 2),
+            Step::Cycle,
+            elastic_of(0, 1, 1, LegalSizes::Any, 1, 4),
+            elastic_of(2, 1, 1, LegalSizes::PowerOfTwo, 1, 8),
+            plain(0, 2, 1),
+            plain(2, 2, 2),
+            Step::Die(6),
+            Step::Exit(17_078_356_481_855_352_126),
+            plain(0, 3, 2),
+            plain(1, 3, 2),
+            Step::Complete(1_840_825_132_712_329_937),
+            elastic_of(1, 2, 3, LegalSizes::Odd, 1, 7),
+            Step::Cycle,
+            Step::Complete(1_699_023_287_522_077_057),
+            elastic_of(0, 1, 3, LegalSizes::PowerOfTwo, 4, 9),
+            Step::Cycle,
+            elastic_of(2, 2, 1, LegalSizes::PowerOfTwo, 2, 9),
+            plain(2, 3, 4),
+            plain(0, 2, 3),
+            Step::Gang { user: 2, class: 0, shape: gang },
+            Step::Cycle,
+        ],
+    );
+}
+
 /// A gang was promised a node, and starts on another that came back. An older gang waits for the first, and no
 /// younger gang gets it.
 #[test]

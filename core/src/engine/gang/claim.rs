@@ -63,14 +63,18 @@ impl GangPlanner {
         if is_blocked {
             self.take_all_ending(draft);
         }
-        if are_open && !self.move_some_expected(draft, request.pool, &amounts_of(&claims)) {
-            // Requests stay where they are expected, and the gang claims nodes beside them.
-            if is_blocked {
-                self.give_back_all_ending(draft);
-            }
-            claims = self.possible_claims(draft, request);
-            if is_blocked {
-                self.take_all_ending(draft);
+        if are_open {
+            let (moves, are_all) = self.find_moves(draft, request.pool, &amounts_of(&claims));
+            self.make_moves(draft, moves);
+            // The gang claims nodes beside requests that stay.
+            if !are_all {
+                if is_blocked {
+                    self.give_back_all_ending(draft);
+                }
+                claims = self.possible_claims(draft, request);
+                if is_blocked {
+                    self.take_all_ending(draft);
+                }
             }
         }
         self.enter_claims(draft, space, listed, claims);

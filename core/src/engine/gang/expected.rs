@@ -175,23 +175,11 @@ impl GangPlanner {
         are_all
     }
 
-    /// Moves only requests that find a node. Returns false if a request stays in the way.
-    pub(super) fn move_some_expected(
-        &mut self,
-        draft: &Draft<'_>,
-        pool: PoolIx,
-        of_gang: &[(NodeIx, u64)],
-    ) -> bool {
-        let (moves, are_all) = self.find_moves(draft, pool, of_gang);
-        self.make_moves(draft, moves);
-        are_all
-    }
-
     /// Finds nodes for the requests that are in the way, the youngest first. True if each request
-    /// finds a node. A request with free space needs such space elsewhere: it goes wherever space is free, and
-    /// claims would not keep it off. Claims do not concern a gang that can be preempted, but the
-    /// requests that it moves.
-    fn find_moves(
+    /// finds a node. A request with free space needs such space elsewhere: it goes wherever space is
+    /// free, and claims would not keep it off. Claims do not concern a gang that can be preempted,
+    /// but the requests that it moves.
+    pub(super) fn find_moves(
         &self,
         draft: &Draft<'_>,
         pool: PoolIx,
@@ -228,7 +216,7 @@ impl GangPlanner {
         (moves, are_all)
     }
 
-    fn make_moves(&mut self, draft: &Draft<'_>, moves: Vec<(usize, NodeIx)>) {
+    pub(super) fn make_moves(&mut self, draft: &Draft<'_>, moves: Vec<(usize, NodeIx)>) {
         for (place, other) in moves {
             let share = self.expected[place];
             let moved = ExpectedShare { node: other, ..share };
