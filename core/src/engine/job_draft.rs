@@ -5,7 +5,7 @@ use super::gang::gang_shape;
 use super::report::Declined;
 use super::sizes::{is_adapting, legal_cap, sizes_of};
 use super::snapshot::{Job, Snapshot};
-use crate::model::{JobId, JobKind, NShares, Order, QShares};
+use crate::model::{JobId, JobKind, Millis, NShares, Order, QShares};
 
 /// State of a job in this cycle.
 #[derive(Clone, Copy, Debug)]
@@ -33,6 +33,8 @@ pub(super) struct JobDraft {
     pub demand: Demand,
     /// Largest target, at most the cap: a legal size, once a larger target turned out to be none.
     pub most: NShares,
+    /// Thread time that the job has waited below its fair share.
+    pub waited: Millis,
     /// Most nshares that the job may keep. Shares beyond its declared maximum are preempted.
     pub may_keep: NShares,
     /// Target computed by How Much.
@@ -86,6 +88,7 @@ impl JobDraft {
             is_due: false,
             most: most_of(job, demand.cap.nshares),
             demand,
+            waited: waited(snapshot, job),
             may_keep: demand::maximum(job).unwrap_or(NShares::MAX),
             target: NShares(0),
             held,
@@ -98,6 +101,12 @@ impl JobDraft {
             held_back: None,
         }
     }
+}
+
+/// Thread time that `job` has waited below its fair share.
+fn waited(snapshot: &Snapshot, job: &Job) -> Millis {
+    let period = snapshot.topology.settings.publication_period;
+    snapshot.behind_cycles(job).saturating_mul(period).saturating_mul(job.threads)
 }
 
 /// The largest target of `job` within its cap.

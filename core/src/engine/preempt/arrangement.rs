@@ -4,6 +4,7 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::engine::draft::Draft;
+use crate::engine::snapshot::Node;
 use crate::model::{IxVec, JobIx, NodeIx, PoolIx, Precedence, QShares};
 
 /// True if all fair-share jobs of a priority in a tree could have a process at the same time.
@@ -28,7 +29,13 @@ pub(super) fn is_possible(draft: &Draft<'_>, priority: Precedence, tree: PoolIx)
 /// goes first. Each takes the smallest free space that suffices. So true is proven, but false is
 /// not.
 fn gives_all_one(draft: &Draft<'_>, jobs: &[JobIx]) -> bool {
-    let mut spaces = FreeSpaces::new(draft, jobs);
+    let of_nodes = free_spaces(draft, jobs);
+    let needed: QShares = jobs.iter().map(|&job| draft.jobs[job].order.qshares()).sum();
+    // Most often there are more jobs than space.
+    if of_nodes.iter().sum::<u64>() < needed.0 {
+        return false;
+    }
+    let mut spaces = FreeSpaces::new(draft, of_nodes);
     let mut jobs: Vec<JobIx> = jobs.to_vec();
     let mut choices = BTreeMap::new();
     jobs.sort_by_cached_key(|&job| {
@@ -51,26 +58,32 @@ struct FreeSpaces {
     of_pools: BTreeMap<PoolIx, BTreeSet<(u64, NodeIx)>>,
 }
 
-impl FreeSpaces {
-    fn new(draft: &Draft<'_>, jobs: &[JobIx]) -> FreeSpaces {
-        let priority = jobs.first().map(|&job| draft.precedence(job));
-        let stays = |job: JobIx| {
-            let class = draft.class_of(job);
-            !class.policy.is_preemptable() || Some(draft.precedence(job)) < priority
-        };
-        let mut of_nodes = IxVec::filled(0, draft.snapshot.nodes.len());
-        let mut of_pools: BTreeMap<PoolIx, BTreeSet<(u64, NodeIx)>> = BTreeMap::new();
-        for (ix, node) in draft.snapshot.nodes_with_ix() {
-            if !draft.spaces.is_schedulable(ix) {
-                continue;
-            }
-            let used = draft.spaces.held_shares(ix).filter(|(holding, _)| stays(holding.job));
-            let used: QShares = used.map(|(_, facts)| facts.order()).sum();
-            let space = node.order.saturating_sub(node.limbo).saturating_sub(used).0;
-            of_nodes[ix] = space;
-            of_pools.entry(draft.spaces.pool(ix)).or_default().insert((space, ix));
+/// Returns the free space of each node once all processes are gone that do not stay beside `jobs`.
+fn free_spaces(draft: &Draft<'_>, jobs: &[JobIx]) -> IxVec<NodeIx, u64> {
+    let priority = jobs.first().map(|&job| draft.precedence(job));
+    let stays = |job: JobIx| {
+        let class = draft.class_of(job);
+        !class.policy.is_preemptable() || Some(draft.precedence(job)) < priority
+    };
+    let space_on = |(ix, node): (NodeIx, &Node)| {
+        if !draft.spaces.is_schedulable(ix) {
+            return 0;
         }
-        FreeSpaces { of_nodes, of_pools }
+        let used = draft.spaces.held_shares(ix).filter(|(holding, _)| stays(holding.job));
+        let used: QShares = used.map(|(_, facts)| facts.order()).sum();
+        node.order.saturating_sub(node.limbo).saturating_sub(used).0
+    };
+    draft.snapshot.nodes_with_ix().map(space_on).collect()
+}
+
+impl FreeSpaces {
+    fn new(draft: &Draft<'_>, of_nodes: IxVec<NodeIx, u64>) -> FreeSpaces {
+        let mut of_pools: BTreeMap<PoolIx, Vec<(u64, NodeIx)>> = BTreeMap::new();
+        for (ix, &space) in of_nodes.with_ix().filter(|(ix, _)| draft.spaces.is_schedulable(*ix)) {
+            of_pools.entry(draft.spaces.pool(ix)).or_default().push((space, ix));
+        }
+        let sets = of_pools.into_iter().map(|(pool, nodes)| (pool, nodes.into_iter().collect()));
+        FreeSpaces { of_pools: sets.collect(), of_nodes }
     }
 
     /// Counts the nodes that are large enough for `job`: of its list, if it has a list.

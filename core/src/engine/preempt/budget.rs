@@ -82,11 +82,7 @@ pub(super) fn objection_to(draft: &Draft<'_>, job: JobIx, loss: Millis) -> Optio
 /// owed none. The limit is the cost of its waiting; in an idle cluster it is at least the loss
 /// limit of its class.
 fn limit(draft: &Draft<'_>, job: JobIx) -> Millis {
-    let work = draft.job(job);
-    let period = draft.snapshot.topology.settings.publication_period;
-    let waited =
-        draft.snapshot.behind_cycles(work).saturating_mul(period).saturating_mul(work.threads);
     let credit = if draft.has(job) < BEGUN { CREDIT } else { 0 };
-    let paid = waited.saturating_add(credit);
+    let paid = draft.jobs[job].waited.saturating_add(credit);
     if is_at_rest(draft) { paid.max(draft.class_of(job).cap_rules.loss_limit) } else { paid }
 }
