@@ -20,10 +20,24 @@ use crate::model::{JobIx, Millis, NShares, NodeIx, Precedence, count};
 /// Most processes of a job that may soon have only its last process left.
 const FEW: u64 = 8;
 
+/// Rights of a request that do not depend on the victim, each as a bit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct CommonRights(u16);
+
+impl CommonRights {
+    /// Bits that both give and deny something.
+    const AMBIGUOUS: u16 = 0b11;
+
+    /// True if a request with rights `other` may take nothing more.
+    pub(super) fn include(self, other: CommonRights) -> bool {
+        other.0 & !self.0 == 0 && (self.0 ^ other.0) & CommonRights::AMBIGUOUS == 0
+    }
+}
+
 /// Rights of a request against other jobs, while the victims of a plan are being chosen.
 #[expect(clippy::struct_excessive_bools, reason = "rights that are held independently")]
 pub(super) struct Eligibility<'d, 'a> {
-    draft: &'d Draft<'a>,
+    pub(super) draft: &'d Draft<'a>,
     pub(super) keeps: &'d Keeps,
     pub(super) requester: JobIx,
     /// True if the requester may take from peers. Only a fair-share job has peers.
@@ -109,21 +123,22 @@ impl<'d, 'a> Eligibility<'d, 'a> {
         self.taken.push((victim, quanta));
     }
 
-    /// Returns the rights that do not depend on the victim, as a number. Requests of equal class,
-    /// order and number may take from the same sides.
-    pub(super) fn rights(&self) -> u16 {
+    /// Returns the rights that do not depend on the victim. Requests of equal class, order and rights
+    /// may take from the same sides.
+    pub(super) fn rights(&self) -> CommonRights {
+        // Each of them only adds to what may be taken, except the last two.
         let rights = [
             self.is_among_peers,
             self.is_starved,
             self.holds_nothing,
             self.is_below_target,
             self.is_under_minimum,
-            self.may_balance,
-            self.has_given(),
             self.is_side_below(Level::Class),
             self.is_side_below(Level::User),
+            self.may_balance,
+            self.has_given(),
         ];
-        rights.into_iter().fold(0, |number, right| number << 1 | u16::from(right))
+        CommonRights(rights.into_iter().fold(0, |number, right| number << 1 | u16::from(right)))
     }
 
     /// True if a peer took a process from the requester in this cycle.

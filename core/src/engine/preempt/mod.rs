@@ -201,6 +201,9 @@ fn make_space_for_least_served(
     let before = done(draft);
     // A job that lost a share in this cycle may find free space left for it.
     let mut serve = |draft: &mut Draft<'_>, job, demand: &DemandByOrder| {
+        if reclaim.has_failed(draft, job) {
+            return Service::Refused;
+        }
         if let Some(node) = place_one(draft, job, demand) {
             reclaim.note_used(draft, node);
             return Service::Served;
@@ -318,7 +321,7 @@ fn take_promises(draft: &mut Draft<'_>, reclaim: &mut Reclaim, job: JobIx) -> bo
 /// Makes space for a process of `job` on a node and promises it. True if it did; else the job keeps
 /// the reason, if there is a plan that is not carried out.
 fn make_space_for(draft: &mut Draft<'_>, reclaim: &mut Reclaim, job: JobIx) -> bool {
-    if reclaim.has_failed(job) {
+    if reclaim.has_failed(draft, job) {
         return false;
     }
     if draft.effort.is_spent() {

@@ -131,6 +131,9 @@ impl EvictionRank {
 pub(super) struct Plans {
     /// True if the search goes on for the second best.
     pub wants_runner_up: bool,
+    /// True if a node might do for a larger request, though there is no plan for this request: it has
+    /// enough processes that may go, each by itself, or space that is closed to a job that gave.
+    pub may_do_for_more: bool,
     made: u64,
     best: Option<(Cost, Plan)>,
     runner_up: Option<(Cost, Plan)>,
@@ -151,10 +154,13 @@ impl Plans {
         let order = feasible.order_on(node)?;
         let missing = draft.spaces.missing_for(node, order.qshares());
         if missing == QShares(0) && eligibility.has_given() {
+            // A larger request needs more than that.
+            self.may_do_for_more = true;
             return None;
         }
         let (bound, found) = plan_on(draft, eligibility, node, order, missing);
         eligibility.reset();
+        self.may_do_for_more |= bound.is_some();
         let Some((cost, plan)) = found else { return bound };
         let is_known =
             |known: &Option<(Cost, Plan)>| known.as_ref().is_some_and(|(k, _)| *k == cost);

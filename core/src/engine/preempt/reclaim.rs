@@ -1,14 +1,14 @@
 //! Search for the cheapest plan of a request, and the state that the searches of a cycle share.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use super::budget::{self, Worth};
-use super::eligibility::Eligibility;
+use super::eligibility::{CommonRights, Eligibility};
 use super::feasible::Feasible;
 use super::keeps::Keeps;
 use super::offers::Offers;
 use super::plan::{Plan, Plans};
-use super::queue::{Queue, RequestStanding};
+use super::queue::{Queue, RequestStanding, is_less};
 use super::relocate::Tried;
 use crate::engine::draft::Draft;
 use crate::engine::fairness_tree::GroupIx;
@@ -32,16 +32,52 @@ pub(super) struct Reclaim {
     changes: usize,
     /// For each job, the number of changes at its last failed search.
     failed: IxVec<JobIx, Option<usize>>,
-    /// Failed searches among the other jobs of a user. The key is the user within a class, the
-    /// order and the rights. The value is the job's quanta and the number of changes.
-    own: BTreeMap<(GroupIx, u64, u16), (u64, usize)>,
-    /// The jobs that had their turn in this cycle, or were put off.
-    had_turn: BTreeSet<JobIx>,
+    /// Searches of each class that found no plan, for requests that depend on common facts alone.
+    found_nothing: IxVec<ClassIx, Vec<FailedSearch>>,
+    own: OwnSearches,
+    /// True for jobs that had their turn in this cycle, or were put off.
+    had_turn: IxVec<JobIx, bool>,
 }
 
 /// Kind of a request, with equal candidates but for sides that are barred: class, order, rights, and
 /// the loss limit in an idle cluster.
-pub(super) type Kind = (ClassIx, u64, u16, Option<Millis>);
+pub(super) type Kind = (ClassIx, u64, CommonRights, Option<Millis>);
+
+/// A search that found no plan.
+#[derive(Clone)]
+struct FailedSearch {
+    rights: CommonRights,
+    order: u64,
+    standing: RequestStanding,
+    /// Number of changes before it.
+    changes: usize,
+    /// True if a larger request might find something.
+    may_do_for_more: bool,
+}
+
+impl FailedSearch {
+    /// The request of `eligibility`, as if nothing were found for it.
+    fn of(draft: &Draft<'_>, eligibility: &Eligibility<'_, '_>, changes: usize) -> FailedSearch {
+        let job = eligibility.requester;
+        FailedSearch {
+            rights: eligibility.rights(),
+            order: draft.jobs[job].order.qshares().0,
+            standing: standing(draft, job),
+            changes,
+            may_do_for_more: true,
+        }
+    }
+
+    /// True if `request`, of the same class, would find nothing either: its user is no worse off, it
+    /// has no further rights, and it is as large, or larger where that does not help.
+    fn proves(&self, request: &FailedSearch) -> bool {
+        self.changes == request.changes
+            && self.rights.include(request.rights)
+            && (self.order == request.order
+                || (self.order < request.order && !self.may_do_for_more))
+            && !is_less(request.standing, self.standing)
+    }
+}
 
 /// Jobs that a plan may take from.
 #[derive(Clone, Copy)]
@@ -66,8 +102,9 @@ impl Reclaim {
             grown: Vec::new(),
             changes: 0,
             failed: IxVec::filled(None, draft.jobs.len()),
-            own: BTreeMap::new(),
-            had_turn: BTreeSet::new(),
+            found_nothing: IxVec::filled(Vec::new(), draft.snapshot.topology.classes.len()),
+            own: OwnSearches::default(),
+            had_turn: IxVec::filled(false, draft.jobs.len()),
         }
     }
 
@@ -79,7 +116,7 @@ impl Reclaim {
 
     /// Notes that `job` has its turn. True if it had none before in this cycle.
     pub(super) fn take_turn(&mut self, job: JobIx) -> bool {
-        self.had_turn.insert(job)
+        !std::mem::replace(&mut self.had_turn[job], true)
     }
 
     /// Notes that nothing was found for `job`.
@@ -88,8 +125,24 @@ impl Reclaim {
     }
 
     /// True if a search for `job` would only repeat a failed search.
-    pub(super) fn has_failed(&self, job: JobIx) -> bool {
-        self.failed[job] == Some(self.changes)
+    pub(super) fn has_failed(&mut self, draft: &Draft<'_>, job: JobIx) -> bool {
+        if self.failed[job] == Some(self.changes) {
+            return true;
+        }
+        let known = &self.found_nothing[draft.entities.class_of(job)];
+        if known.is_empty() || !is_like_others(draft, job) {
+            return false;
+        }
+        let eligibility = Eligibility::new(draft, &self.keeps, job);
+        let request = FailedSearch::of(draft, &eligibility, self.changes);
+        if !known.iter().any(|known| known.proves(&request))
+            || self.own.may_give(draft, &eligibility, self.changes)
+        {
+            return false;
+        }
+        self.take_turn(job);
+        self.note_failed(job);
+        true
     }
 
     /// Notes that `holding` was preempted under `rule`, for the job at `taker`.
@@ -151,7 +204,6 @@ impl Reclaim {
             }
             return plans.best(&feasible).ok_or(None);
         }
-        let user = draft.entities.group_of(job);
         let standing = standing(draft, job);
         let kind = kind(draft, &eligibility);
         let seen = self.grown.len();
@@ -159,14 +211,7 @@ impl Reclaim {
         let queue = self.queues.entry(kind).or_insert_with(begin);
         let grown = (&self.grown[..], &self.claimed);
         queue.serve(draft, (&self.offers, &feasible, &eligibility), standing, grown);
-        let own = (user, draft.jobs[job].order.qshares().0, eligibility.rights());
-        let state = (draft.held.jobs[job], self.changes);
-        let is_known =
-            self.own.get(&own).is_some_and(|known| known.0 <= state.0 && known.1 == state.1);
-        let may_own_give = !is_known && may_own_give(draft, &eligibility);
-        if !is_known && !may_own_give {
-            self.own.insert(own, state);
-        }
+        let may_own_give = self.own.may_give(draft, &eligibility, self.changes);
         let mut own_costed = 0;
         for wants_runner_up in [false, true] {
             plans.wants_runner_up = wants_runner_up;
@@ -182,6 +227,14 @@ impl Reclaim {
             }
         }
         queue.conclude();
+        // Without the bar, there might be a plan.
+        if plans.first().is_none() && !eligibility.is_barred() && is_like_others(draft, job) {
+            let failed = FailedSearch::of(draft, &eligibility, self.changes);
+            let may_do_for_more = plans.may_do_for_more;
+            let known = &mut self.found_nothing[draft.entities.class_of(job)];
+            known.retain(|known| known.changes == self.changes);
+            known.push(FailedSearch { may_do_for_more, ..failed });
+        }
         plans.best(&feasible).ok_or(None)
     }
 }
@@ -199,15 +252,50 @@ pub(super) fn standing(draft: &Draft<'_>, job: JobIx) -> RequestStanding {
     (draft.held.classes[class], draft.held.groups[user])
 }
 
-/// True if another job of the requester's user might lose a process to it.
-fn may_own_give(draft: &Draft<'_>, eligibility: &Eligibility<'_, '_>) -> bool {
-    let user = draft.entities.group_of(eligibility.requester);
-    let mut jobs = draft.entities.members(user).iter();
-    jobs.any(|&job| {
-        draft.effort.search();
-        NShares(0) < draft.jobs[job].held
-            && eligibility.rule(job, draft.jobs[job].order.qshares().0).is_some()
-    })
+/// True if the result of a search depends only on facts that requests have in common.
+fn is_like_others(draft: &Draft<'_>, job: JobIx) -> bool {
+    let has_common_nodes = draft.claims.is_empty() && draft.leaves.is_none();
+    has_common_nodes
+        && draft.gangs.is_empty()
+        && !draft.jobs[job].is_restricted
+        && draft.class_of(job).policy != ClassPolicy::Reserve
+        && !draft.reserved.contains_key(&job)
+}
+
+/// Failed searches among the other jobs of a user. The key is the user within a class, and the
+/// rights. The value is the order of the request, the job's quanta and the number of changes.
+#[derive(Default)]
+struct OwnSearches(BTreeMap<(GroupIx, CommonRights), (u64, u64, usize)>);
+
+impl OwnSearches {
+    /// True if another job of the requester's user might lose a process to it.
+    fn may_give(
+        &mut self,
+        draft: &Draft<'_>,
+        eligibility: &Eligibility<'_, '_>,
+        changes: usize,
+    ) -> bool {
+        let job = eligibility.requester;
+        let user = draft.entities.group_of(job);
+        let (order, has) = (draft.jobs[job].order.qshares().0, draft.held.jobs[job]);
+        let key = (user, eligibility.rights());
+        // A larger order, or more quanta, make a request no better.
+        let known = self.0.get(&key);
+        if known.is_some_and(|known| known.0 <= order && known.1 <= has && known.2 == changes) {
+            return false;
+        }
+        let mut jobs = draft.entities.members(user).iter();
+        let may_give = jobs.any(|&job| {
+            draft.effort.search();
+            NShares(0) < draft.jobs[job].held
+                && eligibility.rule(job, draft.jobs[job].order.qshares().0).is_some()
+        });
+        // Another job might not be barred.
+        if !may_give && !eligibility.is_barred() {
+            self.0.insert(key, (order, has, changes));
+        }
+        may_give
+    }
 }
 
 /// Makes plans for the nodes of its user's other jobs, which give to it alone at that level. `seen`

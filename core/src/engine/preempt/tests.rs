@@ -486,7 +486,7 @@ fn cheapest(draft: &Draft<'_>, keeps: &Keeps, job: JobIx) -> Option<(Cost, Vec<S
 #[test]
 fn the_queue_finds_the_cheapest_of_all_plans() {
     let mut random = ChaCha8Rng::seed_from_u64(7);
-    let (mut found, mut taken) = (0, 0);
+    let (mut found, mut taken, mut failed) = (0, 0, 0);
     for case in 0..4_000 {
         let scene = random_scene(&mut random, 3_000 <= case);
         let mut draft = Draft::new(&scene.snapshot);
@@ -498,11 +498,20 @@ fn the_queue_finds_the_cheapest_of_all_plans() {
                 if due(&draft, job) == NShares(0) {
                     continue;
                 }
+                let has_failed = reclaim.has_failed(&draft, job);
                 if let Some(node) = place_one(&mut draft, job, &DemandByOrder::default()) {
+                    assert!(!has_failed, "{case}: {job:?}");
                     reclaim.note_used(&draft, node);
                     continue;
                 }
                 let expected = cheapest(&draft, &reclaim.keeps, job);
+                if has_failed {
+                    failed += 1;
+                    let is_open = |(cost, _): &(Cost, Vec<ShareIx>)| {
+                        objection_to(&draft, job, cost.loss).is_none()
+                    };
+                    assert!(!expected.as_ref().is_some_and(is_open), "{case}: {job:?}");
+                }
                 match reclaim.best_plan(&draft, job, Donors::All) {
                     Ok(plan) => {
                         found += 1;
@@ -518,6 +527,7 @@ fn the_queue_finds_the_cheapest_of_all_plans() {
         }
     }
     assert!(1_000 < taken && taken < found, "{taken} of {found}");
+    assert!(1_000 < failed, "{failed}");
 }
 
 /// Plans for another process of Bob, who has a process. Each node has a process of another job of
@@ -558,4 +568,22 @@ fn what_is_refused_to_a_job_that_gave_is_not_refused_to_its_like() {
     let mut reclaim = Reclaim::new(&draft);
     let mut finds = |job| make_space_for(&mut draft, &mut reclaim, JobIx(job));
     assert_eq!([2, 1, 0, 1].map(&mut finds), [true, true, false, true]);
+}
+
+/// Ann's first job took from her second before, and may not lose a process to it. It may lose one to
+/// her third, which asks for the same afterwards. Bob's jobs found nothing before.
+#[test]
+fn what_is_refused_to_a_job_that_lost_is_not_refused_to_its_like() {
+    let jobs = [(ANN, 1, 6), (ANN, 1, 1), (ANN, 1, 1), (BOB, 1, 0), (BOB, 1, 0)];
+    let mut scene = scene(&[8, 8], &jobs);
+    scene.hold(JobId(4), 7, 1);
+    scene.hold(JobId(5), 1, 1);
+    for id in [2, 3, 5] {
+        scene.edit(JobId(id)).behind_since = Some(0);
+    }
+    scene.snapshot.quiescence.takings.push(Taking { from: JobId(2), by: JobId(1) });
+    let mut draft = counted(&scene.snapshot, &[4, 2, 2, 7, 2]);
+    let mut reclaim = Reclaim::new(&draft);
+    let mut finds = |job| make_space_for(&mut draft, &mut reclaim, JobIx(job));
+    assert_eq!([4, 1, 2].map(&mut finds), [false, false, true]);
 }

@@ -58,16 +58,14 @@ pub(super) fn relocate(draft: &mut Draft<'_>, reclaim: &mut Reclaim, jobs: &[Job
         Turn::ByFinish,
         |draft, job| due(draft, job).min(NShares(1)),
         |draft, job, _| {
-            if is_done {
-                return Service::Served;
+            // Nothing more is tried for any job.
+            if is_done || TRIED_KINDS <= tried {
+                return Service::RefusedForAll;
             }
             if draft.effort.is_spent() {
                 if draft.is_starved(job) {
                     put_off(draft, reclaim, job);
                 }
-                return Service::Refused;
-            }
-            if TRIED_KINDS <= tried {
                 return Service::Refused;
             }
             let standing = standing(draft, job);
@@ -201,10 +199,11 @@ fn best_plan(
     job: JobIx,
     sites: &mut Sites,
 ) -> Option<MovePlan> {
-    let mut search = Search::new(draft, reclaim, job);
-    if !draft.is_starved(job) && !search.claim.is_blocked_by_owed() {
+    let claim = Eligibility::new(draft, &reclaim.keeps, job);
+    if !draft.is_starved(job) && !claim.is_blocked_by_owed() {
         return None;
     }
+    let mut search = Search::new(claim);
     let free = sites.free;
     if free == QShares(0) && search.prey.is_empty() {
         return None;
@@ -260,8 +259,8 @@ struct Search<'d, 'a> {
 }
 
 impl<'d, 'a> Search<'d, 'a> {
-    fn new(draft: &'d Draft<'a>, reclaim: &'d Reclaim, beneficiary: JobIx) -> Search<'d, 'a> {
-        let claim = Eligibility::new(draft, &reclaim.keeps, beneficiary);
+    fn new(claim: Eligibility<'d, 'a>) -> Search<'d, 'a> {
+        let (draft, beneficiary) = (claim.draft, claim.requester);
         let mut prey: BTreeMap<NodeIx, QShares> = BTreeMap::new();
         for group in draft.entities.groups().places() {
             if !claim.reaches_user(group) {
