@@ -25,8 +25,8 @@ impl Offer {
         NodeIx(large(self.node))
     }
 
-    pub(super) fn quanta(&self) -> QShares {
-        QShares(u64::from(self.quanta))
+    pub(super) fn quanta(&self) -> u32 {
+        self.quanta
     }
 
     /// Returns a lower bound of the cost of a plan that takes the process.

@@ -8,7 +8,7 @@ use super::keeps::Keeps;
 use crate::engine::draft::Draft;
 use crate::engine::gang::uses_claim;
 use crate::engine::schedule::{Alternatives, NextBest, VictimRule};
-use crate::engine::share_table::{PackedShare, ShareIx};
+use crate::engine::share_table::{PackedShare, ShareIx, large, small};
 use crate::model::{JobIx, Millis, NShares, NodeIx, Order, QShares, ShareId, count};
 
 /// Space for a process of a request on a node.
@@ -56,6 +56,53 @@ impl Cost {
             return Cost { is_too_dear: true, worst: None, ..self };
         }
         self
+    }
+}
+
+/// Lower bound of the cost on a node, packed: a cycle may have millions. It compares as the cost does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Bound {
+    /// All that comes before the loss, as bits.
+    class: u8,
+    loss: Millis,
+    victims: u16,
+    node: u32,
+}
+
+impl Bound {
+    /// Packs `cost`. A bound has no overshoot, and more victims than can be counted are many.
+    pub(super) fn new(cost: &Cost) -> Bound {
+        let worst = cost.worst.map_or([false; 4], |worst| {
+            [true, worst.is_resident, worst.is_within_target, worst.becomes_needy]
+        });
+        let bits = [cost.is_too_dear, cost.uses_claim].into_iter().chain(worst);
+        Bound {
+            class: bits.fold(0, |class, bit| class << 1 | u8::from(bit)),
+            loss: cost.loss,
+            victims: u16::try_from(cost.victims).unwrap_or(u16::MAX),
+            node: small(cost.node.0),
+        }
+    }
+
+    pub(super) fn node(self) -> NodeIx {
+        NodeIx(large(self.node))
+    }
+
+    pub(super) fn cost(self) -> Cost {
+        let has = |bit: u8| self.class & 1 << bit != 0;
+        let worst = has(3).then(|| EvictionClass {
+            is_resident: has(2),
+            is_within_target: has(1),
+            becomes_needy: has(0),
+        });
+        Cost {
+            is_too_dear: has(5),
+            uses_claim: has(4),
+            worst,
+            loss: self.loss,
+            victims: usize::from(self.victims),
+            ..Cost::nothing(self.node())
+        }
     }
 }
 

@@ -16,17 +16,36 @@ use std::collections::binary_heap::PeekMut;
 use super::eligibility::Eligibility;
 use super::feasible::Feasible;
 use super::offers::{Offer, Offers};
-use super::plan::{Cost, Plans};
+use super::plan::{Bound, Plans};
 use crate::engine::draft::Draft;
 use crate::engine::fairness_tree::GroupIx;
+use crate::engine::share_table::{large, small};
 use crate::model::{ClassIx, IxVec, NodeIx, QShares};
 
 /// Holdings of the class and user of a request. A result holds for all requests of its kind that
 /// are no worse off.
 pub(super) type RequestStanding = (u64, u64);
 
-/// An offer, the list it belongs to, and its index there.
-type NextOffer = (Offer, (GroupIx, bool), usize);
+/// An offer, and its place in the list of a user.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct NextOffer {
+    offer: Offer,
+    user: u32,
+    with_last: bool,
+    place: u32,
+}
+
+impl NextOffer {
+    /// The first offer of a list.
+    fn first(offer: Offer, (user, with_last): (GroupIx, bool)) -> NextOffer {
+        NextOffer { offer, user: small(user.0), with_last, place: 0 }
+    }
+
+    /// The list of the offer.
+    fn list(self) -> (GroupIx, bool) {
+        (GroupIx(large(self.user)), self.with_last)
+    }
+}
 
 /// Precision of a lower bound of the cost on a node. Most nodes never need a close bound.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -51,9 +70,9 @@ pub(super) struct Queue {
     nodes: IxVec<NodeIx, NodeEntry>,
     /// Nodes by a lower bound of the cost. An entry counts if it has the last number of its node; of
     /// several, the least.
-    heap: BinaryHeap<Reverse<(Cost, Precision, u32)>>,
+    heap: BinaryHeap<Reverse<(Bound, Precision, u32)>>,
     /// Next bounds of nodes that were costed for the request.
-    costed: Vec<Cost>,
+    costed: Vec<Bound>,
     /// What requests changed, in order of time, and what it was before. Both parts of the standing
     /// only rise along the list.
     undo: Vec<(RequestStanding, Before)>,
@@ -65,7 +84,7 @@ pub(super) struct Queue {
 #[derive(Clone, Copy, Default)]
 struct NodeEntry {
     /// Quanta that users offer there.
-    offered: QShares,
+    offered: u32,
     /// Number of the last entry that took the place of entries before.
     entry: u32,
     /// How often its space grew.
@@ -76,7 +95,7 @@ struct NodeEntry {
 #[derive(Clone, Copy)]
 enum Before {
     /// The bound of a node, and how often its space had grown.
-    Node(Cost, u32),
+    Node(Bound, u32),
     /// A user whose offers came to an end, as the request may take nothing from the user.
     User(NextOffer),
     /// A class whose users were not entered, for the same reason.
@@ -118,8 +137,8 @@ impl Queue {
     }
 
     /// Enters a node, in place of its last entry.
-    fn enter(&mut self, bound: Cost, precision: Precision) {
-        let node = &mut self.nodes[bound.node];
+    fn enter(&mut self, bound: Bound, precision: Precision) {
+        let node = &mut self.nodes[bound.node()];
         node.entry += 1;
         self.heap.push(Reverse((bound, precision, node.entry)));
     }
@@ -138,11 +157,11 @@ impl Queue {
         // The oldest state of a node comes last, and counts.
         for (_, before) in self.undo.split_off(kept).into_iter().rev() {
             match before {
-                Before::Node(bound, grown) if self.nodes[bound.node].grown == grown => {
+                Before::Node(bound, grown) if self.nodes[bound.node()].grown == grown => {
                     self.enter(bound, Precision::Close);
                 }
                 Before::Node(bound, _) => {
-                    self.enter_anew(draft, (offers, feasible, eligibility), bound.node);
+                    self.enter_anew(draft, (offers, feasible, eligibility), bound.node());
                 }
                 Before::User(next) => self.offers.push(Reverse(next)),
                 Before::Class(class) => self.enter_next(draft, (offers, eligibility), class),
@@ -176,7 +195,7 @@ impl Queue {
         let Some(order) = feasible.order_on(node) else { return };
         let missing = draft.spaces.missing_for(node, order.qshares());
         if let Some(bound) = offers.least(draft, eligibility.keeps, node, missing) {
-            self.enter(bound.within(eligibility.limit), Precision::Close);
+            self.enter(Bound::new(&bound.within(eligibility.limit)), Precision::Close);
         }
     }
 
@@ -204,10 +223,10 @@ impl Queue {
             let first = offers.of(draft, eligibility.keeps, of_user).first();
             let Some(first) = first else { continue };
             if eligibility.reaches_user(user) {
-                self.offers.push(Reverse((*first, of_user, 0)));
+                self.offers.push(Reverse(NextOffer::first(*first, of_user)));
                 return;
             }
-            self.undo.push((self.standing, Before::User((*first, of_user, 0))));
+            self.undo.push((self.standing, Before::User(NextOffer::first(*first, of_user))));
         }
     }
 
@@ -222,11 +241,11 @@ impl Queue {
         loop {
             self.offer(draft, offers, (feasible, eligibility));
             let Some(&Reverse((bound, precision, entry))) = self.heap.peek() else { break };
-            if plans.are_complete(&bound) {
+            if plans.are_complete(&bound.cost()) {
                 break;
             }
             self.heap.pop();
-            let node = bound.node;
+            let node = bound.node();
             if self.nodes[node].entry != entry {
                 continue;
             }
@@ -239,6 +258,7 @@ impl Queue {
             // Dearer entries of the node count no more.
             self.nodes[node].entry += 1;
             let next = plans.consider(draft, feasible, eligibility, node);
+            let next = next.as_ref().map(Bound::new);
             // Shares of its own user there may go for the next request, and at a lower cost; so may
             // shares of a side that is barred for this request alone. Space to come, closed to a job
             // that lost a share, may be gone by then.
@@ -269,17 +289,19 @@ impl Queue {
     ) {
         loop {
             let Some(mut next) = self.offers.peek_mut() else { return };
-            let Reverse((offer, of_user, place)) = *next;
-            let cost = offer.cost();
-            if self.heap.peek().is_some_and(|Reverse((first, ..))| *first < cost) {
+            let Reverse(of_list) = *next;
+            let NextOffer { offer, place, .. } = of_list;
+            let (cost, of_user) = (offer.cost(), of_list.list());
+            let bound = Bound::new(&cost);
+            if self.heap.peek().is_some_and(|Reverse((first, ..))| *first < bound) {
                 return;
             }
             draft.effort.search();
             let is_reached = eligibility.reaches_user(of_user.0);
-            let following = offers.of(draft, eligibility.keeps, of_user).get(place + 1);
+            let following = offers.of(draft, eligibility.keeps, of_user).get(large(place) + 1);
             match following.filter(|_| is_reached) {
                 Some(following) => {
-                    *next = Reverse((*following, of_user, place + 1));
+                    *next = Reverse(NextOffer { offer: *following, place: place + 1, ..of_list });
                     drop(next);
                 }
                 None => drop(PeekMut::pop(next)),
@@ -289,20 +311,20 @@ impl Queue {
                 self.enter_next(draft, (offers, eligibility), class);
             }
             if !is_reached {
-                self.undo.push((self.standing, Before::User((offer, of_user, place))));
+                self.undo.push((self.standing, Before::User(of_list)));
                 continue;
             }
             let node = offer.node();
             let Some(order) = feasible.order_on(node) else { continue };
-            let missing = draft.spaces.missing_for(node, order.qshares()).max(QShares(1));
+            let missing = draft.spaces.missing_for(node, order.qshares()).0.max(1);
             let before = self.nodes[node].offered;
-            let offered = before + offer.quanta();
+            let offered = before.saturating_add(offer.quanta());
             self.nodes[node].offered = offered;
             // An offer that was undone comes late, and may be cheaper than an entry of its node.
             let is_late = Some(offer) < self.dearest;
             self.dearest = self.dearest.max(Some(offer));
-            if missing <= offered && (before < missing || is_late) {
-                let bound = cost.within(eligibility.limit);
+            if missing <= u64::from(offered) && (u64::from(before) < missing || is_late) {
+                let bound = Bound::new(&cost.within(eligibility.limit));
                 self.heap.push(Reverse((bound, Precision::Rough, self.nodes[node].entry)));
             }
         }
@@ -314,10 +336,10 @@ fn close_bound(
     draft: &Draft<'_>,
     offers: &Offers,
     (feasible, eligibility): (&Feasible<'_, '_>, &Eligibility<'_, '_>),
-    rough: Cost,
-) -> Option<Cost> {
-    let order = feasible.order_on(rough.node)?;
-    let missing = draft.spaces.missing_for(rough.node, order.qshares()).max(QShares(1));
-    let bound = offers.bound(draft, eligibility.keeps, rough, missing)?;
-    Some(bound.within(eligibility.limit))
+    rough: Bound,
+) -> Option<Bound> {
+    let order = feasible.order_on(rough.node())?;
+    let missing = draft.spaces.missing_for(rough.node(), order.qshares()).max(QShares(1));
+    let bound = offers.bound(draft, eligibility.keeps, rough.cost(), missing)?;
+    Some(Bound::new(&bound.within(eligibility.limit)))
 }
