@@ -18,7 +18,7 @@ use super::node_lists::NodeListCapacity;
 use crate::engine::capacity::Shortage;
 use crate::engine::draft::Draft;
 use crate::engine::water_filling::Participant;
-use crate::model::{JobIx, PoolIx};
+use crate::model::{IxVec, JobIx, PoolIx};
 
 /// Most kinds times orders and lists of a tree. Beyond that, sizes and lists alone decide.
 const MOST_CELLS: usize = 1 << 16;
@@ -53,8 +53,8 @@ struct ReachableKinds {
 #[derive(Clone, Debug)]
 pub(super) struct Arrangement {
     domains: Rc<BTreeMap<Reachable, ReachableKinds>>,
-    /// For each job of the tree that lists nodes, its list.
-    list_of: Rc<BTreeMap<JobIx, usize>>,
+    /// For each job, its list.
+    list_of: Rc<IxVec<JobIx, Option<usize>>>,
     /// Free space of each kind before any target of this priority.
     empty: Rc<Vec<FreeSpace>>,
     layout: Layout,
@@ -82,12 +82,11 @@ impl Arrangement {
         seats: &[Participant],
     ) -> Option<Arrangement> {
         let asking = || seats.iter().filter(|seat| 0 < seat.space_to_grow);
-        let lists = asking().filter_map(|seat| Some((seat.job, listed.list_of(seat.job)?)));
-        let list_of: BTreeMap<JobIx, usize> = lists.collect();
-        if list_of.is_empty() {
+        let in_use = asking().filter_map(|seat| listed.list_of(seat.job));
+        let in_use: BTreeSet<usize> = in_use.collect();
+        if in_use.is_empty() {
             return None;
         }
-        let in_use: BTreeSet<usize> = list_of.values().copied().collect();
         let mut known: BTreeMap<PoolLists, usize> = BTreeMap::new();
         let mut empty: Vec<FreeSpace> = Vec::new();
         for &pool in draft.pools.searched_from(tree) {
@@ -109,6 +108,7 @@ impl Arrangement {
         let mut kinds: Vec<(usize, &PoolLists)> =
             known.iter().map(|(of, &kind)| (kind, of)).collect();
         kinds.sort_by_key(|(kind, (pool, lists))| (lists.len(), draft.pools.depth(*pool), *kind));
+        let list_of = listed.all_lists();
         let reaches = asking().map(|seat| reach(draft, &list_of, seat.job));
         let reaches: BTreeSet<Reachable> = reaches.collect();
         let domains = reaches.into_iter().map(|reach| {
@@ -123,7 +123,7 @@ impl Arrangement {
         });
         Some(Arrangement {
             domains: Rc::new(domains.collect()),
-            list_of: Rc::new(list_of),
+            list_of,
             layout: Layout::new(empty.clone()),
             empty: Rc::new(empty),
             targets: BTreeMap::new(),
@@ -306,7 +306,7 @@ impl Layout {
 }
 
 /// The nodes that `job` may use.
-fn reach(draft: &Draft<'_>, list_of: &BTreeMap<JobIx, usize>, job: JobIx) -> Reachable {
+fn reach(draft: &Draft<'_>, list_of: &IxVec<JobIx, Option<usize>>, job: JobIx) -> Reachable {
     let pool = || draft.snapshot.topology.classes[draft.entities.class_of(job)].pool;
-    list_of.get(&job).map_or_else(|| Reachable::Pool(pool()), |list| Reachable::List(*list))
+    list_of[job].map_or_else(|| Reachable::Pool(pool()), Reachable::List)
 }

@@ -23,7 +23,7 @@ use crate::engine::draft::{CountRefusal, Draft};
 use crate::engine::fairness_tree::GroupIx;
 use crate::engine::share_table::ShareIx;
 use crate::engine::water_filling::{Participant, Service, Turn, WaterFill};
-use crate::model::{ClassIx, IxVec, JobIx, NShares, NodeIx, PoolIx, QShares, floor_div};
+use crate::model::{ClassIx, IxVec, JobIx, NShares, NodeIx, Order, PoolIx, QShares, floor_div};
 
 /// Counts `jobs`, the fair-share jobs of a priority, from the space that higher priorities left in
 /// `space`. Their pure fair shares are known.
@@ -38,9 +38,10 @@ pub(super) fn count(
     // Trees share no nodes, so they can be counted separately. Within a tree, the cost of a used
     // slot to larger requests is known.
     let mut by_tree: BTreeMap<PoolIx, Vec<Participant>> = BTreeMap::new();
+    let mut most = BTreeMap::new();
     for &job in jobs {
         let tree = draft.pools.top(pool_of(draft, job));
-        by_tree.entry(tree).or_default().push(seat(draft, listed, job));
+        by_tree.entry(tree).or_default().push(seat(draft, listed, &mut most, job));
     }
     for (tree, seats) in by_tree {
         let of_tree: Vec<JobIx> = seats.iter().map(|seat| seat.job).collect();
@@ -133,12 +134,20 @@ fn enter(draft: &mut Draft<'_>, counted: impl Iterator<Item = (Participant, u64)
     }
 }
 
-/// Limit of a job's target: its cap, and the space on the nodes that it lists.
-fn seat(draft: &Draft<'_>, listed: &NodeListCapacity, job: JobIx) -> Participant {
+/// Limit of a job's target: its cap, and the space on the nodes that it lists. `most` keeps that space
+/// for jobs of the same list and order: a list may have all nodes, and all jobs the list.
+fn seat(
+    draft: &Draft<'_>,
+    listed: &NodeListCapacity,
+    most: &mut BTreeMap<(usize, Order), NShares>,
+    job: JobIx,
+) -> Participant {
     let order = draft.jobs[job].order;
     let below_cap = draft.jobs[job].most.saturating_sub(draft.jobs[job].target);
-    let NShares(space_to_grow) =
-        listed.most(job, order).map_or(below_cap, |most| most.min(below_cap));
+    let on_list = listed
+        .list_of(job)
+        .map(|list| *most.entry((list, order)).or_insert_with(|| listed.most(list, order)));
+    let NShares(space_to_grow) = on_list.map_or(below_cap, |most| most.min(below_cap));
     Participant { job, order, space_to_grow }
 }
 
@@ -171,10 +180,14 @@ fn note_where_nothing_is_left(
     jobs: &[JobIx],
 ) {
     let mut largest: BTreeMap<PoolIx, QShares> = BTreeMap::new();
+    let mut of_lists: BTreeMap<usize, QShares> = BTreeMap::new();
     for &job in jobs {
         let pool = pool_of(draft, job);
         let largest = *largest.entry(pool).or_insert_with(|| space.largest(&draft.pools, pool));
-        let largest = listed.largest(job).map_or(largest, |listed| listed.min(largest));
+        let on_list = listed
+            .list_of(job)
+            .map(|list| *of_lists.entry(list).or_insert_with(|| listed.largest(list)));
+        let largest = on_list.map_or(largest, |on_list| on_list.min(largest));
         if largest < draft.jobs[job].order.qshares() {
             draft.jobs[job].refusal = Some(CountRefusal::NothingLeft { left: largest });
         }
@@ -316,7 +329,11 @@ mod tests {
         let mut draft = Draft::new(&scene.snapshot);
         let mut space = EmptyCluster::new(&draft.spaces);
         let mut listed = NodeListCapacity::new(&draft);
-        let seats = scene.snapshot.jobs.places().map(|job| seat(&draft, &listed, job));
+        let seats = scene
+            .snapshot
+            .jobs
+            .places()
+            .map(|job| seat(&draft, &listed, &mut BTreeMap::new(), job));
         let seats: Vec<Participant> = seats.collect();
         let named = &mut Arrangement::new(&draft, &listed, PoolIx(0), &seats);
         let mut walk =
@@ -385,7 +402,11 @@ mod tests {
         let draft = Draft::new(&scene.snapshot);
         let mut space = EmptyCluster::new(&draft.spaces);
         let mut listed = NodeListCapacity::new(&draft);
-        let seats = scene.snapshot.jobs.places().map(|job| seat(&draft, &listed, job));
+        let seats = scene
+            .snapshot
+            .jobs
+            .places()
+            .map(|job| seat(&draft, &listed, &mut BTreeMap::new(), job));
         let mut walk =
             WaterFill::new(&draft.entities, Turn::ByFinish, seats, &draft.targets, &draft.held);
         count_at_once(&draft, &mut space, (&mut listed, &mut None), &mut walk);

@@ -158,7 +158,7 @@ pub(super) fn count(
         if chosen == Some(None) || !take(draft, space, listed, (ix, amount), node) {
             ledger.revoke(draft, ix, amount);
             let left = space.largest_local(class.pool);
-            let left = listed.largest(ix).map_or(left, |listed| listed.min(left));
+            let left = listed.list_of(ix).map_or(left, |list| listed.largest(list).min(left));
             draft.jobs[ix].refusal = Some(CountRefusal::NothingLeft { left });
             break;
         }

@@ -9,6 +9,7 @@
 
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
+use std::rc::Rc;
 
 use crate::engine::capacity::{Cell, Shortage};
 use crate::engine::csr::Csr;
@@ -37,9 +38,9 @@ pub(in crate::engine) struct NodeListCapacity {
     /// Size of the largest node. Lists with more space than that limit no node.
     largest_cell: u64,
     /// For each job of the snapshot, its list.
-    list_of: IxVec<JobIx, Option<usize>>,
+    list_of: Rc<IxVec<JobIx, Option<usize>>>,
     /// Target so far of each job of the current priority that has a list, in qshares.
-    counted: BTreeMap<JobIx, u64>,
+    counted: IxVec<JobIx, u64>,
 }
 
 /// Most lists that a list is checked against; each contains all its nodes. Each is another check of
@@ -90,8 +91,8 @@ impl NodeListCapacity {
             lists_of,
             nodes: nodes_of,
             wider,
-            list_of,
-            counted: BTreeMap::new(),
+            list_of: Rc::new(list_of),
+            counted: IxVec::filled(0, draft.jobs.len()),
         };
         listed.find_least_space();
         listed
@@ -131,27 +132,30 @@ impl NodeListCapacity {
         self.list_of[job]
     }
 
+    /// For each job, its list.
+    pub(super) fn all_lists(&self) -> Rc<IxVec<JobIx, Option<usize>>> {
+        Rc::clone(&self.list_of)
+    }
+
     /// The lists that `node` is on, ascending.
     pub(super) fn lists_of(&self, node: NodeIx) -> &[usize] {
         self.lists_of.row(node.0)
     }
 
-    /// Largest free piece for `job`; `None` if it has no list.
-    pub(super) fn largest(&self, job: JobIx) -> Option<QShares> {
-        self.list_of[job]?;
-        Some(QShares(self.holes(job).map(|(size, _)| size).max().unwrap_or(0)))
+    /// Largest free piece on the nodes of `list`.
+    pub(super) fn largest(&self, list: usize) -> QShares {
+        QShares(self.holes(list).map(|(size, _)| size).max().unwrap_or(0))
     }
 
-    /// Most nshares of `order` that the nodes on its list could hold; `None` if it has no list.
-    pub(super) fn most(&self, job: JobIx, order: Order) -> Option<NShares> {
-        self.list_of[job]?;
-        Some(self.holes(job).map(|(size, _)| QShares(size).nshares(order)).sum())
+    /// Most nshares of `order` that the nodes of `list` could hold.
+    pub(super) fn most(&self, list: usize, order: Order) -> NShares {
+        self.holes(list).map(|(size, _)| QShares(size).nshares(order)).sum()
     }
 
     /// Node on the list of `job` with the least free space that is enough for `order`.
     pub(super) fn node_for(&self, job: JobIx, order: Order) -> Option<NodeIx> {
         let order = order.qshares().0;
-        let fitting = self.holes(job).filter(|(size, _)| order <= *size);
+        let fitting = self.holes_of(job).filter(|(size, _)| order <= *size);
         fitting.min().map(|(_, node)| node)
     }
 
@@ -164,7 +168,7 @@ impl NodeListCapacity {
         let is_whole = |&(size, node): &(u64, NodeIx)| {
             size == self.cells[node.0].order && orders.contains(&size)
         };
-        self.holes(job).filter(is_whole).min().map(|(_, node)| node)
+        self.holes_of(job).filter(is_whole).min().map(|(_, node)| node)
     }
 
     /// Size of `node`, and its free space.
@@ -245,7 +249,7 @@ impl NodeListCapacity {
         for (Participant { job, order, .. }, nshares) in gains.filter(|(_, nshares)| 0 < *nshares) {
             let Some(list) = self.list_of[job] else { continue };
             let amount = NShares(nshares).of_order(order).0;
-            *self.counted.entry(job).or_default() += amount;
+            self.counted[job] += amount;
             self.change_expected(list, |expected| expected + amount);
             for place in 0..self.wider.row(list).len() {
                 self.note_least_space(self.wider.row(list)[place]);
@@ -256,8 +260,9 @@ impl NodeListCapacity {
     /// Marks the space of the fair-share jobs of `priority`, whose targets are final, as taken for
     /// lower priorities. Shares on nodes that are on no list do not matter.
     pub(super) fn keep_for(&mut self, draft: &Draft<'_>, priority: Precedence) {
-        for (job, counted) in std::mem::take(&mut self.counted) {
-            let Some(list) = self.list_of[job] else { continue };
+        for job in draft.jobs.places() {
+            let counted = std::mem::take(&mut self.counted[job]);
+            let Some(list) = self.list_of[job].filter(|_| 0 < counted) else { continue };
             let nodes = self.nodes.row(list);
             let there = staying(draft, job);
             let there = there.filter(|share| nodes.binary_search(&share.node()).is_ok());
@@ -300,10 +305,13 @@ impl NodeListCapacity {
     }
 
     /// Space that `job` could have on each node of its list.
-    fn holes(&self, job: JobIx) -> impl Iterator<Item = (u64, NodeIx)> {
-        let nodes = self.list_of[job].map_or(&[][..], |list| self.nodes.row(list));
-        let nodes = nodes.iter();
-        nodes.map(|&node| (self.free(node), node))
+    fn holes_of(&self, job: JobIx) -> impl Iterator<Item = (u64, NodeIx)> {
+        self.list_of[job].into_iter().flat_map(|list| self.holes(list))
+    }
+
+    /// Space on each node of `list`.
+    fn holes(&self, list: usize) -> impl Iterator<Item = (u64, NodeIx)> {
+        self.nodes.row(list).iter().map(|&node| (self.free(node), node))
     }
 
     /// Free space of `node` for jobs that are counted node by node. Excludes space that jobs
