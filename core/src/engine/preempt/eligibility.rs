@@ -15,7 +15,7 @@ use crate::engine::fairness_tree::{GroupIx, Level};
 use crate::engine::job_draft::JobDraft;
 use crate::engine::schedule::VictimRule;
 use crate::engine::sizes::least_size;
-use crate::model::{JobIx, Millis, NShares, NodeIx, Precedence, count};
+use crate::model::{JobIx, Millis, NShares, Precedence, count};
 
 /// Most processes of a job that may soon have only its last process left.
 const FEW: u64 = 8;
@@ -249,14 +249,6 @@ impl<'d, 'a> Eligibility<'d, 'a> {
                 && (self.is_under_minimum || self.is_above_target(level, victim)))
             || self.is_side_surplus(level, victim)
             || (self.may_balance && self.would_balance(level, victim, 1))
-    }
-
-    /// True if the requester's user has processes on `node`.
-    pub(super) fn has_own_on(&self, node: NodeIx) -> bool {
-        let entities = &self.draft.entities;
-        let own = entities.group_of(self.requester);
-        let mut held = self.draft.spaces.held_shares(node);
-        held.any(|(_, facts)| facts.user() == own)
     }
 
     /// The rule under which a process of so many quanta of `victim` may go now, if any.

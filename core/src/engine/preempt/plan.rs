@@ -61,7 +61,7 @@ impl Cost {
 
 /// Lower bound of the cost on a node, packed: a cycle may have millions. It compares as the cost does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Bound {
+pub(super) struct CostBound {
     /// All that comes before the loss, as bits.
     class: u8,
     loss: Millis,
@@ -69,14 +69,14 @@ pub(super) struct Bound {
     node: u32,
 }
 
-impl Bound {
+impl CostBound {
     /// Packs `cost`. A bound has no overshoot, and more victims than can be counted are many.
-    pub(super) fn new(cost: &Cost) -> Bound {
+    pub(super) fn new(cost: &Cost) -> CostBound {
         let worst = cost.worst.map_or([false; 4], |worst| {
             [true, worst.is_resident, worst.is_within_target, worst.becomes_needy]
         });
         let bits = [cost.is_too_dear, cost.uses_claim].into_iter().chain(worst);
-        Bound {
+        CostBound {
             class: bits.fold(0, |class, bit| class << 1 | u8::from(bit)),
             loss: cost.loss,
             victims: u16::try_from(cost.victims).unwrap_or(u16::MAX),

@@ -16,7 +16,7 @@ use std::collections::binary_heap::PeekMut;
 use super::eligibility::Eligibility;
 use super::feasible::Feasible;
 use super::offers::{Offer, Offers};
-use super::plan::{Bound, Plans};
+use super::plan::{CostBound, Plans};
 use crate::engine::draft::Draft;
 use crate::engine::fairness_tree::GroupIx;
 use crate::engine::share_table::{large, small};
@@ -70,9 +70,9 @@ pub(super) struct Queue {
     nodes: IxVec<NodeIx, NodeEntry>,
     /// Nodes by a lower bound of the cost. An entry counts if it has the last number of its node; of
     /// several, the least.
-    heap: BinaryHeap<Reverse<(Bound, Precision, u32)>>,
+    heap: BinaryHeap<Reverse<(CostBound, Precision, u32)>>,
     /// Next bounds of nodes that were costed for the request.
-    costed: Vec<Bound>,
+    costed: Vec<CostBound>,
     /// What requests changed, in order of time, and what it was before. Both parts of the standing
     /// only rise along the list.
     undo: Vec<(RequestStanding, Before)>,
@@ -95,7 +95,7 @@ struct NodeEntry {
 #[derive(Clone, Copy)]
 enum Before {
     /// The bound of a node, and how often its space had grown.
-    Node(Bound, u32),
+    Node(CostBound, u32),
     /// A user whose offers came to an end, as the request may take nothing from the user.
     User(NextOffer),
     /// A class whose users were not entered, for the same reason.
@@ -137,7 +137,7 @@ impl Queue {
     }
 
     /// Enters a node, in place of its last entry.
-    fn enter(&mut self, bound: Bound, precision: Precision) {
+    fn enter(&mut self, bound: CostBound, precision: Precision) {
         let node = &mut self.nodes[bound.node()];
         node.entry += 1;
         self.heap.push(Reverse((bound, precision, node.entry)));
@@ -195,7 +195,7 @@ impl Queue {
         let Some(order) = feasible.order_on(node) else { return };
         let missing = draft.spaces.missing_for(node, order.qshares());
         if let Some(bound) = offers.least(draft, eligibility.keeps, node, missing) {
-            self.enter(Bound::new(&bound.within(eligibility.limit)), Precision::Close);
+            self.enter(CostBound::new(&bound.within(eligibility.limit)), Precision::Close);
         }
     }
 
@@ -258,15 +258,13 @@ impl Queue {
             // Dearer entries of the node count no more.
             self.nodes[node].entry += 1;
             let next = plans.consider(draft, feasible, eligibility, node);
-            let next = next.as_ref().map(Bound::new);
-            // Shares of its own user there may go for the next request, and at a lower cost; so may
-            // shares of a side that is barred for this request alone. Space to come, closed to a job
-            // that lost a share, may be gone by then.
+            let next = next.as_ref().map(CostBound::new);
+            // Shares of a side that is barred for this request alone may go for the next. Space to
+            // come, closed to a job that lost a share, may be gone by then. Shares of the request's
+            // own user go to no request that is no worse off, except to requests of the same user,
+            // which look at them apart.
             let is_free = || draft.spaces.missing_for(node, QShares(1)) == QShares(0);
-            if eligibility.has_met_bar()
-                || eligibility.has_own_on(node)
-                || (eligibility.has_given() && is_free())
-            {
+            if eligibility.has_met_bar() || (eligibility.has_given() && is_free()) {
                 self.costed.push(bound);
                 continue;
             }
@@ -292,7 +290,7 @@ impl Queue {
             let Reverse(of_list) = *next;
             let NextOffer { offer, place, .. } = of_list;
             let (cost, of_user) = (offer.cost(), of_list.list());
-            let bound = Bound::new(&cost);
+            let bound = CostBound::new(&cost);
             if self.heap.peek().is_some_and(|Reverse((first, ..))| *first < bound) {
                 return;
             }
@@ -324,7 +322,7 @@ impl Queue {
             let is_late = Some(offer) < self.dearest;
             self.dearest = self.dearest.max(Some(offer));
             if missing <= u64::from(offered) && (u64::from(before) < missing || is_late) {
-                let bound = Bound::new(&cost.within(eligibility.limit));
+                let bound = CostBound::new(&cost.within(eligibility.limit));
                 self.heap.push(Reverse((bound, Precision::Rough, self.nodes[node].entry)));
             }
         }
@@ -336,10 +334,10 @@ fn close_bound(
     draft: &Draft<'_>,
     offers: &Offers,
     (feasible, eligibility): (&Feasible<'_, '_>, &Eligibility<'_, '_>),
-    rough: Bound,
-) -> Option<Bound> {
+    rough: CostBound,
+) -> Option<CostBound> {
     let order = feasible.order_on(rough.node())?;
     let missing = draft.spaces.missing_for(rough.node(), order.qshares()).max(QShares(1));
     let bound = offers.bound(draft, eligibility.keeps, rough.cost(), missing)?;
-    Some(Bound::new(&bound.within(eligibility.limit)))
+    Some(CostBound::new(&bound.within(eligibility.limit)))
 }
