@@ -72,7 +72,9 @@ fn claimed_space(draft: &Draft<'_>) -> Vec<ClaimedSpace> {
         job: draft.jobs[gang].id,
         amount: QShares(amount),
     };
-    all.map(claim).collect()
+    let mut claimed = Vec::with_capacity(claims.count());
+    claimed.extend(all.map(claim));
+    claimed
 }
 
 /// Promised qshares of each entity.

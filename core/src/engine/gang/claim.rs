@@ -7,7 +7,7 @@
 
 use std::collections::BTreeSet;
 use std::iter;
-use std::num::NonZeroU64;
+use std::num::{NonZeroU32, NonZeroU64};
 use std::sync::Arc;
 
 use super::decide::{amounts_by_node, pieces};
@@ -18,6 +18,7 @@ use super::supply::{PlacementSet, SpacePart, Supply};
 use super::{Claim, Slot, Taker, gang_shape};
 use crate::engine::capacity::EmptyCluster;
 use crate::engine::draft::Draft;
+use crate::engine::share_table::{large, small};
 use crate::engine::snapshot::Promise;
 use crate::engine::target::NodeListCapacity;
 use crate::model::{JobId, JobIx, NShares, NodeIx, count, floor_div};
@@ -88,11 +89,13 @@ impl GangPlanner {
         listed: &mut NodeListCapacity,
         claims: Vec<Claim>,
     ) {
-        for claim in &claims {
-            let pool = draft.spaces.pool(claim.node);
-            self.claimants.entry(pool).or_default().insert(claim.job);
-            draft.claims.add(*claim);
+        let mut pools = claims.iter().map(|claim| draft.spaces.pool(claim.node)).peekable();
+        while let Some(pool) = pools.next() {
+            if pools.peek() != Some(&pool) {
+                self.claimants.entry(pool).or_default().extend(claims.first().map(|it| it.job));
+            }
         }
+        draft.claims.add_all(&claims);
         self.take_claims(draft, space, listed, &claims);
         self.claims.extend(claims);
     }
@@ -276,15 +279,18 @@ fn amounts_of(claims: &[Claim]) -> Vec<(NodeIx, u64)> {
 pub(in crate::engine) struct NodeClaims {
     all: Vec<LinkedClaim>,
     /// Places of the first and the last claim on each node.
-    ends: Vec<Option<(usize, usize)>>,
+    ends: Vec<Option<(ClaimPlace, ClaimPlace)>>,
 }
+
+/// Place of a claim, counted from 1.
+type ClaimPlace = NonZeroU32;
 
 #[derive(Clone, Debug)]
 struct LinkedClaim {
-    gang: JobIx,
-    amount: u64,
+    gang: u32,
     /// Place of the next claim on the same node.
-    next: Option<usize>,
+    next: Option<ClaimPlace>,
+    amount: u64,
 }
 
 impl NodeClaims {
@@ -295,9 +301,15 @@ impl NodeClaims {
 
     /// Claims on `node`, the oldest gang first: each gang, and the amount.
     pub(in crate::engine) fn on(&self, node: NodeIx) -> impl Iterator<Item = (JobIx, u64)> {
-        let first = self.ends.get(node.0).copied().flatten().map(|(first, _)| &self.all[first]);
-        let claims = iter::successors(first, |claim| claim.next.map(|next| &self.all[next]));
-        claims.map(|claim| (claim.gang, claim.amount))
+        let at = |place: ClaimPlace| &self.all[large(place.get() - 1)];
+        let first = self.ends.get(node.0).copied().flatten().map(|(first, _)| at(first));
+        let claims = iter::successors(first, move |claim| claim.next.map(at));
+        claims.map(|claim| (JobIx(large(claim.gang)), claim.amount))
+    }
+
+    /// Number of claims.
+    pub(in crate::engine) fn count(&self) -> usize {
+        self.all.len()
     }
 
     /// The nodes with claims on them.
@@ -306,19 +318,20 @@ impl NodeClaims {
         nodes.map(|(_, place)| NodeIx(place))
     }
 
-    fn add(&mut self, claim: Claim) {
-        let Claim { job: gang, node, amount } = claim;
-        let place = self.all.len();
-        self.all.push(LinkedClaim { gang, amount, next: None });
-        if self.ends.len() <= node.0 {
-            self.ends.resize(node.0 + 1, None);
-        }
-        match &mut self.ends[node.0] {
-            Some((_, last)) => {
-                self.all[*last].next = Some(place);
-                *last = place;
+    fn add_all(&mut self, claims: &[Claim]) {
+        self.all.reserve(claims.len());
+        let nodes = claims.iter().map(|claim| claim.node.0 + 1).max().unwrap_or(0);
+        self.ends.resize(self.ends.len().max(nodes), None);
+        for &Claim { job, node, amount } in claims {
+            self.all.push(LinkedClaim { gang: small(job.0), next: None, amount });
+            let Some(place) = ClaimPlace::new(small(self.all.len())) else { continue };
+            match &mut self.ends[node.0] {
+                Some((_, last)) => {
+                    self.all[large(last.get() - 1)].next = Some(place);
+                    *last = place;
+                }
+                ends @ None => *ends = Some((place, place)),
             }
-            ends @ None => *ends = Some((place, place)),
         }
     }
 }
