@@ -149,6 +149,11 @@ impl Kinds {
         &self.tags[index(kind.tags)]
     }
 
+    /// Number of nodes in the snapshot.
+    pub(super) fn nodes(&self) -> usize {
+        self.of.len()
+    }
+
     /// Chunks of `shape` whose tags the nodes of each kind have.
     pub(super) fn suiting(&self, shape: &Shape) -> SuitingChunks {
         let of = |tags: &Tags| shape.chunks.iter().map(|it| tags.satisfy(&it.tags)).collect();

@@ -95,10 +95,9 @@ impl GangPlanner {
                 configured.add_unheard(kind, nodes);
             }
             let configured = Arc::new(configured);
-            let (empty, ending) = (up().map(empty).collect(), up().map(ending).collect());
-            let up = Supply::like(&configured, &kinds, empty);
-            let ending = Supply::like(&up, &kinds, ending);
-            pools.insert(pool, PoolSupplies { configured, up, ending });
+            let all_up = Supply::like(&configured, &kinds, || up().map(empty));
+            let ending = Supply::like(&all_up, &kinds, || up().map(ending));
+            pools.insert(pool, PoolSupplies { configured, up: all_up, ending });
         }
         let mut promises: BTreeMap<JobId, Vec<Promise>> = BTreeMap::new();
         for promise in draft.snapshot.promises.iter().filter(|promise| promise.rank.is_some()) {

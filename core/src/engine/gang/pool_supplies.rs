@@ -90,7 +90,7 @@ pub(super) fn supplies(
     let supply_of = |(&pool, known): (&PoolIx, &PoolSupplies)| {
         let is_there = |node: &Node| node.pool == pool && node.state.is_schedulable();
         let nodes = || draft.snapshot.nodes_with_ix().filter(|(_, node)| is_there(node));
-        let mut supply = Supply::like(&known.up, kinds, nodes().map(space).collect());
+        let mut supply = Supply::like(&known.up, kinds, || nodes().map(space));
         for (ix, node) in nodes() {
             let lack = in_use(ix, node).saturating_sub(node.order.0);
             if 0 < lack {

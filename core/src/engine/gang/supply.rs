@@ -58,6 +58,9 @@ pub(super) struct Supply {
 /// Moves between shelves with which another move is compared, to carry out both at once.
 const MOVES_COMPARED: usize = 8;
 
+/// Shelves with which the shelf of a node is compared before all shelves are searched.
+const SHELVES_COMPARED: usize = 16;
+
 /// Part of the space of a node that counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum SpacePart {
@@ -103,36 +106,45 @@ impl Stock {
 impl Supply {
     /// Nodes with their space, ascending.
     pub(super) fn of(kinds: &Kinds, nodes: impl Iterator<Item = (NodeIx, Space)>) -> Supply {
+        // Few shelves come in turn.
+        let mut recent: Vec<(Shelf, NodeSet)> = Vec::new();
         let mut shelves: BTreeMap<Shelf, NodeSet> = BTreeMap::new();
-        let mut shelf_of = Vec::new();
+        let mut shelf_of = Vec::with_capacity(kinds.nodes());
         for (node, space) in nodes {
             let shelf = Shelf::of(kinds, node, space);
-            shelves.entry(shelf).or_default().insert(node);
+            match recent.iter().position(|(known, _)| *known == shelf) {
+                Some(place) => recent[place].1.insert(node),
+                None if recent.len() < SHELVES_COMPARED => {
+                    recent.push((shelf, NodeSet::from_iter([node])));
+                }
+                None => shelves.entry(shelf).or_default().insert(node),
+            }
             shelf_of.resize(node.0, None);
             shelf_of.push(Some(shelf));
         }
+        shelves.extend(recent);
         Supply { shelves, shelf_of, ..Supply::default() }
     }
 
     /// A supply of `nodes`, ascending: `known` itself, if it has just these.
-    pub(super) fn like(
+    pub(super) fn like<I: Iterator<Item = (NodeIx, Space)>>(
         known: &Arc<Supply>,
         kinds: &Kinds,
-        nodes: Vec<(NodeIx, Space)>,
+        nodes: impl Fn() -> I,
     ) -> Arc<Supply> {
-        if known.is_of(&nodes) {
+        if known.is_of(nodes()) {
             return Arc::clone(known);
         }
-        Arc::new(Supply::of(kinds, nodes.into_iter()))
+        Arc::new(Supply::of(kinds, nodes()))
     }
 
     /// True if the supply has just these nodes, ascending, and all that it knows is their space.
-    fn is_of(&self, nodes: &[(NodeIx, Space)]) -> bool {
+    fn is_of(&self, nodes: impl Iterator<Item = (NodeIx, Space)>) -> bool {
         let all = self.shelf_of.iter().zip(0..);
         let own = all.filter_map(|(shelf, place)| Some((NodeIx(place), shelf.as_ref()?)));
         let own =
             own.map(|(node, &Shelf { available, usable, .. })| (node, Space { available, usable }));
-        self.unheard.is_empty() && self.short.is_empty() && own.eq(nodes.iter().copied())
+        self.unheard.is_empty() && self.short.is_empty() && own.eq(nodes)
     }
 
     /// Adds listed nodes that never reported.
