@@ -13,6 +13,8 @@ pub(super) fn is_possible(draft: &Draft<'_>, priority: Precedence, tree: PoolIx)
         let class = draft.class_of(*job);
         draft.precedence(*job) == priority
             && class.policy.is_preemptable()
+            // A gang has its turn instead.
+            && !draft.jobs[*job].is_gang
             && draft.pools.top(class.pool) == tree
             && 0 < draft.jobs[*job].demand.cap.nshares.0
             // A job without a large enough node needs no space.
@@ -23,7 +25,7 @@ pub(super) fn is_possible(draft: &Draft<'_>, priority: Precedence, tree: PoolIx)
 }
 
 /// True if an arrangement gives each of `jobs` a process. They are fair-share jobs of equal
-/// priority. All their processes, and all of lower priority, count as gone.
+/// priority. All their processes, and all of lower priority, count as gone; gangs stay.
 ///
 /// Jobs are placed by size, largest first; on equal size, a job with fewer nodes to choose from
 /// goes first. Each takes the smallest free space that suffices. So true is proven, but false is
@@ -63,7 +65,9 @@ fn free_spaces(draft: &Draft<'_>, jobs: &[JobIx]) -> IxVec<NodeIx, u64> {
     let priority = jobs.first().map(|&job| draft.precedence(job));
     let stays = |job: JobIx| {
         let class = draft.class_of(job);
-        !class.policy.is_preemptable() || Some(draft.precedence(job)) < priority
+        !class.policy.is_preemptable()
+            || draft.jobs[job].is_gang
+            || Some(draft.precedence(job)) < priority
     };
     let space_on = |(ix, node): (NodeIx, &Node)| {
         if !draft.spaces.is_schedulable(ix) {

@@ -21,8 +21,8 @@ use crate::engine::report::{CapBound, Declined};
 use crate::engine::share_table::ShareIx;
 use crate::engine::{Alternatives, Snapshot, Taking, VictimRule, place, target};
 use crate::model::{
-    CapRules, ClassIx, Elasticity, JobId, JobIx, LegalSizes, Millis, NShares, NodeIx, Order,
-    Precedence, QShares, Shape, ShareFacts, UserIx,
+    CapRules, Chunk, ClassIx, Elasticity, JobId, JobIx, LegalSizes, Mebibytes, Millis, NShares,
+    NodeIx, Order, Precedence, QShares, Shape, ShareFacts, Tags, UserIx,
 };
 
 const CID: UserIx = UserIx(2);
@@ -360,6 +360,20 @@ fn an_arrangement_is_found_by_first_fit_or_not() {
     assert!(!is_possible(&[1, 1], &[1, 1], confine));
     // A job without demand takes no space.
     assert!(is_possible(&[1], &[1, 1], |scene| scene.edit(JobId(2)).facts.remaining = 0));
+    // A gang waits for its turn, and keeps what it has.
+    assert!(is_possible(&[1], &[1, 1], make_gang));
+    let running_gang = |scene: &mut Scene| {
+        make_gang(scene);
+        scene.hold(JobId(2), 1, 0);
+    };
+    assert!(!is_possible(&[1], &[1, 1], running_gang));
+}
+
+/// Makes the second job an exclusive gang.
+fn make_gang(scene: &mut Scene) {
+    let chunk = Chunk { count: 1, memory: Mebibytes(1 << 10), tags: Tags::default() };
+    let shape = Shape { chunks: vec![chunk], is_exclusive: true, ..Shape::default() };
+    scene.edit(JobId(2)).shape = Some(Arc::new(shape));
 }
 
 /// Returns the users that the first of four may take from in an idle cluster, by processes of 1.
