@@ -33,7 +33,7 @@ pub(super) fn is_possible(draft: &Draft<'_>, priority: Precedence, tree: PoolIx)
 fn gives_all_one(draft: &Draft<'_>, jobs: &[JobIx]) -> bool {
     let of_nodes = free_spaces(draft, jobs);
     let needed: QShares = jobs.iter().map(|&job| draft.jobs[job].order.qshares()).sum();
-    // Most often there are more jobs than space.
+    // The sums tell at once that there is too little.
     if of_nodes.iter().sum::<u64>() < needed.0 {
         return false;
     }
