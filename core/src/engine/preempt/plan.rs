@@ -439,6 +439,37 @@ mod tests {
     }
 
     #[test]
+    fn a_packed_bound_compares_as_its_cost_does() {
+        let bools = [false, true];
+        let classes = bools.into_iter().flat_map(|is_resident| {
+            bools.into_iter().flat_map(move |is_within_target| {
+                bools.map(|becomes_needy| EvictionClass {
+                    is_resident,
+                    is_within_target,
+                    becomes_needy,
+                })
+            })
+        });
+        let mut costs = Vec::new();
+        for worst in classes.map(Some).chain([None]) {
+            for (is_too_dear, uses_claim) in [(false, false), (false, true), (true, false)] {
+                for (loss, victims, node) in
+                    [(0, 1, 7), (0, 2, 3), (900, 0, 3), (Millis::MAX, 1, 8)]
+                {
+                    let nothing = Cost::nothing(NodeIx(node));
+                    costs.push(Cost { is_too_dear, uses_claim, worst, loss, victims, ..nothing });
+                }
+            }
+        }
+        for one in &costs {
+            assert_eq!(CostBound::new(one).cost(), *one);
+            for other in &costs {
+                assert_eq!(CostBound::new(one).cmp(&CostBound::new(other)), one.cmp(other));
+            }
+        }
+    }
+
+    #[test]
     fn the_least_invested_go_first() {
         let in_order = [
             rank(false, 5, 0, 9), // initializing, whatever its number
