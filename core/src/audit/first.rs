@@ -3,13 +3,14 @@
 //! The planner's own tests are not used. Fluid shares decide which jobs are owed a process
 //! ([`super::owed`]), and a found arrangement proves that they could have it ([`super::arrange`]).
 
-use std::collections::BTreeSet;
+use std::cell::OnceCell;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::arrange::{MayMove, TRIES, is_arrangeable};
 use super::finding::{Finding, Rule};
 use super::ledger::Ledger;
 use super::lines::{Entity, ReceiptedShare};
-use super::owed::{Group, group_of, groups};
+use super::owed::{Group, Owed, Rest, group_of, groups};
 use super::quiescence::is_at_rest;
 use super::shapes::{is_adapting, is_legal, sized_shape};
 use crate::engine::{Declined, VictimRule};
@@ -112,25 +113,31 @@ fn is_starving(ledger: &Ledger<'_>, place: JobIx) -> bool {
 /// process. A moved job has another process instead. In an idle cluster evenness may come first.
 ///
 /// Higher priorities may take all of a job. A job with legal sizes may then have no such size left.
-/// A gang in its turn takes what is beyond a target, before higher priorities take the rest.
+/// A gang in its turn takes before higher priorities take the rest. What is owed beside such gangs
+/// is a part of the space that they leave.
 pub(super) fn check_last(ledger: &Ledger<'_>, findings: &mut Vec<Finding>) {
     if is_at_rest(ledger) {
         return;
     }
-    let robbed: BTreeSet<JobIx> = ledger
-        .victims
-        .iter()
-        .filter(|victim| is_taken_by_peer(ledger, victim))
-        .filter(|victim| !ledger.jobs[victim.donor].is_gang() && !is_excused(ledger, victim))
-        .map(|victim| victim.donor)
-        .collect();
-    for donor in robbed {
+    let mut robbed: BTreeMap<JobIx, bool> = BTreeMap::new();
+    for victim in ledger.victims.iter().filter(|victim| is_taken_by_peer(ledger, victim)) {
+        if !ledger.jobs[victim.donor].is_gang() && !is_excused(ledger, victim) {
+            *robbed.entry(victim.donor).or_insert(true) &= victim.receipt.rule == VictimRule::Turn;
+        }
+    }
+    let beside_turns = OnceCell::new();
+    for (donor, is_for_turns) in robbed {
+        let owed = if is_for_turns {
+            beside_turns.get_or_init(|| Owed::new(ledger, Rest::BesideTurns))
+        } else {
+            &ledger.owed
+        };
         let line = &ledger.jobs[donor];
         let is_user_empty = ledger.standing(Entity::User(line.user)).has() == 0;
-        let is_owed = ledger.owed.contains(ledger, donor)
-            || (is_user_empty && ledger.owed.users.contains(&line.user));
+        let is_owed =
+            owed.contains(ledger, donor) || (is_user_empty && owed.users.contains(&line.user));
         let group = group_of(ledger, line);
-        let owed = ledger.owed.jobs.get(&group);
+        let owed = owed.jobs.get(&group);
         let goes_first = || owed.is_some_and(|owed| goes_first(ledger, group, owed));
         if line.has() == 0 && is_owed && goes_first() {
             let detail = format!("job {} is owed a process, and its last was taken", line.job.id);

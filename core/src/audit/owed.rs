@@ -41,6 +41,9 @@ pub(super) enum Rest {
     /// Without their targets, and without gangs that wait. Targets are by node and pool, so some of
     /// the rest may be out of reach.
     OfTargets,
+    /// Like `OfDemand`, and without gangs of the same priority that have targets. The other jobs
+    /// share this rest.
+    BesideTurns,
 }
 
 impl Owed {
@@ -139,7 +142,13 @@ impl Owed {
             let elsewhere = held.filter(|share| !is_open(share.node));
             all.saturating_sub(elsewhere.map(|share| share.order.qshares().0).sum())
         });
-        let taken = taken.chain(awaited).fold(0, u64::saturating_add);
+        let turns = ledger.jobs.with_ix().filter(|(_, line)| {
+            let is_beside = line.is_fair_share() && line.priority == priority && in_tree(line);
+            is_beside && line.is_gang() && 0 < line.report.target.0
+        });
+        let turns = turns.filter(|_| self.rest == Rest::BesideTurns);
+        let turns = turns.map(|(place, _)| self.demand(ledger, place));
+        let taken = taken.chain(awaited).chain(turns).fold(0, u64::saturating_add);
         spaces.fold(0, u64::saturating_add).saturating_sub(taken)
     }
 
@@ -167,7 +176,9 @@ impl Owed {
             let weight = u64::from(ledger.jobs[place].class.policy.weight());
             let none = || (Sharer { weight, demand: 0 }, Vec::new());
             let (sharer, jobs) = sides.entry(side(place)).or_insert_with(none);
-            sharer.demand = sharer.demand.saturating_add(self.demand(ledger, place));
+            let is_apart = self.rest == Rest::BesideTurns && ledger.jobs[place].is_gang();
+            let demand = if is_apart { 0 } else { self.demand(ledger, place) };
+            sharer.demand = sharer.demand.saturating_add(demand);
             jobs.push(place);
         }
         let sharers: Vec<Sharer> = sides.values().map(|(sharer, _)| *sharer).collect();

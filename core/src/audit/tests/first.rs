@@ -450,3 +450,22 @@ fn a_gang_that_is_lost_in_a_cycle_counts_until_then() {
         assert_eq!(scene.broken().contains(&Rule::LastTaken), !has_gang, "{has_gang}");
     }
 }
+
+/// Bob's gang takes the only process of Cid, or of Bob. Beside it, Ann and the other have 2 quanta
+/// each, or 3. A user with a gang is owed no process.
+#[test]
+fn a_gang_in_its_turn_leaves_what_is_owed_beside_it() {
+    for (user, more, is_owed) in [(CID, 1, false), (CID, 3, true), (BOB, 3, false)] {
+        let mut scene = scene(&[3, 3, more]);
+        let gang = scene.gang((BOB, FAIR), &[(1, 3)], Place::Scatter);
+        scene.count(gang, 1);
+        let only = scene.running((user, FAIR), 3, 1, 0);
+        scene.edit(only).facts.remaining = 9;
+        scene.count(only, 0);
+        let ann = scene.running((ANN, FAIR), 1, 3, 1);
+        scene.edit(ann).facts.remaining = 99;
+        scene.preempt(only, 0, Some(gang), VictimRule::Turn);
+        scene.promise(gang, 0);
+        assert_eq!(scene.broken().contains(&Rule::LastTaken), is_owed, "{user:?} {more}");
+    }
+}
