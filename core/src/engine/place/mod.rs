@@ -13,7 +13,7 @@ use std::collections::BTreeSet;
 
 use super::capacity::DemandByOrder;
 use super::draft::Draft;
-use super::gang::place_gangs;
+use super::gang::{place_gangs, uses_claim};
 use super::snapshot::Promise;
 use super::water_filling::{Service, Turn};
 use crate::model::{ClassPolicy, JobIx, NShares, NodeIx, Precedence, QShares};
@@ -167,16 +167,17 @@ fn redeem_promises(
     open
 }
 
-/// Turns `open` promises to jobs of `priority` into shares on other nodes, if there is free space.
-/// Promises that must wait are kept. Free space goes to higher priorities first: for a lower
-/// priority space is cleared already.
+/// Turns `open` promises to jobs of `priority` into shares on other nodes, if there is free space
+/// that no waiting gang claims. Promises that must wait are kept. Free space goes to higher
+/// priorities first: for a lower priority space is cleared already.
 fn redeem_elsewhere(draft: &mut Draft<'_>, open: &[(JobIx, Promise)], priority: Precedence) {
     let no_other = DemandByOrder::default();
     for &(job, promise) in open {
         if draft.precedence(job) != priority {
             continue;
         }
-        if let Some((node, order)) = find_space(draft, job, &no_other) {
+        let found = find_space(draft, job, &no_other);
+        if let Some((node, order)) = found.filter(|(node, _)| !uses_claim(draft, job, *node)) {
             draft.withdraw(job, promise);
             draft.expand(job, node, order);
         }
