@@ -1295,6 +1295,72 @@ fn a_step_uses_space_that_was_taken_back_for_it() {
     );
 }
 
+/// An elastic job between two sizes was promised a process that makes no whole step. The space goes back
+/// before processes are taken for other jobs.
+#[test]
+fn a_promise_that_makes_no_step_goes_back_before_processes_are_taken() {
+    let plain = |class, order| Step::Plain { user: 0, class, order };
+    let red = vec![chunk(2, 3, "red")];
+    let three = shape_of(Place::Scatter, vec![chunk(3, 2, "")], false);
+    History::play(
+        true,
+        &[
+            elastic_of(0, 1, 1, LegalSizes::Odd, 1, 3),
+            Step::Cycle,
+            plain(0, 1),
+            plain(3, 1),
+            plain(3, 2),
+            plain(3, 2),
+            elastic_of(0, 2, 3, LegalSizes::Listed(vec![1, 4, 5]), 2, 4),
+            plain(2, 4),
+            plain(3, 3),
+            Step::Cycle,
+            elastic_of(1, 2, 2, LegalSizes::PowerOfTwo, 1, 4),
+            Step::Cycle,
+            Step::Exit(13_817_056_523_818_533_499),
+            plain(2, 1),
+            Step::Die(6),
+            Step::Cycle,
+            scattered(0, red, true, false),
+            Step::Complete(1_216_078_244_106_286_567),
+            plain(1, 1),
+            scattered(0, vec![chunk(1, 1, "blue")], true, false),
+            Step::Gang { user: 0, class: 0, shape: three },
+            Step::Confirm(false),
+            Step::Initialize(8_136_161_434_871_379_013),
+            Step::VaryOn(0),
+        ],
+    );
+}
+
+/// An older request that is promised space does not move into space that a gang claims.
+#[test]
+fn a_promised_request_does_not_move_into_a_claim() {
+    let one = |gib| scattered(0, vec![chunk(1, gib, "")], false, false);
+    History::play(
+        false,
+        &[
+            scattered(0, vec![chunk(1, 1, "red")], true, true),
+            Step::Plain { user: 0, class: 1, order: 1 },
+            scattered(1, vec![chunk(3, 1, "red")], true, false),
+            Step::Plain { user: 0, class: 0, order: 1 },
+            Step::Cycle,
+            one(1),
+            Step::Plain { user: 0, class: 3, order: 1 },
+            scattered(0, vec![chunk(2, 3, "red")], false, false),
+            one(1),
+            Step::Confirm(false),
+            Step::Cycle,
+            one(1),
+            Step::Complete(5_263_281_180_779_668_675),
+            one(3),
+            Step::Complete(7_793_908_734_946_911_768),
+            one(1),
+            Step::Exit(63_891_240_899_629_953),
+        ],
+    );
+}
+
 /// A gang was promised a node, and starts on another that came back. An older gang waits for the first, and no
 /// younger gang gets it.
 #[test]

@@ -205,7 +205,10 @@ fn grow(draft: &mut Draft<'_>, job: JobIx, shape: &Shape) {
         .map(|(promise, _)| promise);
     let step: Vec<Promise> = step.collect();
     if draft.jobs[job].is_adapting || !begin_step(draft, job, &step) {
-        for promise in step {
+        // A job between two sizes will shrink, and then needs more for a whole step.
+        let least = legal_at_most(shape, held);
+        let next = legal_at_most(shape, least + NShares(count(&step))).max(least);
+        for (promise, _) in step.into_iter().zip(least.0..next.0) {
             draft.promise(job, promise.node, promise.order);
         }
     }
