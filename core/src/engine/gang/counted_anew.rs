@@ -1,16 +1,15 @@
 //! The ideal cluster for gangs whose nodes are known: what was counted so far, arranged anew.
 //!
 //! Nodes of the ideal cluster have no names. A request may be counted on a node like a node that a
-//! gang holds or was promised, while another node is left. The gang keeps its nodes if all the rest
-//! can be counted beside them.
+//! gang needs, while another node is left. The gang has its nodes if all the rest can be counted
+//! beside them.
 
 use std::collections::BTreeMap;
 
-use super::decide::has_cells_for;
+use super::decide::has_cells;
 use crate::engine::capacity::{Cell, DemandByOrder, EmptyCluster, NodePiece};
 use crate::engine::draft::Draft;
 use crate::engine::job_draft::JobDraft;
-use crate::engine::snapshot::Promise;
 use crate::engine::target::NodeListCapacity;
 use crate::model::{ClassPolicy, JobIx, NShares, NodeIx};
 
@@ -26,7 +25,7 @@ pub(super) fn make_cells(
     listed: &NodeListCapacity,
     (amounts, tries): (&[(NodeIx, u64)], &mut u64),
 ) -> bool {
-    if has_cells_for(draft, space, listed, amounts) {
+    if has_cells(draft, space, listed, amounts) {
         return true;
     }
     if TRIES_MAX <= *tries {
@@ -34,20 +33,11 @@ pub(super) fn make_cells(
     }
     *tries += 1;
     let Some(mut anew) = counted_anew(draft, amounts) else { return false };
-    let has_cells = has_cells_for(draft, &mut anew, listed, amounts);
+    let has_cells = has_cells(draft, &mut anew, listed, amounts);
     if has_cells {
         *space = anew;
     }
     has_cells
-}
-
-/// True if a gang was promised just these amounts of these nodes.
-pub(super) fn are_promised(amounts: &[(NodeIx, u64)], promised: &[Promise]) -> bool {
-    let mut of_promises = NodeAmounts::new();
-    for promise in promised {
-        *of_promises.entry(promise.node).or_default() += promise.order.qshares().0;
-    }
-    of_promises.into_iter().eq(amounts.iter().copied())
 }
 
 /// Amounts by node.

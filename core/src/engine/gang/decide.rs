@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::calendar::length_of;
-use super::counted_anew::{are_promised, make_cells};
+use super::counted_anew::make_cells;
 use super::fit::FitLack;
 use super::planner::GangPlanner;
 use super::request::{GangRequest, gang_request, total};
@@ -113,21 +113,21 @@ impl GangPlanner {
         draft.gang_reasons.insert(job, reason);
     }
 
-    /// True if the ideal cluster has the space of all slots left. For slots that were promised, what
-    /// was counted elsewhere makes space.
+    /// True if the ideal cluster has the space of all slots left. What was counted on nodes like them
+    /// is counted elsewhere.
     pub(super) fn finds_cells(
         &mut self,
         draft: &Draft<'_>,
         space: &mut EmptyCluster,
         listed: &NodeListCapacity,
-        (slots, promised): (&[Slot], &[Promise]),
+        slots: &[Slot],
     ) -> bool {
         let amounts = amounts_by_node(slots);
         // Claims are counted, too, and stay where they are.
-        if !self.are_claims_taken() && are_promised(&amounts, promised) {
-            make_cells(draft, space, listed, (&amounts, &mut self.counted_anew))
+        if self.are_claims_taken() {
+            has_cells(draft, space, listed, &amounts)
         } else {
-            has_cells_for(draft, space, listed, &amounts)
+            make_cells(draft, space, listed, (&amounts, &mut self.counted_anew))
         }
     }
 
@@ -146,7 +146,7 @@ impl GangPlanner {
         let may_move = !self.chooses_nodes() && self.may_give_back_expected();
         let before = may_move.then(|| request.clone());
         let lack = match self.outcome(draft, request, promised) {
-            Ok((slots, _)) if !self.finds_cells(draft, space, listed, (&slots, promised)) => {
+            Ok((slots, _)) if !self.finds_cells(draft, space, listed, &slots) => {
                 let (found, needed) = (0, crate::model::count(&slots));
                 WaitReason::GangLacks(GangLack {
                     of: GangNodes::Available,
@@ -169,7 +169,7 @@ impl GangPlanner {
         self.take_expected();
         match second {
             Ok((slots, is_promised))
-                if has_cells(draft, space, listed, &slots)
+                if self.finds_cells(draft, space, listed, &slots)
                     && self.move_expected(draft, request.pool, &amounts_by_node(&slots)) =>
             {
                 Ok((slots, is_promised))
@@ -421,20 +421,9 @@ impl GangPlanner {
     }
 }
 
-/// True if the ideal cluster has the space of all slots left: work of higher priority may have been
-/// counted on it.
-pub(super) fn has_cells(
-    draft: &Draft<'_>,
-    space: &mut EmptyCluster,
-    listed: &NodeListCapacity,
-    slots: &[Slot],
-) -> bool {
-    has_cells_for(draft, space, listed, &amounts_by_node(slots))
-}
-
 /// True if the ideal cluster has these amounts left, each on a node of its own. The cluster is
 /// unchanged afterwards.
-pub(super) fn has_cells_for(
+pub(super) fn has_cells(
     draft: &Draft<'_>,
     space: &mut EmptyCluster,
     listed: &NodeListCapacity,

@@ -256,7 +256,7 @@ impl GangPlanner {
         let class = draft.entities.class_of(job);
         let is_within_share = price.is_within_share();
         let (slots, is_promised) = match outcome {
-            Ok((slots, _)) if !self.finds_cells(draft, space, listed, (&slots, &promised)) => {
+            Ok((slots, _)) if !self.finds_cells(draft, space, listed, &slots) => {
                 let (found, needed) = (0, count(&slots));
                 let lack = GangLack { of: GangNodes::Available, chunk: None, found, needed };
                 draft.gang_reasons.insert(job, WaitReason::GangLacks(lack));
