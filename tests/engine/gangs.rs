@@ -1333,6 +1333,62 @@ fn a_promise_that_makes_no_step_goes_back_before_processes_are_taken() {
     );
 }
 
+/// Three promises of a step wait, and there is free space for one of them. None moves there, where a request
+/// of higher priority takes it.
+#[test]
+fn promises_of_a_step_move_together_or_not_at_all() {
+    let fixed = |shape| Step::Gang { user: 0, class: 0, shape };
+    let single = |is_exclusive| scattered(0, vec![chunk(1, 1, "")], is_exclusive, false);
+    History::play(
+        true,
+        &[
+            Step::Plain { user: 2, class: 2, order: 3 },
+            scattered(0, vec![chunk(2, 1, "blue")], false, false),
+            fixed(shape_of(Place::Free, vec![chunk(2, 2, "")], false)),
+            Step::Cycle,
+            elastic_of(0, 2, 2, LegalSizes::Any, 1, 5),
+            Step::Resume,
+            Step::Die(5),
+            Step::Cycle,
+            Step::Cycle,
+            elastic_of(2, 2, 1, LegalSizes::PowerOfTwo, 3, 4),
+            Step::Confirm(false),
+            single(false),
+            Step::Complete(14_319_815_903_820_209),
+            single(true),
+            Step::Plain { user: 0, class: 0, order: 1 },
+            Step::Initialize(3_434_643_868_012_450_782),
+            Step::Plain { user: 0, class: 2, order: 3 },
+            Step::Plain { user: 2, class: 2, order: 1 },
+            Step::Cycle,
+            Step::Exit(516_101_567_143_942_574),
+            elastic_of(0, 1, 4, LegalSizes::Odd, 1, 3),
+            Step::VaryOff(0),
+            Step::Resume,
+        ],
+    );
+}
+
+/// Two older requests fit beside each other on the largest node, and are counted on two smaller ones. A gang
+/// needs these, and gets them.
+#[test]
+fn what_is_counted_on_nodes_of_a_gang_is_counted_elsewhere() {
+    let blue = vec![chunk(3, 3, "blue"), chunk(1, 1, "blue")];
+    History::play(
+        false,
+        &[
+            scattered(0, vec![chunk(1, 1, "")], false, false),
+            scattered(2, blue, true, false),
+            Step::Complete(0),
+            Step::Plain { user: 0, class: 0, order: 3 },
+            Step::Plain { user: 0, class: 0, order: 2 },
+            scattered(0, vec![chunk(3, 4, "red")], false, false),
+            Step::VaryOff(6),
+            Step::VaryOn(0),
+        ],
+    );
+}
+
 /// An older request that is promised space does not move into space that a gang claims.
 #[test]
 fn a_promised_request_does_not_move_into_a_claim() {

@@ -170,18 +170,46 @@ fn redeem_promises(
 /// Turns `open` promises to jobs of `priority` into shares on other nodes, if there is free space
 /// that no waiting gang claims. Promises that must wait are kept. Free space goes to higher
 /// priorities first: for a lower priority space is cleared already.
+///
+/// A job with legal sizes begins whole steps, so its promises move only if all of them can.
 fn redeem_elsewhere(draft: &mut Draft<'_>, open: &[(JobIx, Promise)], priority: Precedence) {
-    let no_other = DemandByOrder::default();
     for &(job, promise) in open {
-        if draft.precedence(job) != priority {
-            continue;
-        }
-        let found = find_space(draft, job, &no_other);
-        if let Some((node, order)) = found.filter(|(node, _)| !uses_claim(draft, job, *node)) {
-            draft.withdraw(job, promise);
-            draft.expand(job, node, order);
+        if draft.precedence(job) == priority && !draft.jobs[job].is_elastic {
+            move_promise(draft, job, promise);
         }
     }
+    for job in draft.elastic.clone() {
+        if draft.precedence(job) == priority && !draft.jobs[job].is_adapting {
+            move_step(draft, job, open.iter().filter(|(of, _)| *of == job).map(|(_, it)| *it));
+        }
+    }
+}
+
+/// Moves all of these promises to a job, or none.
+fn move_step(draft: &mut Draft<'_>, job: JobIx, step: impl Iterator<Item = Promise>) {
+    let mut moved = Vec::new();
+    for promise in step {
+        if let Some(new) = move_promise(draft, job, promise) {
+            moved.push((promise, new));
+            continue;
+        }
+        for (old, new) in moved {
+            draft.withdraw(job, new);
+            draft.promise(job, old.node, old.order);
+        }
+        return;
+    }
+}
+
+/// Gives a job free space in place of a promise. Returns the space, if there is some.
+fn move_promise(draft: &mut Draft<'_>, job: JobIx, promise: Promise) -> Option<Promise> {
+    let (node, order) = find_space(draft, job, &DemandByOrder::default())?;
+    if uses_claim(draft, job, node) {
+        return None;
+    }
+    draft.withdraw(job, promise);
+    draft.expand(job, node, order);
+    Some(Promise { node, order, ..promise })
 }
 
 /// Nodes where a gang takes processes back in this cycle.
