@@ -80,6 +80,8 @@ pub(super) struct Draft<'a> {
     pub claims: NodeClaims,
     /// Nodes on which single requests are expected to find free space, beside what gangs need.
     pub expected_on: BTreeMap<JobIx, BTreeSet<NodeIx>>,
+    /// Free space of each node that such requests will probably use.
+    pub expected_space: BTreeMap<NodeIx, QShares>,
     /// Space that work that stays got in this cycle, by node; kept while there are claims.
     pub newly_kept: BTreeMap<NodeIx, QShares>,
     /// Next cycle that decides otherwise even if nothing happens.
@@ -176,6 +178,7 @@ impl<'a> Draft<'a> {
             illegal_targets: BTreeMap::new(),
             claims: NodeClaims::default(),
             expected_on: BTreeMap::new(),
+            expected_space: BTreeMap::new(),
             newly_kept: BTreeMap::new(),
             next_change: None,
             valid_until: None,

@@ -49,8 +49,9 @@ impl GangPlanner {
         if is_blocked {
             self.give_back_all_ending(draft);
         }
+        let none_stays = BTreeSet::new();
         if are_open {
-            self.give_back_expected(draft);
+            self.give_back_expected(draft, &none_stays);
         }
         let may_wait = may_wait || (is_blocked && self.may_wait_for_ends(request));
         let mut claims = if may_wait && holds_now(draft, request.job) {
@@ -59,16 +60,16 @@ impl GangPlanner {
             Vec::new()
         };
         if are_open {
-            self.take_expected();
+            self.take_expected(&none_stays);
         }
         if is_blocked {
             self.take_all_ending(draft);
         }
         if are_open {
-            let (moves, are_all) = self.find_moves(draft, request.pool, &amounts_of(&claims));
+            let (moves, stuck) = self.find_moves(draft, request.pool, &amounts_of(&claims));
             self.make_moves(draft, moves);
             // The gang claims nodes beside requests that stay.
-            if !are_all {
+            if !stuck.is_empty() {
                 if is_blocked {
                     self.give_back_all_ending(draft);
                 }

@@ -1,7 +1,7 @@
 //! Decides which gangs start, which wait, and why.
 
 use std::cmp::Reverse;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::calendar::length_of;
@@ -18,6 +18,9 @@ use crate::engine::snapshot::Promise;
 use crate::engine::target::{AllotmentLedger, NodeListCapacity};
 use crate::engine::wait_reason::{GangLack, GangNodes, WaitReason};
 use crate::model::{Elasticity, JobIx, NShares, Name, NodeIx, QShares};
+
+/// Most times that a gang is tried while single requests move out of its way.
+const MOVES_MAX: usize = 4;
 
 impl GangPlanner {
     /// Decides on the gang at `job`: sets its target, and notes its plan, or the reason why it
@@ -163,22 +166,28 @@ impl GangPlanner {
             outcome => return outcome,
         };
         let Some(before) = before else { return Err(lack) };
-        let first = std::mem::replace(request, before);
-        self.give_back_expected(draft);
-        let second = self.outcome(draft, request, promised);
-        self.take_expected();
-        match second {
-            Ok((slots, is_promised))
-                if self.finds_cells(draft, space, listed, &slots)
-                    && self.move_expected(draft, request.pool, &amounts_by_node(&slots)) =>
-            {
-                Ok((slots, is_promised))
+        let first = std::mem::replace(request, before.clone());
+        // Requests that find no other node stay, and the gang is tried beside them.
+        let mut staying = BTreeSet::new();
+        for _ in 0..MOVES_MAX {
+            self.give_back_expected(draft, &staying);
+            let outcome = self.outcome(draft, request, promised);
+            self.take_expected(&staying);
+            let Ok((slots, is_promised)) = outcome else { break };
+            if !self.finds_cells(draft, space, listed, &slots) {
+                break;
             }
-            Ok(_) | Err(_) => {
-                *request = first;
-                Err(lack)
+            let amounts = amounts_by_node(&slots);
+            let (moves, stuck) = self.find_moves(draft, request.pool, &amounts);
+            if stuck.is_empty() {
+                self.make_moves(draft, moves);
+                return Ok((slots, is_promised));
             }
+            staying.extend(stuck);
+            request.clone_from(&before);
         }
+        *request = first;
+        Err(lack)
     }
 
     /// Slots for all that the gang asks for, and true if they were promised before; or the reason

@@ -3,7 +3,7 @@
 //!
 //! Design: requests and time, section 3.4.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::claim::claimed_on;
@@ -12,7 +12,7 @@ use super::pool_supplies::is_endless;
 use super::supply::Space;
 use crate::engine::draft::{CountRefusal, Draft, JobDraft};
 use crate::engine::wait_reason::WaitReason;
-use crate::model::{ClassPolicy, JobIx, NShares, NodeIx, PoolIx};
+use crate::model::{ClassPolicy, JobIx, NShares, NodeIx, PoolIx, QShares};
 
 /// Most single requests whose nodes are left open for a gang.
 const EXPECTED_MAX: usize = 1000;
@@ -82,6 +82,7 @@ impl GangPlanner {
     pub(in crate::engine) fn tell_expected(&self, draft: &mut Draft<'_>) {
         for share in self.expected.iter().filter(|share| share.is_usable) {
             draft.expected_on.entry(share.job).or_default().insert(share.node);
+            *draft.expected_space.entry(share.node).or_default() += QShares(share.amount);
         }
     }
 
@@ -134,18 +135,24 @@ impl GangPlanner {
         (1..=EXPECTED_MAX).contains(&self.expected.len())
     }
 
-    /// Takes the expected space of all single requests.
-    pub(super) fn take_expected(&mut self) {
-        for share in self.expected.clone() {
+    /// Takes the expected space of all single requests but the `staying` ones again.
+    pub(super) fn take_expected(&mut self, staying: &BTreeSet<usize>) {
+        for share in self.moving(staying) {
             self.take_share(share);
         }
     }
 
-    /// Returns all expected space of single requests, as if they could go elsewhere.
-    pub(super) fn give_back_expected(&mut self, draft: &Draft<'_>) {
-        for share in self.expected.clone() {
+    /// Returns all expected space of single requests but the `staying` ones, as if they could go
+    /// elsewhere.
+    pub(super) fn give_back_expected(&mut self, draft: &Draft<'_>, staying: &BTreeSet<usize>) {
+        for share in self.moving(staying) {
             self.give_back_share(draft, share);
         }
+    }
+
+    fn moving(&self, staying: &BTreeSet<usize>) -> Vec<ExpectedShare> {
+        let expected = self.expected.iter().enumerate();
+        expected.filter(|(place, _)| !staying.contains(place)).map(|(_, share)| *share).collect()
     }
 
     fn take_share(&mut self, share: ExpectedShare) {
@@ -159,34 +166,19 @@ impl GangPlanner {
         self.change_supply(pool, |supply, kinds| supply.give_back(kinds, node, amount, usable));
     }
 
-    /// Moves the single requests that are in the way of a gang to other nodes. `of_gang`: its amount
-    /// on each node, ascending. Returns false, and moves none, if a request finds no node: an older
-    /// request would wait because of the gang.
-    pub(super) fn move_expected(
-        &mut self,
-        draft: &Draft<'_>,
-        pool: PoolIx,
-        of_gang: &[(NodeIx, u64)],
-    ) -> bool {
-        let (moves, are_all) = self.find_moves(draft, pool, of_gang);
-        if are_all {
-            self.make_moves(draft, moves);
-        }
-        are_all
-    }
-
-    /// Finds nodes for the requests that are in the way, the youngest first. True if each request
-    /// finds a node. A request with free space needs such space elsewhere: it goes wherever space is
-    /// free, and claims would not keep it off. Claims do not concern a gang that can be preempted,
-    /// but the requests that it moves.
+    /// Finds nodes for the requests that are in the way of a gang, the youngest first. `of_gang`: its
+    /// amount on each node, ascending. Also returns the requests that find no node: an older request
+    /// would wait because of the gang. A request with free space needs such space elsewhere: it goes
+    /// wherever space is free, and claims would not keep it off. Claims do not concern a gang that can
+    /// be preempted, but the requests that it moves.
     pub(super) fn find_moves(
         &self,
         draft: &Draft<'_>,
         pool: PoolIx,
         of_gang: &[(NodeIx, u64)],
-    ) -> (Vec<(usize, NodeIx)>, bool) {
-        let (mut moves, mut are_all) = (Vec::new(), true);
-        let Some(supply) = self.supply.get(&pool) else { return (moves, are_all) };
+    ) -> (Vec<(usize, NodeIx)>, Vec<usize>) {
+        let (mut moves, mut stuck) = (Vec::new(), Vec::new());
+        let Some(supply) = self.supply.get(&pool) else { return (moves, stuck) };
         let has_claims = self.are_claims_taken();
         let lack = |&(node, amount): &(NodeIx, u64)| {
             (node, amount.saturating_sub(supply.space(node).available))
@@ -206,14 +198,14 @@ impl GangPlanner {
                 draft.may_use(job, node) && amount + taken + gang + kept <= left
             };
             let Some(other) = supply.best_fit(amount, has_space) else {
-                are_all = false;
+                stuck.push(place);
                 continue;
             };
             *lack = lack.saturating_sub(amount);
             *taken.entry(other).or_default() += amount;
             moves.push((place, other));
         }
-        (moves, are_all)
+        (moves, stuck)
     }
 
     pub(super) fn make_moves(&mut self, draft: &Draft<'_>, moves: Vec<(usize, NodeIx)>) {

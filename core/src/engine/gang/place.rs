@@ -76,10 +76,18 @@ pub(super) fn expected_victims(draft: &Draft<'_>, plans: &[GangPlan]) -> BTreeSe
     gone
 }
 
-/// True if all slots have their space now.
+/// True if all slots have their space now, beside single requests.
 fn is_free(draft: &Draft<'_>, slots: &[Slot]) -> bool {
     let amounts = amounts_by_node(slots);
-    amounts.into_iter().all(|(node, amount)| QShares(amount) <= draft.spaces.usable(node))
+    let is_free =
+        |(node, amount)| beside_requests(draft, node, QShares(amount)) <= draft.spaces.usable(node);
+    amounts.into_iter().all(is_free)
+}
+
+/// An amount of a node, with the free space there that single requests will use. They are placed
+/// after gangs, and a gang was decided on beside them.
+fn beside_requests(draft: &Draft<'_>, node: NodeIx, amount: QShares) -> QShares {
+    amount + draft.expected_space.get(&node).copied().unwrap_or_default()
 }
 
 /// Takes back the space, and promises it.
@@ -107,7 +115,7 @@ fn clear(
     node: NodeIx,
     amount: QShares,
 ) -> bool {
-    let mut missing = draft.spaces.missing_for(node, amount);
+    let mut missing = draft.spaces.missing_for(node, beside_requests(draft, node, amount));
     let taker = Taker::of(draft, gang);
     // A gang that goes leaves all its nodes.
     missing = missing.saturating_sub(clearance.freed.get(&node).copied().unwrap_or_default());

@@ -156,7 +156,7 @@ impl GangPlanner {
             }
         }
         self.unclaimed = self.supply.clone();
-        self.take_expected();
+        self.take_expected(&BTreeSet::new());
     }
 
     /// Changes the space of a pool, with claims and without: a single time while both are the same object.
