@@ -1389,6 +1389,88 @@ fn what_is_counted_on_nodes_of_a_gang_is_counted_elsewhere() {
     );
 }
 
+/// The nodes for a gang are free or taken back, and an older request is expected on the free one. The
+/// gang takes the other.
+#[test]
+fn a_request_that_finds_no_other_node_stays_and_the_gang_goes_elsewhere() {
+    let plain = |class, order| Step::Plain { user: 0, class, order };
+    let fixed = |shape| Step::Gang { user: 0, class: 0, shape };
+    let pair = shape_of(Place::Scatter, vec![chunk(2, 1, "")], true);
+    History::play(
+        false,
+        &[
+            plain(0, 2),
+            plain(1, 1),
+            scattered(0, vec![chunk(1, 1, "")], true, true),
+            plain(0, 4),
+            plain(0, 2),
+            Step::Cycle,
+            Step::Complete(1_033_232_189_143_368_833),
+            plain(3, 4),
+            plain(0, 2),
+            plain(0, 1),
+            scattered(0, vec![chunk(1, 4, "red")], false, false),
+            Step::Gang { user: 1, class: 0, shape: Shape { is_exclusive: true, ..pair } },
+            scattered(0, vec![chunk(1, 1, "")], false, false),
+            Step::Initialize(0),
+        ],
+    );
+}
+
+/// A request of higher priority takes one of three promises of a step. The job has no use for the others, so
+/// it has nothing that its peers could claim.
+#[test]
+fn a_step_that_lost_a_promise_counts_no_more() {
+    let elastic =
+        |class, order, sizes, least, most| elastic_of(0, class, order, sizes, least, most);
+    let pack = shape_of(Place::Pack, vec![chunk(3, 3, "")], false);
+    History::play(
+        false,
+        &[
+            Step::Confirm(false),
+            elastic(2, 1, LegalSizes::Any, 1, 1),
+            Step::Gang { user: 0, class: 0, shape: pack },
+            Step::Plain { user: 0, class: 1, order: 1 },
+            Step::Die(0),
+            elastic(2, 1, LegalSizes::Any, 1, 1),
+            Step::Cycle,
+            Step::VaryOff(2),
+            Step::Plain { user: 1, class: 1, order: 3 },
+            Step::Resume,
+            elastic(1, 3, LegalSizes::Odd, 2, 3),
+            Step::Cycle,
+            Step::Plain { user: 0, class: 3, order: 4 },
+            Step::Die(6),
+            Step::Die(1),
+            Step::VaryOff(5),
+            Step::Cycle,
+        ],
+    );
+}
+
+/// A gang takes back part of a node, and leaves its free part to an older request. The request then does not
+/// move into the space that another gang claims.
+#[test]
+fn a_gang_leaves_free_space_to_the_request_that_is_expected_there() {
+    let red = vec![chunk(3, 3, "red"), chunk(1, 1, "blue"), chunk(1, 1, "red")];
+    let four = vec![chunk(2, 2, ""), chunk(2, 1, "blue")];
+    let seven = vec![chunk(3, 1, ""), chunk(3, 1, "blue"), chunk(1, 4, "blue")];
+    History::play(
+        false,
+        &[
+            scattered(0, vec![chunk(1, 1, "")], false, false),
+            elastic_of(0, 1, 2, LegalSizes::PowerOfTwo, 1, 4),
+            Step::Complete(687_156_587_937_203_900),
+            scattered(0, red, true, false),
+            Step::Cycle,
+            Step::Plain { user: 0, class: 3, order: 2 },
+            scattered(1, vec![chunk(1, 1, "blue")], true, false),
+            scattered(1, four, false, false),
+            Step::Gang { user: 1, class: 0, shape: shape_of(Place::Free, seven, false) },
+        ],
+    );
+}
+
 /// An older request that is promised space does not move into space that a gang claims.
 #[test]
 fn a_promised_request_does_not_move_into_a_claim() {

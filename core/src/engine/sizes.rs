@@ -170,19 +170,37 @@ fn begin_step(draft: &mut Draft<'_>, job: JobIx, step: &[Promise]) -> bool {
 /// Turns promises into shares, once the space of all of them is free. Promises that make no whole
 /// step go back.
 fn grow(draft: &mut Draft<'_>, job: JobIx, shape: &Shape) {
+    let mut step = withdraw_all(draft, job);
+    let held = draft.jobs[job].held;
+    let legal = legal_at_most(shape, held + NShares(count(&step))).max(held);
+    step.truncate(large(legal - held));
+    if draft.jobs[job].is_adapting || !begin_step(draft, job, &step) {
+        promise_steps(draft, job, shape, &step);
+    }
+}
+
+/// Returns the promises to a job with legal sizes that make no whole step, now that it lost some.
+/// Returns their nodes.
+pub(super) fn give_back_rest(draft: &mut Draft<'_>, job: JobIx) -> Vec<NodeIx> {
+    let Some(shape) = sizes_of(draft.job(job)) else { return Vec::new() };
+    let step = withdraw_all(draft, job);
+    let kept = promise_steps(draft, job, shape, &step);
+    step[kept..].iter().map(|promise| promise.node).collect()
+}
+
+/// Withdraws all promises to a job, and returns them in the order in which they are worth keeping.
+/// Space for which processes were taken back comes first: else they would go in vain. Then comes space
+/// that is free now, then space that was made first.
+fn withdraw_all(draft: &mut Draft<'_>, job: JobIx) -> Vec<Promise> {
     let id = draft.jobs[job].id;
     let own = draft.promises.iter().filter(|promise| promise.job == id);
     let own: Vec<Promise> = own.copied().collect();
     if own.is_empty() {
-        return;
+        return own;
     }
     for promise in &own {
         draft.withdraw(job, *promise);
     }
-    let held = draft.jobs[job].held;
-    let legal = legal_at_most(shape, held + NShares(count(&own))).max(held);
-    // Space for which processes were taken back comes first: else they would go in vain. Then comes
-    // space that is free now, then space that was made first.
     let for_it = draft.preemptions.iter().filter(|it| it.beneficiary == Some(id));
     let cleared: BTreeSet<NodeIx> = for_it.map(|preemption| preemption.node).collect();
     let (paid, own): (Vec<Promise>, Vec<Promise>) =
@@ -197,19 +215,22 @@ fn grow(draft: &mut Draft<'_>, job: JobIx, shape: &Shape) {
         is_free
     };
     let (free, awaited): (Vec<Promise>, Vec<Promise>) = own.into_iter().partition(is_free);
-    let step = paid
-        .into_iter()
-        .chain(free)
-        .chain(awaited)
-        .zip(held.0..legal.0)
-        .map(|(promise, _)| promise);
-    let step: Vec<Promise> = step.collect();
-    if draft.jobs[job].is_adapting || !begin_step(draft, job, &step) {
-        // A job between two sizes will shrink, and then needs more for a whole step.
-        let least = legal_at_most(shape, held);
-        let next = legal_at_most(shape, least + NShares(count(&step))).max(least);
-        for (promise, _) in step.into_iter().zip(least.0..next.0) {
-            draft.promise(job, promise.node, promise.order);
-        }
+    paid.into_iter().chain(free).chain(awaited).collect()
+}
+
+/// Promises as much of `step` as makes whole steps. Returns the number of promises.
+fn promise_steps(draft: &mut Draft<'_>, job: JobIx, shape: &Shape, step: &[Promise]) -> usize {
+    // A job between two sizes will shrink, and then needs more for a whole step.
+    let least = legal_at_most(shape, draft.jobs[job].held);
+    let next = legal_at_most(shape, least + NShares(count(step))).max(least);
+    let kept = large(next - least);
+    for promise in &step[..kept] {
+        draft.promise(job, promise.node, promise.order);
     }
+    kept
+}
+
+/// A number of processes as a length. No job has more processes than fit into memory.
+fn large(nshares: NShares) -> usize {
+    usize::try_from(nshares.0).unwrap_or(usize::MAX)
 }

@@ -44,10 +44,10 @@ use super::place::place_one;
 use super::report::Declined;
 use super::schedule::{Alternatives, Preemption, VictimRule};
 use super::share_table::{PackedShare, ShareIx};
-use super::sizes::is_between_sizes;
+use super::sizes::{give_back_rest, is_between_sizes};
 use super::snapshot::Promise;
 use super::water_filling::{Service, Turn};
-use crate::model::{ClassPolicy, JobId, JobIx, NShares, NodeIx, QShares};
+use crate::model::{ClassPolicy, JobId, JobIx, NShares, NodeIx, Order, QShares};
 use budget::is_at_rest;
 use feasible::Feasible;
 use reclaim::{Donors, Reclaim};
@@ -306,11 +306,18 @@ fn take_promises(draft: &mut Draft<'_>, reclaim: &mut Reclaim, job: JobIx) -> bo
         (missing <= all).then(|| (node, order, spare_superfluous(promises, quanta, missing)))
     });
     let Some((node, order, withdrawn)) = found else { return false };
+    let mut losers: BTreeMap<JobIx, Order> = BTreeMap::new();
     for (other, promise) in withdrawn {
         draft.withdraw(other, promise);
+        losers.insert(other, promise.order);
+    }
+    for (other, order) in losers {
+        for node in give_back_rest(draft, other) {
+            reclaim.note_used(draft, node);
+        }
         // A promise of this cycle is no part of what the job keeps.
-        if draft.has(other) < reclaim.keeps.nshares[other] {
-            reclaim.keeps.lose(draft, other, promise.order.qshares().0);
+        while draft.has(other) < reclaim.keeps.nshares[other] {
+            reclaim.keeps.lose(draft, other, order.qshares().0);
         }
     }
     draft.promise(job, node, order);
