@@ -90,12 +90,10 @@ impl GangPlanner {
         listed: &mut NodeListCapacity,
         claims: Vec<Claim>,
     ) {
-        let mut pools = claims.iter().map(|claim| draft.spaces.pool(claim.node)).peekable();
-        while let Some(pool) = pools.next() {
-            if pools.peek() != Some(&pool) {
-                self.claimants.entry(pool).or_default().extend(claims.first().map(|it| it.job));
-            }
-        }
+        let Some(first) = claims.first() else { return };
+        // A gang uses nodes of its own pool only.
+        let pool = draft.spaces.pool(first.node);
+        self.claimants.entry(pool).or_default().insert(first.job);
         draft.claims.add_all(&claims);
         self.take_claims(draft, space, listed, &claims);
         self.claims.extend(claims);

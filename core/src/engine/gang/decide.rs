@@ -50,6 +50,11 @@ impl GangPlanner {
             return;
         }
         let promised = self.promises.remove(&gang.id).unwrap_or_default();
+        let known = self.known_inability(draft, job).filter(|_| holds == 0 && promised.is_empty());
+        if let Some(reason) = known {
+            draft.gang_reasons.insert(job, reason);
+            return;
+        }
         let mut request = gang_request(draft, &self.kinds, (job, shape), (goal - held).0);
         self.set_stay(draft, &mut request);
         for promise in &promised {
@@ -78,6 +83,7 @@ impl GangPlanner {
                 draft.gang_plans.push(GangPlan { job, slots, is_promised });
             }
             Err(reason) => {
+                self.note_inability(job, reason);
                 entities.add(&mut draft.targets, job, holds);
                 self.claim_released((space, listed), draft, &promised, &[]);
                 self.note_wait((space, listed), draft, (ledger, &request), reason);

@@ -13,9 +13,10 @@ use super::singles::EqualSingle;
 use super::supply::{Space, Supply};
 use super::{Claim, Slot, Taker, gang_shape};
 use crate::engine::capacity::{EmptyCluster, NodePiece};
-use crate::engine::draft::Draft;
+use crate::engine::draft::{Draft, JobDraft};
 use crate::engine::snapshot::{Node, Promise};
 use crate::engine::target::NodeListCapacity;
+use crate::engine::wait_reason::{GangLack, GangNodes, WaitReason};
 use crate::model::{JobId, JobIx, Millis, NodeIx, PoolIx, Precedence};
 
 /// Decisions on the gangs of a cycle.
@@ -55,6 +56,9 @@ pub(in crate::engine) struct GangPlanner {
     pub(super) looks: u64,
     /// How often all was counted anew in this cycle.
     pub(super) counted_anew: u64,
+    /// The latest gang that lacks nodes which are configured, or up, and the reason. Equal gangs come
+    /// one after the other, and lack the same.
+    pub(super) unable: Option<(JobIx, WaitReason)>,
 }
 
 impl GangPlanner {
@@ -122,6 +126,7 @@ impl GangPlanner {
             refused: BTreeSet::new(),
             looks: 0,
             counted_anew: 0,
+            unable: None,
         }
     }
 
@@ -157,6 +162,29 @@ impl GangPlanner {
         }
         self.unclaimed = self.supply.clone();
         self.take_expected(&BTreeSet::new());
+    }
+
+    /// The reason why the gang at `job` cannot start on any nodes that are up, if that is known of an
+    /// equal gang.
+    pub(super) fn known_inability(&self, draft: &Draft<'_>, job: JobIx) -> Option<WaitReason> {
+        let (other, reason) = self.unable?;
+        let facts = |job: JobIx| {
+            let spec = draft.job(job);
+            let JobDraft { held, demand, .. } = draft.jobs[job];
+            (held, demand.cap.nshares, spec.class, &spec.nodes, &spec.shape)
+        };
+        (!self.chooses_nodes() && facts(job) == facts(other)).then_some(reason)
+    }
+
+    /// Notes that the gang at `job` waits, for equal gangs after it.
+    pub(super) fn note_inability(&mut self, job: JobIx, reason: WaitReason) {
+        let is_lasting =
+            |of| matches!(of, GangNodes::Configured | GangNodes::OfOneSet | GangNodes::Up);
+        if let WaitReason::GangLacks(GangLack { of, .. }) = reason
+            && is_lasting(of)
+        {
+            self.unable = Some((job, reason));
+        }
     }
 
     /// Changes the space of a pool, with claims and without: a single time while both are the same object.

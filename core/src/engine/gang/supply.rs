@@ -1,6 +1,7 @@
 //! Space for gangs on the nodes of a pool, by kind of node.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::num::NonZeroU32;
 use std::sync::Arc;
 
 use super::calendar::{GroupLimit, GroupLimits};
@@ -32,6 +33,18 @@ pub(super) struct Shelf {
 }
 
 impl Shelf {
+    /// Space of each node.
+    fn space(&self) -> Space {
+        Space { available: self.available, usable: self.usable }
+    }
+
+    /// The shelf of nodes of which `amount` is taken.
+    fn without(self, amount: u64) -> Shelf {
+        let available = self.available.saturating_sub(amount);
+        let usable = self.usable.saturating_sub(amount).min(available);
+        Shelf { is_in_use: usable < available, available, usable, ..self }
+    }
+
     fn of(kinds: &Kinds, node: NodeIx, Space { available, usable }: Space) -> Shelf {
         let usable = usable.min(available);
         let is_in_use = usable < available;
@@ -43,16 +56,31 @@ impl Shelf {
 /// A placement set: a key, and the value that all nodes of the set have.
 pub(super) type PlacementSet = (Name, Name);
 
+/// Place of a shelf among the shelves of a supply, counted from 1.
+type ShelfPlace = NonZeroU32;
+
 /// Nodes by kind and space.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Supply {
-    shelves: BTreeMap<Shelf, NodeSet>,
-    /// Shelf of each node, by its place.
-    shelf_of: Vec<Option<Shelf>>,
+    /// Places of the shelves that have nodes, in the order of their use.
+    places: BTreeMap<Shelf, ShelfPlace>,
+    /// Shelves by place. Some may have no nodes any more.
+    shelves: Vec<(Shelf, NodeSet)>,
+    /// Places of shelves without nodes.
+    empty: Vec<ShelfPlace>,
+    /// Shelf of each node, by the place of the node.
+    shelf_of: Vec<Option<ShelfPlace>>,
     /// Space that was taken from nodes that did not have it. What is returned pays for it first.
     short: BTreeMap<NodeIx, u64>,
     /// Nodes without an index, by kind: their size is unknown.
     unheard: BTreeMap<NodeKind, u64>,
+}
+
+/// A move of nodes from a shelf to another, as `amount` of each is taken.
+struct ShelfMove {
+    before: ShelfPlace,
+    amount: u64,
+    after: ShelfPlace,
 }
 
 /// Moves between shelves with which another move is compared, to carry out both at once.
@@ -106,24 +134,21 @@ impl Stock {
 impl Supply {
     /// Nodes with their space, ascending.
     pub(super) fn of(kinds: &Kinds, nodes: impl Iterator<Item = (NodeIx, Space)>) -> Supply {
-        // Few shelves come in turn.
-        let mut recent: Vec<(Shelf, NodeSet)> = Vec::new();
-        let mut shelves: BTreeMap<Shelf, NodeSet> = BTreeMap::new();
-        let mut shelf_of = Vec::with_capacity(kinds.nodes());
+        let mut supply = Supply::default();
+        supply.shelf_of.reserve(kinds.nodes());
         for (node, space) in nodes {
             let shelf = Shelf::of(kinds, node, space);
-            match recent.iter().position(|(known, _)| *known == shelf) {
-                Some(place) => recent[place].1.insert(node),
-                None if recent.len() < SHELVES_COMPARED => {
-                    recent.push((shelf, NodeSet::from_iter([node])));
-                }
-                None => shelves.entry(shelf).or_default().insert(node),
-            }
-            shelf_of.resize(node.0, None);
-            shelf_of.push(Some(shelf));
+            // Few shelves come in turn.
+            let known = supply.shelves.iter().zip(1..).take(SHELVES_COMPARED);
+            let known = known
+                .filter(|((known, _), _)| *known == shelf)
+                .find_map(|(_, place)| ShelfPlace::new(place));
+            let place = known.unwrap_or_else(|| supply.place_of(shelf));
+            supply.nodes_at(place).insert(node);
+            supply.shelf_of.resize(node.0, None);
+            supply.shelf_of.push(Some(place));
         }
-        shelves.extend(recent);
-        Supply { shelves, shelf_of, ..Supply::default() }
+        supply
     }
 
     /// A supply of `nodes`, ascending: `known` itself, if it has just these.
@@ -141,10 +166,45 @@ impl Supply {
     /// True if the supply has just these nodes, ascending, and all that it knows is their space.
     fn is_of(&self, nodes: impl Iterator<Item = (NodeIx, Space)>) -> bool {
         let all = self.shelf_of.iter().zip(0..);
-        let own = all.filter_map(|(shelf, place)| Some((NodeIx(place), shelf.as_ref()?)));
         let own =
-            own.map(|(node, &Shelf { available, usable, .. })| (node, Space { available, usable }));
+            all.filter_map(|(place, node)| Some((NodeIx(node), self.shelf((*place)?).space())));
         self.unheard.is_empty() && self.short.is_empty() && own.eq(nodes)
+    }
+
+    fn shelf(&self, place: ShelfPlace) -> &Shelf {
+        &self.shelves[index(place)].0
+    }
+
+    fn nodes_at(&mut self, place: ShelfPlace) -> &mut NodeSet {
+        &mut self.shelves[index(place)].1
+    }
+
+    /// Shelves with their nodes, in the order of their use.
+    pub(super) fn in_order(&self) -> impl Iterator<Item = (&Shelf, &NodeSet)> {
+        self.places.iter().map(|(shelf, place)| (shelf, &self.shelves[index(*place)].1))
+    }
+
+    /// The place of a shelf, which may be new.
+    fn place_of(&mut self, shelf: Shelf) -> ShelfPlace {
+        if let Some(place) = self.places.get(&shelf) {
+            return *place;
+        }
+        let place = self.empty.pop().unwrap_or_else(|| {
+            self.shelves.push((shelf, NodeSet::default()));
+            let last = u32::try_from(self.shelves.len()).unwrap_or(u32::MAX);
+            ShelfPlace::new(last).unwrap_or(ShelfPlace::MAX)
+        });
+        self.shelves[index(place)].0 = shelf;
+        self.places.insert(shelf, place);
+        place
+    }
+
+    /// Forgets a shelf if it has no nodes.
+    fn forget_empty(&mut self, place: ShelfPlace) {
+        let (shelf, nodes) = &self.shelves[index(place)];
+        if nodes.len() == 0 && self.places.remove(shelf).is_some() {
+            self.empty.push(place);
+        }
     }
 
     /// Adds listed nodes that never reported.
@@ -154,11 +214,8 @@ impl Supply {
 
     /// Space of a node; nothing for a node that is not in the supply.
     pub(super) fn space(&self, node: NodeIx) -> Space {
-        let shelf = self.shelf_of.get(node.0).copied().flatten();
-        shelf.map_or_else(Space::default, |shelf| Space {
-            available: shelf.available,
-            usable: shelf.usable,
-        })
+        let place = self.shelf_of.get(node.0).copied().flatten();
+        place.map_or_else(Space::default, |place| self.shelf(place).space())
     }
 
     /// Enters a node, or changes its space.
@@ -166,20 +223,14 @@ impl Supply {
         if self.shelf_of.len() <= node.0 {
             self.shelf_of.resize(node.0 + 1, None);
         }
-        let shelf = Shelf::of(kinds, node, space);
-        let before = self.shelf_of[node.0].replace(shelf);
-        if before == Some(shelf) {
-            return;
-        }
-        if let Some(shelf) = before
-            && let Some(nodes) = self.shelves.get_mut(&shelf)
-        {
-            nodes.remove(node);
-            if nodes.len() == 0 {
-                self.shelves.remove(&shelf);
+        let after = self.place_of(Shelf::of(kinds, node, space));
+        match self.shelf_of[node.0].replace(after) {
+            Some(before) => {
+                self.carry(before, after, &[node]);
+                self.forget_empty(before);
             }
+            None => self.nodes_at(after).insert(node),
         }
-        self.shelves.entry(shelf).or_default().insert(node);
     }
 
     /// Takes `amount` of a node.
@@ -190,44 +241,46 @@ impl Supply {
         self.set(kinds, node, Space { available, usable });
     }
 
-    /// Takes an amount of each of several nodes. Nodes with the same space move together.
+    /// Takes an amount of each of several nodes. Nodes of a shelf move together.
     pub(super) fn take_all(&mut self, kinds: &Kinds, amounts: &[(NodeIx, u64)]) {
-        let mut moves: Vec<((Shelf, Shelf), Vec<NodeIx>)> = Vec::new();
+        let mut moves: Vec<(ShelfMove, Vec<NodeIx>)> = Vec::new();
         for &(node, amount) in amounts {
             let Some(before) = self.shelf_of.get(node.0).copied().flatten() else {
                 self.take(kinds, node, amount);
                 continue;
             };
-            self.owe(node, amount.saturating_sub(before.available));
-            let available = before.available.saturating_sub(amount);
-            let usable = before.usable.saturating_sub(amount);
-            let after = Shelf::of(kinds, node, Space { available, usable });
-            if before != after {
-                self.shelf_of[node.0] = Some(after);
-                // A gang uses few kinds of nodes, in turn.
-                let mut latest = moves.iter_mut().rev().take(MOVES_COMPARED);
-                match latest.find(|(shelves, _)| *shelves == (before, after)) {
-                    Some((_, nodes)) => nodes.push(node),
-                    None => moves.push(((before, after), vec![node])),
-                }
-            }
+            self.owe(node, amount.saturating_sub(self.shelf(before).available));
+            // A gang uses few kinds of nodes, in turn.
+            let latest = moves.iter().enumerate().rev().take(MOVES_COMPARED);
+            let mut latest =
+                latest.filter(|(_, (it, _))| it.before == before && it.amount == amount);
+            let place = latest.next().map(|(place, _)| place).unwrap_or_else(|| {
+                let after = self.place_of(self.shelf(before).without(amount));
+                moves.push((ShelfMove { before, amount, after }, Vec::new()));
+                moves.len() - 1
+            });
+            let (shelves, nodes) = &mut moves[place];
+            self.shelf_of[node.0] = Some(shelves.after);
+            nodes.push(node);
         }
-        for ((before, after), nodes) in moves {
-            self.move_nodes(before, after, &nodes);
+        for (shelves, nodes) in &moves {
+            self.carry(shelves.before, shelves.after, nodes);
+        }
+        for (shelves, _) in moves {
+            self.forget_empty(shelves.before);
         }
     }
 
-    fn move_nodes(&mut self, before: Shelf, after: Shelf, nodes: &[NodeIx]) {
-        let is_empty = self.shelves.get_mut(&before).is_some_and(|all| {
-            for node in nodes {
-                all.remove(*node);
-            }
-            all.len() == 0
-        });
-        if is_empty {
-            self.shelves.remove(&before);
+    /// Moves nodes from the nodes of a shelf to those of another.
+    fn carry(&mut self, before: ShelfPlace, after: ShelfPlace, nodes: &[NodeIx]) {
+        if before == after {
+            return;
         }
-        let others = self.shelves.entry(after).or_default();
+        let others = self.nodes_at(before);
+        for node in nodes {
+            others.remove(*node);
+        }
+        let others = self.nodes_at(after);
         for node in nodes {
             others.insert(*node);
         }
@@ -263,7 +316,7 @@ impl Supply {
                 *values.entry(value.clone()).or_default() += nodes;
             }
         };
-        for (shelf, nodes) in &self.shelves {
+        for (shelf, nodes) in self.in_order() {
             add(shelf.kind, count_within(nodes, list));
         }
         for (kind, nodes) in self.unheard.iter().filter(|_| list.is_none()) {
@@ -281,7 +334,7 @@ impl Supply {
         bounds: Bounds<'_>,
         pool_supplies: SpacePart,
     ) -> Stock {
-        let most = self.shelves.len() + self.unheard.len();
+        let most = self.places.len() + self.unheard.len();
         let (groups, shelves) = (Vec::with_capacity(most), Vec::with_capacity(most));
         let mut stock = Stock { groups, shelves };
         let least = request.pieces.iter().map(|piece| piece.size).min().unwrap_or(1);
@@ -289,7 +342,7 @@ impl Supply {
             bounds.set.is_none_or(|(key, value)| kinds.tags(kind).get(key) == Some(value))
         };
         let mut limits: BTreeMap<(NodeKind, usize), GroupLimit> = BTreeMap::new();
-        for (shelf, nodes) in &self.shelves {
+        for (shelf, nodes) in self.in_order() {
             let free = match pool_supplies {
                 SpacePart::Available => shelf.available,
                 SpacePart::Usable => shelf.usable,
@@ -333,7 +386,7 @@ impl Supply {
         shape: &Shape,
         set: Option<&PlacementSet>,
     ) -> bool {
-        self.shelves.keys().filter(|shelf| 0 < shelf.available).any(|shelf| {
+        self.places.keys().filter(|shelf| 0 < shelf.available).any(|shelf| {
             let tags = kinds.tags(shelf.kind);
             set.is_none_or(|(key, value)| tags.get(key) == Some(value))
                 && shape.chunks.iter().any(|chunk| tags.satisfy(&chunk.tags))
@@ -347,7 +400,8 @@ impl Supply {
         group: usize,
         bounds: Bounds<'_>,
     ) -> impl Iterator<Item = NodeIx> {
-        let nodes = stock.shelves[group].and_then(|shelf| self.shelves.get(&shelf));
+        let nodes = stock.shelves[group].and_then(|shelf| self.places.get(&shelf));
+        let nodes = nodes.map(|place| &self.shelves[index(*place)].1);
         nodes.into_iter().flat_map(NodeSet::iter).filter(move |node| bounds.allow(*node))
     }
 
@@ -355,7 +409,7 @@ impl Supply {
     /// a node in use, then by kind. Nodes with so much free now come first.
     pub(super) fn best_fit(&self, amount: u64, may_use: impl Fn(NodeIx) -> bool) -> Option<NodeIx> {
         let find = |space: fn(&Shelf) -> u64| {
-            let shelves = self.shelves.iter().filter(|(shelf, _)| amount <= space(shelf));
+            let shelves = self.in_order().filter(|(shelf, _)| amount <= space(shelf));
             let nodes = shelves.filter_map(|(shelf, nodes)| {
                 let first = nodes.iter().find(|&node| may_use(node))?;
                 Some((space(shelf), shelf.kind.order == space(shelf), shelf.kind, first))
@@ -364,6 +418,11 @@ impl Supply {
         };
         find(|shelf| shelf.usable).or_else(|| find(|shelf| shelf.available))
     }
+}
+
+/// A place as an index.
+fn index(place: ShelfPlace) -> usize {
+    usize::try_from(place.get() - 1).unwrap_or(usize::MAX)
 }
 
 /// Part of `count` nodes of a shelf that a gang may use. The calendar limits nodes that are free of

@@ -47,14 +47,18 @@ fn nodes_taken_together_are_nodes_taken_one_by_one() {
         for (node, space) in (0..12).map(space) {
             one_by_one.set(&kinds, node, space);
         }
-        assert_eq!(format!("{together:?}"), format!("{one_by_one:?}"));
+        let all = |supply: &Supply| {
+            let spaces: Vec<Space> = (0..12).map(|node| supply.space(NodeIx(node))).collect();
+            format!("{spaces:?} {:?}", supply.in_order().collect::<Vec<_>>())
+        };
+        assert_eq!(all(&together), all(&one_by_one));
         let amounts: Vec<(NodeIx, u64)> =
             amounts.into_iter().map(|(node, amount)| (NodeIx(node), amount)).collect();
         together.take_all(&kinds, &amounts);
         for &(node, amount) in &amounts {
             one_by_one.take(&kinds, node, amount);
         }
-        assert_eq!(format!("{together:?}"), format!("{one_by_one:?}"), "{amounts:?}");
+        assert_eq!(all(&together), all(&one_by_one), "{amounts:?}");
     }
 }
 
@@ -155,6 +159,26 @@ fn nodes_that_are_down_are_not_impossible() {
     scene.node(1).state.is_varied_off = true;
     let job = gang(&mut scene, ANN, &[chunk(3, 1, "")]);
     assert_eq!(reason(&plan(&scene.snapshot), job), Some(lacks(GangNodes::Up, Some(0), 2, 3)));
+}
+
+/// A gang that can never start answers for equal gangs, and for no others: of another size, of another
+/// class, with other nodes, or with fewer processes left to start.
+#[test]
+fn a_gang_that_can_never_fit_answers_for_equal_gangs_only() {
+    let mut scene = Scene::new(&[8; 3]);
+    let jobs: Vec<JobId> = (0..6).map(|_| gang(&mut scene, ANN, &[chunk(4, 1, "")])).collect();
+    let impossible = Some(lacks(GangNodes::Configured, Some(0), 3, 4));
+    shape_of(&mut scene, jobs[2]).chunks = vec![chunk(3, 1, "")];
+    scene.edit(jobs[3]).nodes = Some(Arc::new([NodeIx(0), NodeIx(1)]));
+    shape_of(&mut scene, jobs[4]).is_exclusive = false;
+    shape_of(&mut scene, jobs[4]).place = Place::Free;
+    let schedule = plan(&scene.snapshot);
+    assert_eq!(nodes_of(&schedule, jobs[2]), [0, 1, 2]);
+    for job in [jobs[0], jobs[1], jobs[5]] {
+        assert_eq!(reason(&schedule, job), impossible);
+    }
+    assert_eq!(reason(&schedule, jobs[3]), Some(lacks(GangNodes::Configured, Some(0), 2, 4)));
+    assert_ne!(reason(&schedule, jobs[4]), impossible);
 }
 
 /// All nodes are cleared in the same cycle, or none is.
