@@ -156,8 +156,9 @@ impl NodeClaim<'_, '_> {
             old[gain.node.0] = old[gain.node.0].saturating_sub(gain.order);
         }
         let endless = self.staying(|kind| kind != JobKind::Job);
-        // Older requests without an end, too, may choose their nodes after the gang.
-        let endless_before = self.held(|kind| kind != JobKind::Job);
+        // Older requests without an end, too, may choose their nodes after the gang, and may leave
+        // promised nodes.
+        let endless_before = self.promised(|kind| kind != JobKind::Job);
         let spaces = |taken: &[u64]| without(self.ledger, self.gang, |ix: NodeIx| taken[ix.0]);
         let keys = keys(self.ledger, &self.gang.shape);
         // Spaces of an exclusive gang are fewer if more is taken, so sets are made by question.
@@ -171,15 +172,21 @@ impl NodeClaim<'_, '_> {
                 spaces.into_iter().filter(|space| space.tags.value(key) == value).collect()
             };
             return hopeful.is_some_and(|values| {
-                values.iter().all(|value| {
-                    self.falls(&in_set(spaces(&old), value), &in_set(spaces(&all), value), steps)
-                })
+                !values.is_empty()
+                    && values.iter().all(|value| {
+                        self.falls(
+                            &in_set(spaces(&old), value),
+                            &in_set(spaces(&all), value),
+                            steps,
+                        )
+                    })
             });
         }
         // No set holds it up to now; a set that is down could.
         let is_sure = keys.is_empty() && may_be_anywhere;
         is_sure
             && self.request.fit(&spaces(&endless), steps) == Fit::Yes
+            && self.request.fit(&spaces(&endless_before), steps) == Fit::Yes
             && self.falls(&spaces(&old), &spaces(&all), steps)
     }
 
@@ -236,7 +243,19 @@ impl NodeClaim<'_, '_> {
         taken
     }
 
-    /// The same, with what is newly in use or promised.
+    /// The same, with what was promised when the cycle began.
+    fn promised(&self, counts: impl Fn(JobKind) -> bool) -> Vec<u64> {
+        let mut taken = self.held(&counts);
+        let old = self.ledger.snapshot.promises.iter();
+        for old in
+            old.filter(|old| self.ledger.place(old.job).is_some() && self.stays(old.job, &counts))
+        {
+            taken[old.node.0] += old.order.qshares().0;
+        }
+        taken
+    }
+
+    /// The same, with what is newly in use or promised instead.
     fn staying(&self, counts: impl Fn(JobKind) -> bool) -> Vec<u64> {
         let ledger = self.ledger;
         let mut taken = self.held(&counts);

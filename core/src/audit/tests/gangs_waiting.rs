@@ -264,6 +264,33 @@ fn a_set_that_an_older_service_closes_in_this_cycle_may_have_been_claimed() {
     assert_eq!(claiming(false), [Rule::ClaimPassed]);
 }
 
+/// A service was promised a node of the only rack that could hold the gang, and starts elsewhere. The gang
+/// had to expect it there, and claimed nothing.
+#[test]
+fn a_set_that_an_older_service_leaves_in_this_cycle_may_not_have_been_claimed() {
+    let claiming = |was_promised: bool| {
+        let mut scene = Scene::new(&[4; 6]);
+        for on in 0..6 {
+            scene.tag(on, "rack", if on < 4 { "r1" } else { "r2" });
+        }
+        let service = scene.job(BOB, FIXED, 4, 1);
+        scene.edit(service).kind = JobKind::Service;
+        if was_promised {
+            scene.promise(service, 2);
+            scene.snapshot.promises = std::mem::take(&mut scene.schedule.promises);
+        }
+        scene.expand(service, 5);
+        scene.running((BOB, FIXED), 4, 1, 1);
+        let gang = scene.gang((ANN, FIXED), &[(4, 4)], Place::Scatter);
+        scene.shape(gang).group_by = Some("rack".into());
+        let single = scene.job(BOB, FIXED, 4, 1);
+        scene.expand(single, 3);
+        scene.broken().contains(&Rule::ClaimPassed)
+    };
+    assert!(!claiming(true));
+    assert!(claiming(false));
+}
+
 /// The reason of the gang, made up.
 fn saying(of: GangNodes) -> WaitReason {
     WaitReason::GangLacks(GangLack { of, chunk: None, found: 1, needed: 2 })
