@@ -1471,6 +1471,86 @@ fn a_gang_leaves_free_space_to_the_request_that_is_expected_there() {
     );
 }
 
+/// An older request without an end was promised a node of the only rack that could hold a gang, so the gang
+/// claims nothing. The request then goes elsewhere.
+#[test]
+fn a_gang_claims_nothing_where_a_request_without_an_end_was_promised() {
+    let fixed = |shape| Step::Gang { user: 0, class: 0, shape };
+    let one = |color| scattered(0, vec![chunk(1, 1, color)], false, false);
+    let red = shape_of(Place::Scatter, vec![chunk(3, 1, "red")], true);
+    let blue = Shape {
+        elasticity: Some(Elasticity::Evolving),
+        ..shape_of(Place::Free, vec![chunk(3, 3, "blue")], true)
+    };
+    let whole = Shape { is_exclusive: true, ..shape_of(Place::Free, vec![chunk(2, 3, "")], false) };
+    History::play(
+        false,
+        &[
+            scattered(0, vec![chunk(1, 4, "")], false, true),
+            scattered(0, vec![chunk(2, 1, "red")], false, false),
+            elastic_of(0, 2, 1, LegalSizes::Any, 1, 1),
+            Step::Plain { user: 1, class: 1, order: 1 },
+            Step::Plain { user: 0, class: 0, order: 4 },
+            elastic_of(0, 1, 3, LegalSizes::MultipleOf(3), 1, 6),
+            Step::Cycle,
+            fixed(Shape { may_span: Some(false), ..red }),
+            Step::Confirm(false),
+            elastic_of(0, 1, 1, LegalSizes::Any, 1, 1),
+            Step::Plain { user: 0, class: 1, order: 1 },
+            elastic_of(0, 1, 1, LegalSizes::Any, 1, 1),
+            scattered(0, vec![chunk(1, 1, "")], true, true),
+            Step::Plain { user: 0, class: 0, order: 4 },
+            Step::Cycle,
+            Step::Gang { user: 2, class: 0, shape: blue },
+            one(""),
+            Step::Plain { user: 0, class: 0, order: 2 },
+            one(""),
+            Step::Cycle,
+            Step::Complete(13_589_790_617_788_586_491),
+            Step::Exit(9181),
+            one(""),
+            one("red"),
+            one("red"),
+            Step::Complete(3_501_024_836_149_331_067),
+            Step::Gang { user: 1, class: 0, shape: whole },
+        ],
+    );
+}
+
+/// A gang in its turn and an older single request use the same node. Both have their space, and what is
+/// counted for the gang is not lost.
+#[test]
+fn a_gang_in_its_turn_leaves_space_to_an_older_request() {
+    let one = || scattered(0, vec![chunk(1, 1, "")], false, false);
+    let fair = |shape| Step::Gang { user: 0, class: 1, shape };
+    let four = vec![chunk(1, 1, ""), chunk(1, 1, ""), chunk(2, 1, "")];
+    let whole = Shape { is_exclusive: true, ..shape_of(Place::Scatter, four, false) };
+    let colored = vec![chunk(1, 1, "red"), chunk(3, 1, "blue")];
+    History::play(
+        false,
+        &[
+            fair(whole),
+            one(),
+            one(),
+            Step::Complete(2_366_527_707_039_548_026),
+            one(),
+            Step::Plain { user: 0, class: 3, order: 3 },
+            Step::Complete(13_810_673_928_677_770_025),
+            Step::Complete(6_239_031_699_074_520_394),
+            fair(shape_of(Place::Free, vec![chunk(2, 2, ""), chunk(1, 1, "blue")], true)),
+            Step::Cycle,
+            fair(shape_of(Place::Free, vec![chunk(3, 2, "")], true)),
+            scattered(0, colored, true, false),
+            Step::Plain { user: 0, class: 1, order: 1 },
+            Step::Cycle,
+            Step::Plain { user: 1, class: 1, order: 1 },
+            Step::Plain { user: 0, class: 0, order: 1 },
+            Step::VaryOff(0),
+            Step::VaryOn(1),
+        ],
+    );
+}
+
 /// An older request that is promised space does not move into space that a gang claims.
 #[test]
 fn a_promised_request_does_not_move_into_a_claim() {

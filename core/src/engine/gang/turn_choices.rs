@@ -74,6 +74,7 @@ impl GangPlanner {
             self.take_from_supply(draft, node, amount);
         }
         self.unclaimed = self.supply.clone();
+        self.take_expected(&BTreeSet::new());
         choices.rounds += 1;
         let mut are_confirmed = true;
         for plan in plans {
