@@ -411,7 +411,8 @@ fn withdrawn_on(schedule: &Value, node: &Value) -> u64 {
         let its = its.filter(|share| withdrawn.contains(&share["share"].as_u64().unwrap()));
         its.map(|share| share["memory_mb"].as_u64().unwrap().div_euclid(1024)).sum()
     };
-    schedule["jobs"].as_array().unwrap().iter().map(shares).sum()
+    // Before the first publication there is no schedule.
+    schedule["jobs"].as_array().into_iter().flatten().map(shares).sum()
 }
 
 /// The nodes that the alarm on the first page names, written `n[2,4-5]` or `n3`.

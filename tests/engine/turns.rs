@@ -19,7 +19,7 @@ const CYCLE: u64 = 10_000;
 /// Nodes of the cluster, of 1 GB each.
 const NODES: u64 = 12;
 /// Farthest that a part of the time may be from what the table says, in thousandths.
-const TOLERANCE: u64 = 25;
+const TOLERANCE: u64 = 20;
 
 fn taking_gangs(name: &str, weight: u32) -> ResourceClass {
     let gangs = GangRules { are_allowed: true, ..GangRules::default() };
