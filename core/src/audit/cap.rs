@@ -8,7 +8,7 @@ use std::num::NonZeroU64;
 use std::sync::Arc;
 
 use super::ledger::Ledger;
-use super::shapes::{gang_shape, useful_of_gang};
+use super::shapes::{gang_shape, sized_shape, useful_of_gang};
 use crate::engine::Job;
 use crate::model::{
     CapRules, ClassIx, ClassPolicy, JobId, JobKind, Millis, ProcessLimit, ResourceClass, Topology,
@@ -96,7 +96,8 @@ pub(super) fn is_overrun(now: Option<Millis>, job: &Job, class: &ResourceClass) 
 /// The cap of `job`, in nshares, under its class's `rules`, while `promised` nshares are promised
 /// to it.
 ///
-/// No rule slows the growth of a gang: it starts whole. A cap below what the job holds means the
+/// No rule slows the growth of a gang, which starts whole, or of a job with legal sizes, which is as
+/// large as its owner says. A cap below what the job holds means the
 /// same as a cap equal to it: the job gets nothing more.
 pub(super) fn cap_of(
     job: &Job,
@@ -106,7 +107,8 @@ pub(super) fn cap_of(
 ) -> u64 {
     let held = job.nshares_held().0;
     let base = useful(job);
-    let is_whole = job.kind != JobKind::Job || gang_shape(job).is_some();
+    let is_sized = gang_shape(job).is_some() || sized_shape(job).is_some();
+    let is_whole = job.kind != JobKind::Job || is_sized;
     if job.facts.is_completing || job.is_spent || is_whole {
         return base;
     }

@@ -56,6 +56,19 @@ fn growth_is_paced() {
 }
 
 /// In the 30 s until a new process is ready, two that take 1 s an item do 60 of 62.
+/// A job with legal sizes is as large as its owner says from its first cycle on.
+#[test]
+fn nothing_paces_a_job_with_legal_sizes() {
+    let sized = |job: &mut Job| {
+        let shape =
+            Shape { elasticity: Some(Elasticity::Malleable), min_processes: 4, ..Shape::default() };
+        job.shape = Some(Arc::new(shape));
+        job.facts.limit = ProcessLimit::AtMost(8);
+    };
+    assert_eq!(cap(PACED, 0, sized), 8);
+    assert_eq!(cap(PACED, 0, |job| job.facts.limit = ProcessLimit::AtMost(8)), 2);
+}
+
 #[test]
 fn processes_that_would_come_too_late_are_not_started() {
     let rules = CapRules { expand_by_doubling: false, ..PACED };
