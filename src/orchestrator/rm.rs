@@ -302,6 +302,8 @@ fn request_for(work: PublishedWork) -> Work {
         min_processes: sizes.map_or(0, |sizes| sizes.min_nodes),
         legal_sizes: sizes.map(|sizes| SizeRule::from(&sizes.legal())),
         exclusive: gang.is_some_and(|gang| gang.exclusive),
+        // A gang that asks for the same rack does not run in two.
+        span: gang.filter(|gang| gang.group_by.is_some()).map(|_| false),
         group_by: gang.and_then(|gang| gang.group_by.clone()),
         duration_ms: work.times.duration_ms.map(signed),
         not_before_ms: work.times.not_before_ms.map(signed),

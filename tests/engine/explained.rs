@@ -460,7 +460,7 @@ fn a_gang_says_in_a_line_why_it_does_not_start() {
     );
     assert_eq!(
         line(&cluster, 2),
-        "job 2 cannot start within a placement set: it needs 5 nodes at once, and no set has more than 4"
+        "job 2 cannot start within a placement set: it needs 5 nodes at once, and no rack has more than 4"
     );
     assert_eq!(explained(&cluster, 3).sentence, "job 3 starts: 0 of its 6 processes are ready");
     cluster.invest(3, 1000).cycle();

@@ -7,7 +7,7 @@ use std::fmt::Display;
 use super::update::Explanation;
 use crate::engine::{CapBound, GangLack, GangNodes, WaitReason};
 use crate::model::{
-    Chunk, Place, QShares, Quantum, Shape, Tags, amount_text, counted, fold_hostlist,
+    Chunk, Name, Place, QShares, Quantum, Shape, Tags, amount_text, counted, fold_hostlist,
 };
 use crate::scheduler::{JobView, Waiting};
 
@@ -47,10 +47,16 @@ pub fn lack_words(lack: GangLack, shape: &Shape, quantum: Option<Quantum>) -> St
         None => "its chunks together need".to_owned(),
     };
     let with = named.map(|chunk| tags_words(&chunk.tags)).unwrap_or_default();
+    let set = shape.group_by.as_ref().map_or("placement set", Name::as_str);
     let (asks, has) = match (shape.place, named) {
-        (Place::Pack, _) => packed(of, (found, needed), quantum),
-        (Place::Free, Some(chunk)) => free(of, (found, needed), chunk),
-        (Place::Scatter, _) | (Place::Free, None) => scattered(of, found, needed),
+        (Place::Pack, _) => packed((of, set), (found, needed), quantum),
+        (Place::Free, Some(chunk)) => free((of, set), (found, needed), chunk),
+        (_, None) => (counted(needed, "node"), together((of, set), found)),
+        (Place::Scatter, Some(chunk)) if is_too_large(of, found, chunk) => {
+            let has = format!("no node of the cluster can hold a process of {}", chunk.memory);
+            (counted(needed, "node"), has)
+        }
+        (Place::Scatter, Some(_)) => (counted(needed, "node"), scattered((of, set), found)),
     };
     let at_once = if shape.place == Place::Pack { "" } else { " at once" };
     format!("{subject} {asks}{with}{at_once}, and {has}")
@@ -60,26 +66,45 @@ fn tags_words(tags: &Tags) -> String {
     if tags.is_empty() { String::new() } else { format!(" with {tags}") }
 }
 
+/// True if a chunk that asks for no tags suits no node at all: its processes are too large.
+fn is_too_large(of: GangNodes, found: u64, chunk: &Chunk) -> bool {
+    of == GangNodes::Configured && found == 0 && chunk.tags.is_empty()
+}
+
 /// Words for nodes, each of which takes a single process.
-fn scattered(of: GangNodes, found: u64, needed: u64) -> (String, String) {
-    let has = match (of, found) {
+fn scattered((of, set): (GangNodes, &str), found: u64) -> String {
+    match (of, found) {
         (GangNodes::Configured, 0) => "the cluster has none".to_owned(),
         (GangNodes::Configured, _) => format!("the cluster has {found}"),
-        (GangNodes::OfOneSet, _) => format!("no set has more than {found}"),
+        (GangNodes::OfOneSet, _) => format!("no {set} has more than {found}"),
         (GangNodes::Up, 0) => "none is up".to_owned(),
         (GangNodes::Up, 1) => "1 is up".to_owned(),
         (GangNodes::Up, _) => format!("{found} are up"),
         (GangNodes::Available, 0) => "none can be had now".to_owned(),
         (GangNodes::Available, _) => format!("{found} can be had now"),
-    };
-    (counted(needed, "node"), has)
+    }
+}
+
+/// Words for nodes of several chunks, of which each suits some chunks only.
+fn together((of, set): (GangNodes, &str), found: u64) -> String {
+    match (of, found) {
+        (_, 0) => scattered((of, set), found),
+        (GangNodes::Configured, _) => format!("the cluster has suitable nodes for {found} of them"),
+        (GangNodes::OfOneSet, _) => format!("no {set} has suitable nodes for more than {found}"),
+        (GangNodes::Up, _) => format!("suitable nodes for {found} of them are up"),
+        (GangNodes::Available, _) => format!("suitable nodes for {found} of them can be had now"),
+    }
 }
 
 /// Words for processes of which a node may take several.
-fn free(of: GangNodes, (found, needed): (u64, u64), chunk: &Chunk) -> (String, String) {
+fn free(
+    (of, set): (GangNodes, &str),
+    (found, needed): (u64, u64),
+    chunk: &Chunk,
+) -> (String, String) {
     let has = match of {
         GangNodes::Configured => format!("the cluster has space for {found}"),
-        GangNodes::OfOneSet => format!("no set has space for more than {found}"),
+        GangNodes::OfOneSet => format!("no {set} has space for more than {found}"),
         GangNodes::Up => format!("the nodes that are up have space for {found}"),
         GangNodes::Available => format!("there is space for {found} now"),
     };
@@ -88,14 +113,14 @@ fn free(of: GangNodes, (found, needed): (u64, u64), chunk: &Chunk) -> (String, S
 
 /// Words for processes that have to share a node.
 fn packed(
-    of: GangNodes,
+    (of, set): (GangNodes, &str),
     (found, needed): (u64, u64),
     quantum: Option<Quantum>,
 ) -> (String, String) {
     let [most, asks] = [found, needed].map(|amount| amount_text(quantum, QShares(amount)));
     let has = match of {
         GangNodes::Configured => format!("no node of the cluster has more than {most}"),
-        GangNodes::OfOneSet => format!("no node of a set has more than {most}"),
+        GangNodes::OfOneSet => format!("no node of a {set} has more than {most}"),
         GangNodes::Up => format!("no node that is up has more than {most}"),
         GangNodes::Available => format!("no node has more than {most} for it now"),
     };
@@ -132,6 +157,8 @@ mod tests {
         let gpu: &[(&str, &str)] = &[("gpu", "a100")];
         let (one, two) = (shape(Place::Scatter, &[gpu]), shape(Place::Scatter, &[&[], gpu]));
         let (free, pack) = (shape(Place::Free, &[&[]]), shape(Place::Pack, &[&[]]));
+        let large = shape(Place::Scatter, &[&[]]);
+        let racks = Shape { group_by: Some("rack".into()), ..large.clone() };
         let told = |shape: &Shape, of, chunk, found| {
             let lack = GangLack { of, chunk, found, needed: 4 };
             lack_words(lack, shape, Quantum::new(Mebibytes::from_gib(1)))
@@ -156,7 +183,28 @@ mod tests {
                 GangNodes::OfOneSet,
                 None,
                 3,
-                "it needs 4 nodes with gpu=a100 at once, and no set has more than 3",
+                "it needs 4 nodes with gpu=a100 at once, and no placement set has more than 3",
+            ),
+            (
+                &large,
+                GangNodes::Configured,
+                Some(0),
+                0,
+                "it needs 4 nodes at once, and no node of the cluster can hold a process of 2 GB",
+            ),
+            (
+                &racks,
+                GangNodes::OfOneSet,
+                Some(0),
+                3,
+                "it needs 4 nodes at once, and no rack has more than 3",
+            ),
+            (
+                &two,
+                GangNodes::Configured,
+                None,
+                3,
+                "its chunks together need 4 nodes at once, and the cluster has suitable nodes for 3 of them",
             ),
             (&one, GangNodes::Up, None, 1, "it needs 4 nodes with gpu=a100 at once, and 1 is up"),
             (

@@ -322,7 +322,7 @@ impl Shape {
             Place::Pack => "all on one node",
         };
         let group = self.group_by.as_ref().map(|key| {
-            let at_best = if self.may_span == Some(true) { ", if that could ever be" } else { "" };
+            let at_best = if self.may_span == Some(false) { "" } else { ", if that could ever be" };
             format!("the same {key} on all nodes{at_best}")
         });
         let elasticity = self.elasticity.filter(|elasticity| *elasticity != Elasticity::Rigid);

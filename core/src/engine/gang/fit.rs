@@ -210,8 +210,14 @@ impl Fitting<'_> {
             is_exact &= least == most && most == 1;
             needs[chunk] = left[chunk].div_ceil(most.max(1));
         }
+        let mut found = None;
         for _ in 0..ROUNDS {
-            let Some(flow) = self.flow(&needs, stock) else { break };
+            let flow = self.flow(&needs, stock);
+            let placed: u64 = flow.iter().flatten().sum();
+            if placed < needs.iter().sum() {
+                found = Some(placed);
+                break;
+            }
             let mut is_short = false;
             for &chunk in &open {
                 let placed = |group: usize| flow[chunk][group] * self.per_node(chunk, group);
@@ -227,19 +233,20 @@ impl Fitting<'_> {
         }
         let is_candidate =
             |group: &usize| open.iter().any(|&chunk| 0 < self.per_node(chunk, *group));
-        let found = (0..stock.len()).filter(is_candidate).map(|group| stock[group]).sum();
+        let candidates = || (0..stock.len()).filter(is_candidate).map(|group| stock[group]).sum();
+        let found = found.unwrap_or_else(candidates);
         let is_uncertain = !is_exact && self.place == Place::Free;
         Err(FitLack { chunk: None, found, needed: needs.iter().sum(), is_uncertain })
     }
 
-    /// Nodes of each group for each chunk, `needs[chunk]` in all; `None` if there is no such flow.
-    fn flow(&self, needs: &[u64], stock: &[u64]) -> Option<Vec<Vec<u64>>> {
+    /// Nodes of each group for each chunk: as many as can be had in all, at most `needs[chunk]` each.
+    fn flow(&self, needs: &[u64], stock: &[u64]) -> Vec<Vec<u64>> {
         let mut flow = vec![vec![0_u64; stock.len()]; needs.len()];
         let mut free = stock.to_vec();
         for (chunk, &need) in needs.iter().enumerate() {
             let mut need = need;
             while 0 < need {
-                let (path, last) = self.path(chunk, &flow, &free)?;
+                let Some((path, last)) = self.path(chunk, &flow, &free) else { break };
                 let moved = path.iter().map(|step| flow[step.from][step.group]).min();
                 let amount = need.min(free[last]).min(moved.unwrap_or(u64::MAX));
                 // Along the path each chunk gives nodes of a group to the chunk before, and takes
@@ -255,7 +262,7 @@ impl Fitting<'_> {
                 need -= amount;
             }
         }
-        Some(flow)
+        flow
     }
 
     /// An augmenting path from `chunk` to a group with free nodes, by breadth.
