@@ -190,6 +190,40 @@ async fn much_that_vanishes_at_once_is_held_until_it_is_said_to_be_over() {
     assert_eq!(world.used().await, 4);
 }
 
+/// A node is taken for dead, and a publication that leaves out most of the work does not say that its
+/// processes are gone. The node returns with them, and their space is not offered again.
+#[tokio::test]
+async fn a_publication_with_gaps_does_not_empty_a_dead_node() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut world = World::new(folder.path(), 4);
+    let jobs: Vec<Value> = (1..=4).map(|id| of(id, 4)).collect();
+    world.publish(&jobs, json!({})).await;
+    world.cycles(4).await;
+    let mut all = Vec::new();
+    for job in &jobs {
+        all.push(world.running(job).await);
+    }
+    world.publish(&all, json!({})).await;
+    assert_eq!(world.used().await, 16);
+    let silent = world.nodes.pop().unwrap();
+    let dead = async |world: &World| {
+        let node = world.daemon.get(&format!("/v1/nodes/{silent}")).await;
+        node["used"] == 0
+    };
+    while !dead(&world).await {
+        world.cycles(1).await;
+    }
+    let (_, answer) = world.publish(&[], json!({})).await;
+    assert_eq!(codes(&answer), ["P052"], "{answer}");
+    world.nodes.push(silent);
+    world.cycles(6).await;
+    assert_eq!(world.used().await, 16, "the processes of the node that came back");
+    let (_, answer) = world.publish(&all, json!({})).await;
+    assert_eq!(codes(&answer), [""; 0], "{answer}");
+    world.cycles(3).await;
+    assert_eq!(world.used().await, 16);
+}
+
 /// The processes of a refused item still count, and their space is not offered again.
 #[tokio::test]
 async fn what_runs_of_work_that_is_refused_is_seen() {

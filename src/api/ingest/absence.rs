@@ -5,6 +5,9 @@
 //! orchestrator says `gone` or `completed`, or omits the share with `full: true`. A share that is
 //! absent from many publications and for long is given up with a warning, unless too many became
 //! absent at once.
+//!
+//! A share on a dead node takes no space, and to omit it confirms that it is gone. A publication that
+//! leaves out too many at once confirms nothing, as the node may return with its processes.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
@@ -107,15 +110,17 @@ pub(in crate::api) fn keep_absent(
             filled.absences.0.insert(share, absence);
         }
     }
-    for (share, absence) in &filled.absences.0 {
-        let Some(old) = before.work.get(&absence.job) else { continue };
-        let kept = work.entry(absence.job).or_insert_with(|| PublishedJob {
+    let kept = filled.absences.0.iter().map(|(share, absence)| (*share, absence.job));
+    let unconfirmed = if is_mass { unconfirmed(work, before, view) } else { Vec::new() };
+    for (share, job) in kept.chain(unconfirmed) {
+        let Some(old) = before.work.get(&job) else { continue };
+        let kept = work.entry(job).or_insert_with(|| PublishedJob {
             state: JobState::Completing,
             processes: BTreeMap::new(),
             ..old.clone()
         });
-        if let Some(process) = old.processes.get(share) {
-            kept.processes.insert(*share, process.clone());
+        if let Some(process) = old.processes.get(&share) {
+            kept.processes.insert(share, process.clone());
         }
     }
     filled.warnings.extend(kept_warning(&filled.absences, new, all, is_mass, patience));
@@ -155,6 +160,26 @@ fn absent(
         }
     }
     absent
+}
+
+/// Returns the shares on dead nodes, with their jobs, that were published before and are left out now.
+fn unconfirmed(
+    work: &BTreeMap<JobId, PublishedJob>,
+    before: &CheckedPublication,
+    view: &View,
+) -> Vec<(ShareId, JobId)> {
+    let is_over = |job: JobId| work.get(&job).is_some_and(|now| now.state == JobState::Completed);
+    let is_left_out = |share: ShareId, job: JobId| {
+        let was_running = before
+            .work
+            .get(&job)
+            .and_then(|old| old.processes.get(&share))
+            .is_some_and(|it| !it.is_gone);
+        was_running && work.get(&job).is_none_or(|now| !now.processes.contains_key(&share))
+    };
+    let jobs = view.jobs.iter().filter(|job| !is_over(job.id));
+    let lost = jobs.flat_map(|job| job.purged.iter().map(|share| (share.id, job.id)));
+    lost.filter(|(share, job)| is_left_out(*share, *job)).collect()
 }
 
 fn kept_warning(
