@@ -7,16 +7,17 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 
-use crate::support::cluster::{Cluster, UNPACED, class, job, single, topology};
+use crate::support::cluster::{Cluster, UNPACED, assert_same, class, job, single, topology};
 use crate::support::diary::Diary;
 use apportion::converter::update_from;
 use apportion::engine::{VictimRule, plan};
 use apportion::model::{
-    Chunk, ClassIx, ClassPolicy, Elasticity, GangRules, JobFacts, JobId, JobKind, JobSpec,
-    LegalSizes, Mebibytes, Name, NodeTagging, Place, ProcessLimit, Shape, SharePhase, TagRule,
-    Tags, Topology,
+    CapRules, Chunk, ClassIx, ClassPolicy, Elasticity, GangRules, JobFacts, JobId, JobKind,
+    JobSpec, LegalSizes, Mebibytes, Name, NodeTagging, Place, ProcessLimit, Shape, SharePhase,
+    TagRule, Tags, Topology,
 };
-use apportion::scheduler::{AdminCommand, SchedulerEvent};
+use apportion::scheduler::checkpoint::SchedulerState;
+use apportion::scheduler::{AdminCommand, Scheduler, SchedulerEvent};
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
 
@@ -200,6 +201,13 @@ fn step(arrivals: Vec<BoxedStrategy<Step>>) -> impl Strategy<Value = Step> {
     ]
 }
 
+/// The whole state, except heartbeats of an interval that is not over yet.
+fn state(scheduler: &Scheduler) -> SchedulerState {
+    let mut state = scheduler.state();
+    state.nodes.iter_mut().for_each(|node| node.has_reported = false);
+    state
+}
+
 /// A gang as its owner remembers it.
 struct Owned {
     shape: Shape,
@@ -235,6 +243,17 @@ impl History {
             history.apply(step);
         }
         history.cycle();
+        history.replay();
+    }
+
+    /// Computes all cycles again, and those of the second half from the state in the middle.
+    fn replay(&self) {
+        let diary = self.cluster.diary.as_ref().unwrap();
+        for skipped in [0, diary.cycles.len().div_euclid(2)] {
+            let replay = diary.replay(skipped).unwrap_or_else(|error| panic!("{skipped}: {error}"));
+            assert_same(&replay.scheduler().view(), &self.cluster.view);
+            assert_eq!(state(replay.scheduler()), state(&self.cluster.scheduler));
+        }
     }
 
     fn apply(&mut self, step: &Step) {
@@ -1394,7 +1413,6 @@ fn what_is_counted_on_nodes_of_a_gang_is_counted_elsewhere() {
 #[test]
 fn a_request_that_finds_no_other_node_stays_and_the_gang_goes_elsewhere() {
     let plain = |class, order| Step::Plain { user: 0, class, order };
-    let fixed = |shape| Step::Gang { user: 0, class: 0, shape };
     let pair = shape_of(Place::Scatter, vec![chunk(2, 1, "")], true);
     History::play(
         false,
@@ -1549,6 +1567,21 @@ fn a_gang_in_its_turn_leaves_space_to_an_older_request() {
             Step::VaryOn(1),
         ],
     );
+}
+
+/// A class slows the growth of its jobs by default. A job with legal sizes starts at its size all the same.
+#[test]
+fn a_job_with_legal_sizes_does_not_ramp_up() {
+    let mut slow = world(false);
+    for class in slow.classes.iter_mut() {
+        class.cap_rules = CapRules { initialization_cap: 1, expand_by_doubling: true, ..UNPACED };
+    }
+    let mut history = History::new(false);
+    history.cluster.command(AdminCommand::Reconfigure(Box::new(slow)));
+    history.apply(&elastic_of(0, 1, 1, LegalSizes::Any, 4, 6));
+    history.cycle();
+    assert_eq!(history.cluster.held(2), 6);
+    history.replay();
 }
 
 /// An older request that is promised space does not move into space that a gang claims.

@@ -166,8 +166,9 @@ impl Cluster {
     /// Starts the daemon again, with the stored state.
     pub fn resume(&mut self) {
         let diary = self.diary.as_mut().unwrap();
-        let state = seal_checkpoint(&self.scheduler.state());
-        self.scheduler = Replay::from(0, &state).unwrap().into_scheduler();
+        let state = self.scheduler.state();
+        self.scheduler = Replay::from(0, &seal_checkpoint(&state)).unwrap().into_scheduler();
+        assert_eq!(self.scheduler.state(), state, "a restart loses nothing");
         diary.recorder.restart(&mut self.scheduler);
     }
 
