@@ -1573,7 +1573,7 @@ fn a_gang_in_its_turn_leaves_space_to_an_older_request() {
 #[test]
 fn a_job_with_legal_sizes_does_not_ramp_up() {
     let mut slow = world(false);
-    for class in slow.classes.iter_mut() {
+    for class in &mut slow.classes {
         class.cap_rules = CapRules { initialization_cap: 1, expand_by_doubling: true, ..UNPACED };
     }
     let mut history = History::new(false);

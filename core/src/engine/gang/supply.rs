@@ -254,7 +254,8 @@ impl Supply {
             let latest = moves.iter().enumerate().rev().take(MOVES_COMPARED);
             let mut latest =
                 latest.filter(|(_, (it, _))| it.before == before && it.amount == amount);
-            let place = latest.next().map(|(place, _)| place).unwrap_or_else(|| {
+            let known = latest.next().map(|(place, _)| place);
+            let place = known.unwrap_or_else(|| {
                 let after = self.place_of(self.shelf(before).without(amount));
                 moves.push((ShelfMove { before, amount, after }, Vec::new()));
                 moves.len() - 1
