@@ -246,7 +246,7 @@ impl History {
         history.replay();
     }
 
-    /// Computes all cycles again, and those of the second half from the state in the middle.
+    /// Computes all cycles again, and then the second half from the state in the middle.
     fn replay(&self) {
         let diary = self.cluster.diary.as_ref().unwrap();
         for skipped in [0, diary.cycles.len().div_euclid(2)] {
@@ -1408,8 +1408,7 @@ fn what_is_counted_on_nodes_of_a_gang_is_counted_elsewhere() {
     );
 }
 
-/// The nodes for a gang are free or taken back, and an older request is expected on the free one. The
-/// gang takes the other.
+/// A gang needs a node. An older request is expected on the free node, so the gang takes back the other.
 #[test]
 fn a_request_that_finds_no_other_node_stays_and_the_gang_goes_elsewhere() {
     let plain = |class, order| Step::Plain { user: 0, class, order };
@@ -1435,7 +1434,7 @@ fn a_request_that_finds_no_other_node_stays_and_the_gang_goes_elsewhere() {
     );
 }
 
-/// A request of higher priority takes one of three promises of a step. The job has no use for the others, so
+/// A request of higher priority takes one of three promises of a step. The job has no use for the rest, so
 /// it has nothing that its peers could claim.
 #[test]
 fn a_step_that_lost_a_promise_counts_no_more() {

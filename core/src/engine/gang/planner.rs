@@ -57,7 +57,7 @@ pub(in crate::engine) struct GangPlanner {
     /// How often all was counted anew in this cycle.
     pub(super) counted_anew: u64,
     /// The latest gang that lacks nodes which are configured, or up, and the reason. Equal gangs come
-    /// one after the other, and lack the same.
+    /// in turn, and lack the same.
     pub(super) unable: Option<(JobIx, WaitReason)>,
 }
 

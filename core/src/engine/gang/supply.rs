@@ -272,7 +272,7 @@ impl Supply {
         }
     }
 
-    /// Moves nodes from the nodes of a shelf to those of another.
+    /// Moves nodes from a shelf to another.
     fn carry(&mut self, before: ShelfPlace, after: ShelfPlace, nodes: &[NodeIx]) {
         if before == after {
             return;

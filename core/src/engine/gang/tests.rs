@@ -161,8 +161,8 @@ fn nodes_that_are_down_are_not_impossible() {
     assert_eq!(reason(&plan(&scene.snapshot), job), Some(lacks(GangNodes::Up, Some(0), 2, 3)));
 }
 
-/// A gang that can never start answers for equal gangs, and for no others: of another size, of another
-/// class, with other nodes, or with fewer processes left to start.
+/// A gang that can never start answers for equal gangs, and for no gang of another size, with a node
+/// list, or that shares its nodes.
 #[test]
 fn a_gang_that_can_never_fit_answers_for_equal_gangs_only() {
     let mut scene = Scene::new(&[8; 3]);
