@@ -6,8 +6,9 @@
 //! absent from many publications and for long is given up with a warning, unless too many became
 //! absent at once.
 //!
-//! A share on a dead node takes no space, and to omit it confirms that it is gone. A publication that
-//! leaves out too many at once confirms nothing, as the node may return with its processes.
+//! A share on a dead node takes no space, and to omit it confirms that it is gone. While shares are
+//! absent that vanished with too many more, that confirms nothing: the node may return with its
+//! processes.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
@@ -111,7 +112,8 @@ pub(in crate::api) fn keep_absent(
         }
     }
     let kept = filled.absences.0.iter().map(|(share, absence)| (*share, absence.job));
-    let unconfirmed = if is_mass { unconfirmed(work, before, view) } else { Vec::new() };
+    let has_gaps = filled.absences.0.values().any(|absence| absence.is_held);
+    let unconfirmed = if has_gaps { unconfirmed(work, before, view) } else { Vec::new() };
     for (share, job) in kept.chain(unconfirmed) {
         let Some(old) = before.work.get(&job) else { continue };
         let kept = work.entry(job).or_insert_with(|| PublishedJob {
